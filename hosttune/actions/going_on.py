@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import boot_id
-from hosttune.actions.ready import keep_state, read_state
+from hosttune.actions.ready import keep_state, machine, put, read_state
 from hosttune.engine.ready import ReadyState, Standing
+from hosttune.engine.trusted import strange_program
 from hosttune.errors import HosttuneError, Refused
+from hosttune.host.console import archive, load_bytes, starting_words
 from hosttune.host.door import Stat
 from hosttune.rendering import render
-from hosttune.values import ABSENT, FileValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 UNIT = "hosttune-continue.service"
 PATH = f"/etc/systemd/system/{UNIT}"
+CARRIED = "/var/lib/hosttune/continue.pyz"
 _SYSTEMCTL_S = 60.0
 
 
@@ -28,21 +32,26 @@ def require_systemd(reader: Reader) -> None:
         raise Refused("systemd does not run here, so nothing would go on after the boot", hint="leave out --reboot")
 
 
+def require_own(reader: Reader) -> None:
+    """Raise Refused where root would start at the boot what others could have written until then."""
+    if why := strange_program(reader, CARRIED):
+        raise Refused(why, hint="install the package, start hosttune.pyz, or leave out --reboot")
+
+
 def arrange(writer: Writer, words: Iterable[str], approval: str, reasons: Iterable[str], allowed: int) -> None:
-    """Write the unit and the note, durably, so that a boot may come; `words` start this program, `allowed` reboots are
-    there until the end. Whatever boots this host, the unit goes on.
+    """Write the unit and the note, durably, so that a boot may come; `words` are for this program, `allowed` reboots
+    are there until the end. Whatever boots this host, the unit goes on. The caller holds the lock.
     """
-    text = render("hosttune-continue.service.j2", command=" ".join(map(unit_word, words)))
-    present = writer.read(PATH)
-    if present is not ABSENT and not isinstance(present, bytes):
-        raise HosttuneError(f"{PATH} cannot be read: {present.reason}", hint="look at it as root")
+    text = render("hosttune-continue.service.j2", command=" ".join(map(unit_word, (*starting_words(CARRIED), *words))))
     last, now = read_state(writer), boot_id(writer)
     state = ReadyState(
         Standing.REBOOTING, now, f"reboots for: {'; '.join(reasons)}", at=int(writer.now()), reboots=(now,),
-        allowed=allowed, approval=approval,
+        allowed=allowed, approval=approval, machine=machine(writer),
     )  # fmt: skip
-    writer.replace(PATH, FileValue(text.encode(), 0o644), expected=present)
     try:
+        if carried := archive():
+            put(writer, CARRIED, load_bytes(carried), 0o600)
+        put(writer, PATH, text.encode(), 0o644)
         # --no-reload: this boot needs nothing of it
         writer.run(("systemctl", "--no-reload", "enable", UNIT), timeout_s=_SYSTEMCTL_S)
         keep_state(writer, state)
@@ -54,10 +63,23 @@ def arrange(writer: Writer, words: Iterable[str], approval: str, reasons: Iterab
 
 
 def remove(writer: Writer) -> None:
-    """Take the unit away again."""
-    writer.run(("systemctl", "--no-reload", "disable", UNIT), timeout_s=_SYSTEMCTL_S)
-    if isinstance(present := writer.read(PATH), bytes):
-        writer.remove(PATH, expected=present)
+    """Take the unit away again, where it is."""
+    if isinstance(writer.read(PATH), bytes):
+        writer.run(("systemctl", "--no-reload", "disable", UNIT), timeout_s=_SYSTEMCTL_S)
+    for path in (PATH, CARRIED):
+        if isinstance(present := writer.read(path), bytes):
+            writer.remove(path, expected=present)
+
+
+def give_up(writer: Writer, why: str) -> bool:
+    """Let no `apply --yes --reboot` go on after the next boot; whether one would have. The caller holds the lock."""
+    last = None
+    with suppress(HosttuneError):  # what cannot be understood approves nothing
+        last = read_state(writer)
+    if goes_on := last is not None and last.goes_on:
+        keep_state(writer, replace(last, standing=Standing.STOPPED, sentence=why, approval=""))
+    remove(writer)
+    return goes_on
 
 
 def unit_word(word: str) -> str:

@@ -8,6 +8,7 @@ needed comes from the host's state, and how often there was one, from the note.
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,26 +20,32 @@ from hosttune.codec import dumps
 from hosttune.engine.approval import PATH, Approvals, parse_approvals
 from hosttune.engine.plan import after_run
 from hosttune.engine.ready import (
+    GateUnits,
     ReadyState,
     Standing,
     begun,
+    not_ready,
     ready_metrics,
     refusal,
     state_from_json,
     state_to_json,
     unfit,
+    unknown,
     unmade,
     why_no_reboot,
 )
 from hosttune.engine.trusted import read_trusted, stranger_of
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.reading import hint
+from hosttune.facts.storage.places import mount_of
 from hosttune.host.door import Completed, Stat
+from hosttune.host.machine_id import machine_id_hash
 from hosttune.resources.packages.apt_lock import holder
 from hosttune.values import ABSENT, FileValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hosttune.actions.examine import Session
     from hosttune.engine.policy import AtBoot
@@ -50,23 +57,43 @@ MOTD = "/run/motd.d/60-hosttune"  # pam_motd(8) shows the files there at each lo
 HOOKS = "/etc/hosttune/ready.d"
 METRICS = "/var/lib/prometheus/node-exporter/hosttune-ready.prom"
 HOOK_S = 30.0
+LOCK_S = 600.0  # for another run to end
+QUIET_S = 600.0  # for what a boot would cut off to end
+_LOOK_AGAIN_S = 5.0
+_FINAL = "cloud-final.service"  # the last stage of cloud-init, after multi-user.target: packages and runcmd
+_GATE, _CONTINUE = "hosttune-ready.service", "hosttune-continue.service"
+_PROPERTIES = ("Id", "ActiveState", "UnitFileState", "RequiredBy", "ConditionResult", "ConditionTimestampMonotonic")
+_LASTING = ("/", "/etc", STATE)
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "rootfs", "overlay", "aufs"})
 
 
 def read_state(reader: Reader) -> ReadyState | None:
-    """What is kept; None where no boot was looked at. Raises HosttuneError where it cannot be understood."""
+    """What is kept; None where no boot of this machine was looked at: an image holds what its builder did. Raises
+    HosttuneError where it cannot be understood.
+    """
     name, text = read_trusted(reader, STATE, is_local=False, is_required=False)
     if text is None:
         return None
     try:
-        return state_from_json(json.loads(text), name)
+        state = state_from_json(json.loads(text), name)
     except ValueError as error:
         raise HosttuneError(f"{name}: is no JSON: {error}", hint=f"remove it: sudo rm {name}") from error
+    return state if state.machine in {"", machine(reader)} else None
+
+
+def machine(reader: Reader) -> str:
+    """What stands for this machine; nothing where it has no id yet."""
+    return machine_id_hash(hint(reader, "/etc/machine-id"))
 
 
 def keep_state(writer: Writer, state: ReadyState) -> None:
-    """Keep it durably, tell it to who logs in, and to Prometheus where its folder is there."""
-    _put(writer, STATE, dumps(state_to_json(state)), 0o600)
+    """Keep it durably, and tell it. The caller holds the lock."""
+    put(writer, STATE, dumps(state_to_json(state)).encode(), 0o600)
+    tell_state(writer, state)
+
+
+def tell_state(writer: Writer, state: ReadyState) -> None:
+    """To who logs in, and to the system log."""
     told = "" if state.standing is Standing.READY else f"hosttune: {state.standing}: {state.sentence}"
     show_at_login(writer, MOTD, told)
     writer.log(f"ready: {state.standing}: {state.sentence}")
@@ -80,52 +107,112 @@ def approvals_of(reader: Reader, at_boot: AtBoot, source: str) -> Approvals:
 
 
 def bring_up(
-    session: Session, writer: Writer, state: ReadyState, approvals: Approvals, on_progress: Callable[[str], None]
+    session: Session,
+    writer: Writer,
+    state: ReadyState,
+    approvals: Approvals,
+    on_progress: Callable[[str], None],
+    *,
+    goes_on: bool = False,
 ) -> ReadyState:
-    """Make the plan where it is approved, and say what is to happen then. The caller holds the lock, and acts."""
+    """Make the plan where it is approved, and say what is to happen then. The caller holds the lock, and acts.
+    `goes_on`: for an `apply --yes --reboot`, whose yes covers its boots.
+    """
     at_boot, plan = session.policy.at_boot, session.plan()
     state = replace(state, digest=plan.digest)
+
+    def no(why: str) -> ReadyState:
+        return not_ready(state, at_boot.on_failure, why, goes_on=goes_on)
+
     if why := refusal(plan, approvals, at_boot, session.policy.edition):
-        return not_ready(state, at_boot, why)
+        return no(why)
     receipt = apply(session, writer, plan, on_progress=on_progress)
     if why := unmade(receipt):
-        return not_ready(state, at_boot, why)
+        return no(why)
     findings = after_run(plan.findings, receipt.faults)
-    if reasons := tuple(dict.fromkeys((*receipt.reboot_reasons, *reboot_reasons(findings)))):
-        return _after_reboot(session, state, receipt, reasons)
+    # What waits for work to end, or for services to start anew, is in force after a boot.
+    if reasons := tuple(dict.fromkeys((*receipt.reboot_reasons, *reboot_reasons(findings), *receipt.waiting))):
+        allowed = state.allowed if goes_on else at_boot.allowed
+        if why := _why_no_reboot(session, state, receipt, reasons, allowed, on_progress):
+            return no(why)
+        sentence = f"reboots for: {'; '.join(reasons)}"
+        return replace(state, standing=Standing.REBOOTING, sentence=sentence, reboots=(*state.reboots, state.boot_id))
     if why := unfit(findings, session.policy.drains):
-        return not_ready(state, at_boot, f"it does not do its work: {why}")
+        return no(f"it does not do its work: {why}")
+    if why := unknown(findings, session.selected):
+        return no(f"it is not known whether it is as its plan says: {why}")
     made = f"{len(plan.changes)} made now" if plan.changes else "nothing had to be changed"
     boots = f", after {len(state.reboots)} reboot{'s' * (len(state.reboots) > 1)}" if state.reboots else ""
     sentence = f"as its plan says; {made}{boots}"
     return replace(state, standing=Standing.READY, sentence=sentence, reboots=(), approval="")
 
 
-def not_ready(state: ReadyState, at_boot: AtBoot, why: str) -> ReadyState:
-    """The host is not as it should be; the policy says whether work starts on it. What went on after a boot ends."""
-    if state.goes_on:
-        return replace(state, standing=Standing.STOPPED, sentence=why, reboots=(), approval="")
-    standing = Standing.LET_GO if at_boot.on_failure == "go" else Standing.HELD
-    return replace(state, standing=standing, sentence=why)
-
-
-def _after_reboot(session: Session, state: ReadyState, receipt: Receipt, reasons: tuple[str, ...]) -> ReadyState:
-    reader, at_boot = session.reader, session.policy.at_boot
+def _why_no_reboot(
+    session: Session,
+    state: ReadyState,
+    receipt: Receipt,
+    reasons: tuple[str, ...],
+    allowed: int,
+    on_progress: Callable[[str], None],
+) -> str:
+    reader = session.reader
     obstacles = list(receipt.reboot_obstacles) or list(reboot_obstacles(receipt.faults))
+
+    def why() -> str:
+        return why_no_reboot(
+            state, reasons, obstacles, allowed=allowed, is_boot=is_booting(reader), volatile=why_nothing_lasts(session)
+        )
+
+    if not why():
+        obstacles += await_quiet(reader, on_progress)
+    return why()
+
+
+def at_work(reader: Reader) -> Iterator[str]:
+    """What a boot would cut off, each a sentence."""
     if user := holder(reader):
-        obstacles.append(f"{user} is at work with packages")
-    why = why_no_reboot(
-        state,
-        reasons,
-        obstacles,
-        may=state.goes_on or bool(at_boot.allowed),
-        is_boot=state.goes_on or is_booting(reader),
-        volatile=volatile_root(session),
+        yield f"{user} is at work with packages"
+    answer = reader.query(("systemctl", "show", _FINAL, "--property=ActiveState", "--value"))
+    if isinstance(answer, Completed) and answer.text.strip() == "activating":
+        yield f"cloud-init is at work ({_FINAL})"
+
+
+def await_quiet(reader: Reader, on_progress: Callable[[str], None]) -> tuple[str, ...]:
+    """Wait, bounded, until nothing is at work that a boot would cut off; what is left of it. Nobody waits for what
+    waits for a unit to start, for that may be the gate: apt, or a runcmd, which starts slurmd.
+    """
+    end = time.monotonic() + QUIET_S
+    is_told = False
+    while (busy := tuple(at_work(reader))) and not _starts_units(reader) and time.monotonic() < end:
+        if not is_told:
+            on_progress(f"waiting until a reboot cuts nothing off: {'; '.join(busy)}")
+            is_told = True
+        time.sleep(_LOOK_AGAIN_S)
+    return busy
+
+
+def _starts_units(reader: Reader) -> bool:
+    processes = reader.processes()
+    commands = (one.command for one in processes if one.command) if isinstance(processes, tuple) else ()
+    return any(
+        command[0].rpartition("/")[2] == "systemctl" and {"start", "restart", "reload-or-restart"} & set(command[1:])
+        for command in commands
     )
-    if why:
-        return not_ready(state, at_boot, why)
-    sentence = f"reboots for: {'; '.join(reasons)}"
-    return replace(state, standing=Standing.REBOOTING, sentence=sentence, reboots=(*state.reboots, state.boot_id))
+
+
+def gate_units(reader: Reader) -> GateUnits:
+    """The gate as systemd has it in this boot (org.freedesktop.systemd1(5)); off where systemd does not answer."""
+    answer = reader.query(("systemctl", "show", _GATE, _CONTINUE, f"--property={','.join(_PROPERTIES)}"))
+    shown = answer.text.split("\n\n") if isinstance(answer, Completed) else []
+    units = [dict(line.partition("=")[::2] for line in one.splitlines()) for one in shown]
+    gate = next((one for one in units if one.get("Id") == _GATE), {})
+    is_asked = gate.get("ConditionTimestampMonotonic", "0") != "0"
+    return GateUnits(
+        holds=gate.get("UnitFileState") == "enabled" or bool(gate.get("RequiredBy")),
+        has_failed=gate.get("ActiveState") == "failed",
+        is_left_out=is_asked and gate.get("ConditionResult") == "no",
+        is_running=any(one.get("ActiveState") == "activating" for one in units),
+    )
 
 
 def is_booting(reader: Reader) -> bool:
@@ -134,18 +221,20 @@ def is_booting(reader: Reader) -> bool:
     return isinstance(answer, Completed) and answer.stdout.strip() in {b"initializing", b"starting"}
 
 
-def volatile_root(session: Session) -> str:
-    """Why a change would not last over a boot, or that nobody can tell; nothing where it does."""
+def why_nothing_lasts(session: Session) -> str:
+    """Why a change, or the note of a reboot, would not last over a boot, or that nobody can tell; nothing where both
+    do.
+    """
     try:
-        fstype = session.facts.mounts.root.fstype
-    except UnknownFact as unknown:
-        return f"it is not known what / is: {unknown.reason}"
-    return f"/ is {fstype}" if fstype in _IN_MEMORY else ""
+        mounts = (session.facts.mounts.root, *(mount_of(session.facts.mounts.visible, path) for path in _LASTING))
+    except UnknownFact as unreadable:
+        return f"it is not known what / is: {unreadable.reason}"
+    return next((f"{one.target} is {one.fstype}" for one in mounts if one and one.fstype in _IN_MEMORY), "")
 
 
 def begin(writer: Writer) -> ReadyState:
-    """Note that this boot is looked at."""
-    state = begun(read_state(writer), boot_id(writer), int(writer.now()))
+    """Note that this boot is looked at. The caller holds the lock."""
+    state = begun(read_state(writer), boot_id(writer), int(writer.now()), machine(writer))
     keep_state(writer, state)
     return state
 
@@ -180,7 +269,7 @@ def write_metrics(writer: Writer, state: ReadyState, render: Callable[..., str])
     """For node_exporter's textfile collector, where its folder is there."""
     if isinstance(writer.stat(METRICS.rpartition("/")[0]), Stat):
         with suppress(HosttuneError):  # a full disk holds no host back
-            _put(writer, METRICS, render(ready_metrics(state)), 0o644)
+            put(writer, METRICS, render(ready_metrics(state)).encode(), 0o644)
 
 
 def _is_hook(name: str, stat: Stat) -> bool:
@@ -189,9 +278,10 @@ def _is_hook(name: str, stat: Stat) -> bool:
     return is_named and stat.type == "file" and bool(stat.mode & 0o100)
 
 
-def _put(writer: Writer, path: str, text: str, mode: int) -> None:
+def put(writer: Writer, path: str, content: bytes, mode: int) -> None:
+    """Write a file of ours whole. Raises HosttuneError."""
     present = writer.read(path)
     if present is not ABSENT and not isinstance(present, bytes):
         raise HosttuneError(f"{path} cannot be read: {present.reason}", hint="look at its folder as root")
-    if present != text.encode():
-        writer.replace(path, FileValue(text.encode(), mode), expected=present)
+    if present != content:
+        writer.replace(path, FileValue(content, mode), expected=present)

@@ -5,7 +5,7 @@ interrupted run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ def open_for_change(
     for_return: bool = False,
     is_way_back: bool = False,
     wait_s: float = 0.0,
+    is_locked: bool = False,
 ) -> Iterator[tuple[Session, Writer]]:
     """A session on the host that is about to be changed, and the writer. `options` are those of `open_session`.
     `resumes`: first go on with the sets of packages at which earlier runs stopped half-way, unless `agreed` raises that
@@ -51,14 +52,14 @@ def open_for_change(
     A trial that is decided is brought to its end before anything else. Raises Refused when another run is at work, when
     cloud-init does not end, and, but for `beside_trial`, when a run is on trial. `for_return`: it takes back what is on
     trial, so it waits for another run. `is_way_back`, and `for_return` too: it needs neither rules nor a policy that
-    can be read. `wait_s`: seconds for another run to end.
+    can be read. `wait_s`: seconds for another run to end; `is_locked`: the caller holds the lock.
     """
     writer = open_writer(root=options.get("root"), hardware=options.get("hardware"))
     if for_return or is_way_back:
         opened = partial(open_way_back, writer, on_progress, **options)
     else:
         opened = partial(open_session, reader=writer, **options)
-    with locked(wait_s=RETURN_S if for_return else wait_s) if for_return or wait_s else locked():
+    with nullcontext() if is_locked else locked(wait_s=RETURN_S if for_return else wait_s):
         if waits:
             wait_for_first_boot(writer, on_progress)
         session = opened()

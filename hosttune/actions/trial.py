@@ -39,13 +39,14 @@ from hosttune.engine.losses import losses
 from hosttune.engine.plan import digest, stage
 from hosttune.engine.trial import TrialPart, TrialPlan, plan_trial
 from hosttune.engine.trial_terms import span_text
+from hosttune.engine.trusted import strange_program
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.boot_entry import one_shot as look_at_grub
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
-from hosttune.host.console import archive, load_bytes, program_words
+from hosttune.host.console import archive, load_bytes, starting_words
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Action, Activation, Confirmer, FileValue, Phase, Plan, Receipt, Unreadable
 
@@ -91,6 +92,8 @@ def foresee(session: Session, plan: Plan, terms: TrialTerms) -> TrialPlan:
 
 def _obstacles(session: Session, planned: TrialPlan) -> Iterable[str]:
     reader = session.reader
+    if why := strange_program(reader, CARRIED):
+        yield why
     if session.journal.interrupted:
         yield f"run {session.journal.interrupted[-1].id} was interrupted: sudo hosttune apply --yes goes on with it"
     files = attempt(lambda: _kept(reader, planned))
@@ -144,7 +147,7 @@ def begin(session: Session, writer: Writer, planned: TrialPlan, run: Run) -> Tri
     files = known_files(writer, planned)
     terms = planned.terms
     rules = {part: tuple(dict.fromkeys(one.change.rule for one in planned.of(part))) for part in TrialPart}
-    words = _program()
+    words = starting_words(CARRIED)
     before = standing_text(read_standing(session)).encode()
     trial_guard.arm(
         writer,
@@ -199,13 +202,6 @@ def _gpus(facts: Facts) -> int:
         return facts.gpus.count
     except UnknownFact:
         return 8
-
-
-def _program() -> tuple[str, ...]:
-    """How systemd starts hosttune again; a file that may go with the task that brought it is carried along."""
-    import sys
-
-    return (sys.executable, "-I", "-S", CARRIED) if archive() else program_words()
 
 
 def apply_on_trial(

@@ -86,8 +86,7 @@ def apply(
         agreed(session, plan)
         prover = proving.open_prover(plan, writer) if prove else None
         planned = on_trial.foreseen(session, plan, asked)
-        if reboot and planned:
-            going_on.require_one_boot(plan, planned)
+        going_on.before_apply(look, writer, plan, planned, reboot=reboot)
         if planned and on_trial.is_promised(planned, asked):
             receipt, tried = on_trial.carry_out(session, writer, plan, planned)
         else:

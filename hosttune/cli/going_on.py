@@ -27,7 +27,7 @@ _EVERY_S = 2.0
 
 def require(look: HostOptions, show: Display) -> None:
     """Refuse --reboot where no boot of this host would follow."""
-    from hosttune.actions.going_on import require_systemd
+    from hosttune.actions.going_on import require_own, require_systemd
     from hosttune.host import open_reader
 
     if look.root or look.host:
@@ -36,7 +36,17 @@ def require(look: HostOptions, show: Display) -> None:
         raise HosttuneError(
             "--reboot has no answer in JSON, for the boot comes first", hint="after it: hosttune status"
         )
-    require_systemd(open_reader())
+    reader = open_reader()
+    require_systemd(reader)
+    require_own(reader)
+
+
+def before_apply(look: HostOptions, writer: Writer, plan: Plan, planned: TrialPlan | None, *, reboot: bool) -> None:
+    """What an earlier --reboot would still do ends with an apply that changes something and boots nothing."""
+    if reboot and planned:
+        require_one_boot(plan, planned)
+    elif plan.changes and not reboot:
+        give_up(look, writer, "an apply without --reboot came after it")
 
 
 def require_one_boot(plan: Plan, planned: TrialPlan) -> None:
@@ -72,8 +82,24 @@ def intent(plan: Plan, planned: TrialPlan | None = None) -> Lines:
 
 
 def stay() -> int:
-    """No boot."""
+    """No boot, and none is needed."""
     return 0
+
+
+def _cannot() -> int:
+    """No boot, though one is needed: what was asked for is not at its end."""
+    return 1
+
+
+def give_up(look: HostOptions, writer: Writer, why: str) -> None:
+    """What somebody does by hand now is their last word: nothing goes on after the next boot."""
+    if look.root:
+        return
+    from hosttune.actions.going_on import give_up as leave
+    from hosttune.cli.common import tell
+
+    if leave(writer, why):
+        tell(f"hosttune: the apply --yes --reboot of before does not go on after the next boot: {why}")
 
 
 def arrange(
@@ -92,32 +118,32 @@ def arrange(
     from hosttune.cli.common import repeated_words
     from hosttune.engine.approval import approval_of
     from hosttune.engine.reboot import boots_of
-    from hosttune.host.console import program_words
 
-    if isinstance(tried, TrialEnd) or not (tried or receipt.reboot_reasons) or not _may_boot(session, writer, receipt):
+    if isinstance(tried, TrialEnd) or not (tried or receipt.reboot_reasons):
         return stay
+    if not _may_boot(session, writer, receipt):
+        return _cannot
     if tried is not None:
         return partial(_boot_on_trial, writer, tried)
     files = {name: str(Path(path).absolute()) for name in ("policy", "rules") if (path := getattr(look, name))}
     chosen = asdict(look) | files
-    words = (*program_words(), "ready", "--go-on", *repeated_words(chosen))
+    words = ("ready", "--go-on", *repeated_words(chosen))
     leave(writer, words, str(approval_of(plan, session.policy.edition)), receipt.reboot_reasons, max(1, boots_of(plan)))
     return partial(_boot, writer)
 
 
 def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
     """Whether a boot makes nothing worse; where it does, that is told."""
-    from hosttune.actions.ready import volatile_root
+    from hosttune.actions.ready import at_work, why_nothing_lasts
     from hosttune.cli.common import tell
-    from hosttune.resources.packages.apt_lock import holder
 
-    in_memory, packages = volatile_root(session), holder(writer)
+    in_memory = why_nothing_lasts(session)
     obstacles = [
         *(f"{one.change.address} failed" for one in receipt.failed),
         *([] if receipt.verified else ["what was made did not verify"]),
         *receipt.reboot_obstacles,
         *([f"what was made would be lost: {in_memory}"] if in_memory else []),
-        *([f"{packages} is at work with packages"] if packages else []),
+        *at_work(writer),
     ]
     if obstacles:
         tell(f"hosttune: this host is not booted: {'; '.join(obstacles)}")
@@ -129,9 +155,9 @@ def _boot_on_trial(writer: Writer, trial: TrialRun) -> int:
     1 where the run goes back before.
     """
     from hosttune.actions.interrupted import trial_of
+    from hosttune.actions.ready import at_work
     from hosttune.actions.trial_state import TrialState
     from hosttune.cli.common import tell
-    from hosttune.resources.packages.apt_lock import holder
 
     run = trial.run
     if not trial.record.has_boot:
@@ -146,8 +172,8 @@ def _boot_on_trial(writer: Writer, trial: TrialRun) -> int:
     if now is None or now.run != run or now.state is not TrialState.NEXT_BOOT:
         tell(f"hosttune: this host is not booted: run {run} is on trial no more; see: sudo hosttune history")
         return 1
-    if packages := holder(writer):
-        tell(f"hosttune: this host is not booted: {packages} is at work with packages; the next boot is on trial")
+    if busy := "; ".join(at_work(writer)):
+        tell(f"hosttune: this host is not booted: {busy}; the next boot is on trial")
         return 1
     return _boot(writer, f"confirm {run}")
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from hosttune.cli.options import DisplayOptions, LookOnly, Option
 
 if TYPE_CHECKING:
-    from hosttune.engine.policy import AtBoot
     from hosttune.engine.ready import ReadyState
+    from hosttune.errors import HosttuneError
+    from hosttune.host.door import Writer
 
 COMES_S = 180.0  # within which a boot that was asked for ends this process
 
@@ -27,11 +28,14 @@ def ready(
 
     Exit status: 0 work may start, 1 it is held, 2 trouble, which holds it too.
     """
-    from hosttune.actions.ready import begin, keep_state, not_ready, reboot, tell_hooks, write_metrics
+    from hosttune.actions.going_on import remove
+    from hosttune.actions.journal import boot_id
+    from hosttune.actions.ready import LOCK_S, read_state, tell_hooks, tell_state, write_metrics
     from hosttune.cli import common
-    from hosttune.engine.ready import Standing, state_to_json
+    from hosttune.engine.ready import ReadyState, Standing, not_ready, state_to_json
     from hosttune.errors import HosttuneError
     from hosttune.host import open_writer
+    from hosttune.host.lock import locked
     from hosttune.views.prometheus import metrics
     from hosttune.views.ready import READY_METRICS, ready_text
 
@@ -39,22 +43,23 @@ def ready(
         raise HosttuneError("ready is of the running host alone", hint="an image: hosttune apply --root FOLDER --yes")
     common.require_root(["ready", *(["--go-on"] if go_on else [])], look)
     writer = open_writer()
-    state = begin(writer)
-    if go_on and not state.goes_on:
-        common.tell("hosttune: there is nothing to go on with")
-        go_on = False
-    state, at_boot = _brought(look, state)
-    keep_state(writer, state)
-    if state.standing is Standing.REBOOTING:
-        reboot(writer)
-        await_end()
-        why = f"the reboot that was asked for did not come within {COMES_S:.0f} s: {state.sentence}"
-        state = not_ready(state, at_boot, why)
-        keep_state(writer, state)
-    if go_on and not state.goes_on:
-        from hosttune.actions.going_on import remove
-
-        remove(writer)
+    now = boot_id(writer)
+    try:
+        with locked(wait_s=LOCK_S):
+            last = read_state(writer)
+            if go_on and not (last and last.goes_on):
+                common.tell("hosttune: there is nothing to go on with")
+                remove(writer)
+                return 0
+            if go_on and last and now in last.reboots:
+                common.tell(f"hosttune: the boot after which it goes on has not come yet ({last.sentence})")
+                return 1
+            state = _brought(look, writer, go_on=go_on)
+            if not state.goes_on:
+                remove(writer)
+    except HosttuneError as error:  # nobody is there to whom it could be said; what is kept stays
+        state = not_ready(ReadyState(Standing.WORKING, now, "", at=int(writer.now())), "hold", sentence_of(error))
+        tell_state(writer, state)
     tell_hooks(writer, state, common.progress)
     write_metrics(writer, state, lambda rows: metrics(READY_METRICS, rows))
     if show.is_json:
@@ -64,35 +69,48 @@ def ready(
     return int(state.standing in {Standing.HELD, Standing.STOPPED})
 
 
-def _brought(look: LookOnly, state: ReadyState) -> tuple[ReadyState, AtBoot]:
-    """What became of the host, and what its policy says of a boot; trouble before that is read holds it, as nobody is
-    there to whom it could be said.
+def _brought(look: LookOnly, writer: Writer, *, go_on: bool) -> ReadyState:
+    """Bring the host to its plan, and boot it where that is to be: what became of it, which is kept. The caller holds
+    the lock. Raises HosttuneError where nothing can be kept.
     """
     from dataclasses import replace
 
-    from hosttune.actions.ready import approvals_of, bring_up, not_ready
+    from hosttune.actions.ready import approvals_of, begin, bring_up, keep_state, reboot
     from hosttune.actions.run import open_for_change
     from hosttune.cli import common
     from hosttune.engine.approval import parse_approvals
     from hosttune.engine.policy import AS_APPROVED
-    from hosttune.errors import HosttuneError
+    from hosttune.engine.ready import Standing, not_ready
+    from hosttune.errors import HosttuneError, Refused
 
-    at_boot = AS_APPROVED
+    on_failure = AS_APPROVED.on_failure
+    state = begin(writer)
     try:
-        with open_for_change(common.session_options(look), common.progress, resumes=True, waits=False) as (
-            session,
-            door,
-        ):
+        options = common.session_options(look)
+        with open_for_change(options, common.progress, resumes=True, waits=False, is_locked=True) as (session, door):
             at_boot = session.policy.at_boot
-            if state.goes_on:
+            on_failure = at_boot.on_failure
+            if go_on:
                 approvals = parse_approvals(state.approval, "apply --yes --reboot")
             else:
-                state = replace(state, allowed=at_boot.allowed)
+                state = state if state.goes_on else replace(state, allowed=at_boot.allowed)
                 approvals = approvals_of(door, at_boot, session.policy.source)
-            return bring_up(session, door, state, approvals, common.progress), at_boot
+            state = bring_up(session, door, state, approvals, common.progress, goes_on=go_on)
+        keep_state(writer, state)
+        if state.standing is Standing.REBOOTING:
+            reboot(writer)
+            await_end()
+            raise Refused(f"the reboot that was asked for did not come within {COMES_S:.0f} s: {state.sentence}")
     except HosttuneError as error:
-        hint = f" ({error.hint.splitlines()[0]})" if error.hint else ""
-        return not_ready(state, at_boot, f"{error.message.splitlines()[0]}{hint}"), at_boot
+        state = not_ready(state, on_failure, sentence_of(error), goes_on=go_on)
+        keep_state(writer, state)
+    return state
+
+
+def sentence_of(error: HosttuneError) -> str:
+    """An error with its way out, on one line."""
+    hint = f" ({error.hint.splitlines()[0]})" if error.hint else ""
+    return f"{error.message.splitlines()[0]}{hint}"
 
 
 def await_end() -> None:

@@ -11,18 +11,19 @@ def status(show: DisplayOptions) -> int:
     Exit status: 0 work may start, 1 it is held, or not there yet, 2 trouble.
     """
     from hosttune.actions.journal import boot_id
-    from hosttune.actions.ready import read_state
+    from hosttune.actions.ready import gate_units, read_state
     from hosttune.cli.common import require_root, say, write_json
-    from hosttune.engine.ready import Standing, state_to_json
+    from hosttune.engine.ready import outlook, state_to_json
     from hosttune.host import open_reader
     from hosttune.views.ready import status_text
 
     require_root(["status"])
     reader = open_reader()
-    state, now = read_state(reader), boot_id(reader)
+    state, boot = read_state(reader), boot_id(reader)
+    now = outlook(state, boot, gate_units(reader))
     if show.is_json:
-        write_json(state_to_json(state) | {"this_boot": state.boot_id == now} if state else {"format_version": 1})
+        kept = state_to_json(state) | {"this_boot": state.boot_id == boot} if state else {"format_version": 1}
+        write_json(kept | {"is_open": now.is_open, "now": now.sentence})
     else:
-        say(status_text(state, now))
-    is_open = state is None or (state.standing in {Standing.READY, Standing.LET_GO} and state.boot_id == now)
-    return int(not is_open)
+        say(status_text(state, boot, now))
+    return int(not now.is_open)

@@ -26,7 +26,7 @@ def undo(
     Exit status: 0 nothing stands in the way (or all was taken back), 1 something did, 2 trouble.
     """
     from hosttune.actions.undo import plan_undo
-    from hosttune.cli import common
+    from hosttune.cli import common, going_on
     from hosttune.cli.apply import check_shown
     from hosttune.codec import plan_to_json, receipt_to_json
     from hosttune.errors import Refused
@@ -63,6 +63,7 @@ def undo(
         trial = on_trial_to_undo(session, writer, run, rule)
         planned = plan_undo(session, trial.run if trial else run, rule)
         check_shown(planned.plan, expect, words=common.shell(words))
+        going_on.give_up(look, writer, "an undo came after it")
         if trial is not None:
             begin_to_take_back(writer, trial)
         receipt = carry_out(session, writer, planned, on_progress=common.progress)

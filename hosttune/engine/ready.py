@@ -13,13 +13,14 @@ from hosttune.engine.approval import approval_of
 from hosttune.engine.health import Fitness, judge
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
-from hosttune.values import Word
+from hosttune.values import Verdict, Word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hosttune.engine.approval import Approvals
     from hosttune.engine.policy import AtBoot, Drains
+    from hosttune.engine.rule import Rule
     from hosttune.values import Finding, Plan, Receipt
 
 FORMAT_VERSION = 1
@@ -48,6 +49,9 @@ class ReadyState:
     reboots: tuple[str, ...] = ()  # ids of the boots that were ended so, since the last success
     allowed: int = 1  # reboots until the next success
     approval: str = ""  # of an `apply --yes --reboot` that goes on after the boot: what its yes covers
+    machine: str = (
+        ""  # what stands for the machine that it is of (`machine_id_hash`), so that no clone takes it for its own
+    )
 
     @property
     def goes_on(self) -> bool:
@@ -67,6 +71,7 @@ def state_to_json(state: ReadyState) -> dict[str, Any]:
         "reboots": list(state.reboots),
         "allowed": state.allowed,
         "approval": state.approval,
+        "machine": state.machine,
     }
 
 
@@ -77,9 +82,9 @@ def state_from_json(data: Any, name: str) -> ReadyState:
             raise ValueError(f"format_version {data['format_version']}")
         found = ReadyState(
             Standing(data["standing"]), data["boot_id"], data["sentence"], data["digest"], data["at"],
-            tuple(data["reboots"]), data["allowed"], data["approval"],
+            tuple(data["reboots"]), data["allowed"], data["approval"], data["machine"],
         )  # fmt: skip
-        texts = (found.boot_id, found.sentence, found.digest, found.approval, *found.reboots)
+        texts = (found.boot_id, found.sentence, found.digest, found.approval, found.machine, *found.reboots)
         numbers = (found.at, found.allowed)
         if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, int) for one in numbers):
             raise TypeError("a field is of another type")
@@ -89,12 +94,57 @@ def state_from_json(data: Any, name: str) -> ReadyState:
     return found
 
 
-def begun(last: ReadyState | None, boot_id: str, at: int) -> ReadyState:
+@frozen
+class GateUnits:
+    """The gate and what goes on after a boot, as systemd has them in this boot."""
+
+    holds: bool  # hosttune-ready.service is enabled, or something requires it
+    has_failed: bool  # it did, and holds what requires it
+    is_left_out: bool  # a condition of it does not hold in this boot: hosttune.ready=off, a container
+    is_running: bool  # it, or hosttune-continue.service
+
+
+@frozen
+class Outlook:
+    """Whether work may start now, and why, where what is kept does not say that."""
+
+    is_open: bool
+    sentence: str = ""
+
+
+def outlook(state: ReadyState | None, boot_id: str, units: GateUnits) -> Outlook:
+    """Where a host stands in this boot: what is kept counts for the boot that it is of alone."""
+    if state is not None and state.boot_id == boot_id:
+        if units.has_failed and state.standing not in {Standing.HELD, Standing.STOPPED}:
+            return Outlook(False, "hosttune-ready.service was ended before it was done, and holds work")
+        if state.standing is Standing.WORKING and not units.is_running:
+            return Outlook(not units.holds, "what brought the host to its plan was ended before it was done")
+        if units.holds and units.is_running:
+            return Outlook(False, "hosttune-ready.service is at work")
+        return Outlook(state.standing in {Standing.READY, Standing.LET_GO})
+    if units.is_left_out:
+        return Outlook(True, "hosttune-ready.service is left out in this boot")
+    if units.has_failed:
+        return Outlook(False, "hosttune-ready.service failed in this boot before it could say why, and holds work")
+    if units.holds or (state is not None and state.goes_on):
+        return Outlook(False, "this boot was not looked at yet")
+    return Outlook(True, "hosttune-ready.service is off, and no apply --yes --reboot goes on: nothing holds work")
+
+
+def begun(last: ReadyState | None, boot_id: str, at: int, machine: str) -> ReadyState:
     """The state while a boot is looked at, after what is known of earlier ones."""
+    last = last or ReadyState(Standing.WORKING, boot_id, "")
     sentence = "the host is being brought to its plan"
-    if last is None:
-        return ReadyState(Standing.WORKING, boot_id, sentence, at=at)
-    return replace(last, standing=Standing.WORKING, boot_id=boot_id, sentence=sentence, at=at)
+    return replace(last, standing=Standing.WORKING, boot_id=boot_id, sentence=sentence, at=at, machine=machine)
+
+
+def not_ready(state: ReadyState, on_failure: str, why: str, *, goes_on: bool = False) -> ReadyState:
+    """The host is not as it should be: the policy says whether work starts on it (`on_failure`: hold or go), and what
+    `goes_on` after a boot ends. The reboots that there were still count.
+    """
+    if goes_on:
+        return replace(state, standing=Standing.STOPPED, sentence=why, approval="")
+    return replace(state, standing=Standing.LET_GO if on_failure == "go" else Standing.HELD, sentence=why)
 
 
 def refusal(plan: Plan, approvals: Approvals, at_boot: AtBoot, edition: str) -> str:
@@ -106,6 +156,14 @@ def refusal(plan: Plan, approvals: Approvals, at_boot: AtBoot, edition: str) -> 
         f"the plan {plan.digest[:12]} {where}; one of these lines in /etc/hosttune/approved approves it: "
         f"{plan.digest[:12]} or: {approval_of(plan, edition)}"
     )
+
+
+def unknown(findings: Iterable[Finding], rules: Iterable[Rule]) -> str:
+    """What cannot be read, so that a plan may lack changes, in a sentence; `rules` are those that it is made by."""
+    wishing = {rule.id for rule in rules if rule.want}
+    listed = [one for one in findings if one.verdict is Verdict.UNKNOWN and not one.hold and one.rule in wishing]
+    more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
+    return f"{listed[0].rule}: {listed[0].reason}{more}" if listed else ""
 
 
 def unmade(receipt: Receipt) -> str:
@@ -126,22 +184,24 @@ def unfit(findings: Iterable[Finding], drains: Drains) -> str:
 
 
 def why_no_reboot(
-    state: ReadyState, reasons: Iterable[str], obstacles: Iterable[str], *, may: bool, is_boot: bool, volatile: str
+    state: ReadyState, reasons: Iterable[str], obstacles: Iterable[str], *, allowed: int, is_boot: bool, volatile: str
 ) -> str:
-    """Why a host that waits for a boot is not booted now; nothing where it is. `is_boot`: it is still starting up, so
-    nobody works here; `volatile`: what keeps its changes from lasting.
+    """Why a host that waits for a boot is not booted now; nothing where it is. `allowed`: reboots until the next
+    success; `is_boot`: it is still starting up, so nobody works here; `volatile`: what keeps its changes from lasting.
     """
     needed = "; ".join(reasons)
     if blocked := "; ".join(obstacles):
         return f"a reboot is required ({needed}), and something has to be solved before: {blocked}"
-    if not may:
+    if not allowed:
         return f"a reboot is required, and the policy allows none (at_boot: reboot): {needed}"
     if volatile:
         return f"a reboot would lose what was made, because {volatile}: {needed}"
     if not is_boot:
         return f"a reboot is required, and this is not the boot: somebody may be at work here: {needed}"
-    if len(state.reboots) >= state.allowed:
-        was = "the reboot" if state.allowed == 1 else f"{state.allowed} reboots"
+    if state.boot_id in state.reboots:
+        return f"the reboot that was asked for has not come yet: {needed}"
+    if len(state.reboots) >= allowed:
+        was = "the reboot" if len(state.reboots) == 1 else f"{len(state.reboots)} reboots"
         return f"{was} did not bring: {needed}"
     return ""
 

@@ -56,6 +56,21 @@ def stranger_of(reader: Reader, path: str) -> str:
     return str(next(iter(_read(reader, path)[1]), ""))
 
 
+def strange_program(reader: Reader, carried: str) -> str:
+    """That root would start at another time what somebody else could have written until then, a sentence; nothing where
+    nobody could. `carried`: where a copy of the self-contained file lies by then.
+    """
+    import hosttune
+    from hosttune.host.console import archive, starting_words
+
+    words = starting_words(carried)
+    own = () if archive() else (*words, *hosttune.__path__[:1])
+    for path in (one for one in own if one.startswith("/")):
+        if stranger := stranger_of(reader, path if path in words else f"{path}/__init__.py"):
+            return f"root would start {words[0]} at a boot, and {stranger}"
+    return ""
+
+
 def path_on(reader: Reader, path: str) -> str:
     """A path as somebody on this machine names it: of an image with the folder of the image in front."""
     return f"{reader.name.rstrip('/')}{path}" if reader.kind == "root" else path

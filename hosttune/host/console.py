@@ -85,6 +85,13 @@ def archive() -> str:
     return path if zipfile.is_zipfile(path) else ""
 
 
+def starting_words(carried: str) -> tuple[str, ...]:
+    """How systemd starts this program at another time: the self-contained file may be gone by then, or another's, so a
+    copy of it is `carried` along.
+    """
+    return (sys.executable, "-I", "-S", carried) if archive() else program_words()
+
+
 def save(path: str, content: bytes, mode: int = 0o600) -> None:
     """Write a file for the user at once and durably: no reader ever sees half of it. Raises HosttuneError.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.views.page import sanitize
 
 if TYPE_CHECKING:
-    from hosttune.engine.ready import ReadyState
+    from hosttune.engine.ready import Outlook, ReadyState
 
 READY_METRICS = {
     "hosttune_ready": "1 for where the host stands between its boot and its first job.",
@@ -22,17 +22,21 @@ def ready_text(state: ReadyState) -> str:
     return f"hosttune: {state.standing}: {sanitize(state.sentence)}\n"
 
 
-def status_text(state: ReadyState | None, boot_id: str) -> str:
-    """A few lines for who looks."""
-    if state is None:
-        return "no boot was looked at here: hosttune-ready.service is off, and no apply --yes --reboot goes on\n"
+def status_text(state: ReadyState | None, boot_id: str, now: Outlook) -> str:
+    """A few lines for who looks: first what counts in this boot."""
+    lines = [now.sentence] if now.sentence else []
+    return "".join(f"{line}\n" for line in (*lines, *(_looked_at(state, boot_id) if state else ())))
+
+
+def _looked_at(state: ReadyState, boot_id: str) -> list[str]:
     at = datetime.fromtimestamp(state.at, timezone.utc)
     when = "in this boot" if state.boot_id == boot_id else "in an earlier boot"
     lines = [f"{state.standing}: {sanitize(state.sentence)}", f"  looked at {at:%Y-%m-%d %H:%M:%S} UTC, {when}"]
     if state.digest:
         lines.append(f"  plan {state.digest[:12]}")
     if state.reboots:
-        lines.append(f"  {len(state.reboots)} of at most {state.allowed} reboots since the host was ready")
+        count = len(state.reboots)
+        lines.append(f"  {count} reboot{'s' * (count > 1)} since the host was ready, of at most {state.allowed}")
     if state.goes_on:
         lines.append("  an apply --yes --reboot goes on after the boot")
-    return "".join(f"{line}\n" for line in lines)
+    return lines

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from hosttune.actions import going_on
 from hosttune.actions import ready as module
 from hosttune.actions.going_on import PATH as UNIT
 from hosttune.actions.going_on import UNIT as NAME
-from hosttune.actions.going_on import arrange, remove, require_systemd, unit_word
+from hosttune.actions.going_on import arrange, give_up, remove, require_systemd, unit_word
 from hosttune.actions.ready import (
     HOOKS,
     METRICS,
@@ -21,20 +23,32 @@ from hosttune.actions.ready import (
     begin,
     bring_up,
     keep_state,
-    not_ready,
+    put,
     read_state,
     tell_hooks,
     write_metrics,
 )
 from hosttune.cli import app
+from hosttune.cli import going_on as cli_going_on
 from hosttune.cli import ready as cli_ready
-from hosttune.cli.options import DisplayOptions, LookOnly
+from hosttune.cli.options import DisplayOptions, HostOptions, LookOnly
+from hosttune.engine import trusted
 from hosttune.engine.approval import Approvals
 from hosttune.engine.policy import AtBoot, Policy
-from hosttune.engine.ready import ReadyState, Standing, state_from_json, state_to_json, why_no_reboot
+from hosttune.engine.ready import (
+    GateUnits,
+    ReadyState,
+    Standing,
+    not_ready,
+    outlook,
+    state_from_json,
+    state_to_json,
+    why_no_reboot,
+)
 from hosttune.engine.reboot import boots_of
 from hosttune.errors import BadInput, HosttuneError, Refused
 from hosttune.facts.base import UnknownFact
+from hosttune.host.door import Process
 from hosttune.host.overlay import Overlay
 from hosttune.values import (
     Action,
@@ -67,7 +81,8 @@ class Host(Overlay):
 
     def __init__(self, files=None, queries=STARTING, folders=("/run", "/run/systemd/system"), boot=BOOT):
         known = {"/proc/sys/kernel/random/boot_id": f"{boot}\n", "/proc/locks": "", **(files or {})}
-        super().__init__(FakeReader(known, folders=folders, queries=queries))
+        self.base = FakeReader(known, folders=folders, queries=queries)
+        super().__init__(self.base)
         self.ran, self.refuses, self.logged = [], set(), []
 
     def run(self, argv, *, timeout_s):
@@ -83,20 +98,26 @@ def plan_of(*changes, findings=()):
     return Plan("d" * 64, "0", "m", "", "c" * 64, (Stage(changes),) if changes else (), findings)
 
 
-def receipt_of(*, failed="", reasons=(), obstacles=(), verified=True, faults=()):
+def receipt_of(*, failed="", waiting=(), reasons=(), obstacles=(), verified=True, faults=()):
     phase = Phase.FAILED if failed else Phase.DONE
     outcomes = (Outcome(CHANGE, phase, failed),)
-    return Receipt("run", "d" * 64, outcomes, (), reasons, verified, obstacles, (), faults)
+    return Receipt("run", "d" * 64, outcomes, waiting, reasons, verified, obstacles, (), faults)
 
 
-def brought(monkeypatch, plan, receipt, *, host=None, at_boot=ALL, state=None, fstype="ext4", approvals=None):
+def brought(
+    monkeypatch, plan, receipt, *, host=None, at_boot=ALL, state=None, mounts=None, approvals=None, goes_on=False
+):
     made = []
     monkeypatch.setattr(module, "apply", lambda *args, **more: made.append(args) or receipt)
     host = host or Host()
-    root = SimpleNamespace(mounts=SimpleNamespace(root=SimpleNamespace(fstype=fstype)))
-    session = SimpleNamespace(reader=host, policy=Policy(at_boot=at_boot), plan=lambda: plan, facts=root)
+    visible = tuple(SimpleNamespace(target=at, fstype=fstype) for at, fstype in (mounts or {"/": "ext4"}).items())
+    facts = SimpleNamespace(mounts=SimpleNamespace(root=visible[0], visible=visible))
+    rules = (SimpleNamespace(id="wishing", want=("a wish",)), SimpleNamespace(id="looking", want=()))
+    session = SimpleNamespace(
+        reader=host, policy=Policy(at_boot=at_boot), plan=lambda: plan, facts=facts, selected=rules
+    )
     state = state or ReadyState(Standing.WORKING, BOOT, "")
-    found = bring_up(session, host, state, approvals or Approvals(""), lambda _: None)
+    found = bring_up(session, host, state, approvals or Approvals(""), lambda _: None, goes_on=goes_on)
     return found, bool(made)
 
 
@@ -152,7 +173,10 @@ def test_what_waits_for_a_boot_has_one_and_not_a_second(monkeypatch):
     ("more", "words"),
     [
         ({"at_boot": AtBoot(plans="all", reboot="never")}, "the policy allows none (at_boot: reboot)"),
-        ({"fstype": "tmpfs"}, "would lose what was made, because / is tmpfs"),
+        ({"mounts": {"/": "tmpfs"}}, "would lose what was made, because / is tmpfs"),
+        ({"mounts": {"/": "ext4", "/var": "tmpfs"}}, "would lose what was made, because /var is tmpfs"),
+        ({"mounts": {"/": "ext4", "/var": "ext4", "/var/lib": "ramfs"}}, "because /var/lib is ramfs"),
+        ({"mounts": {"/": "ext4", "/etc": "overlay"}}, "because /etc is overlay"),
         ({"host": Host(queries={("systemctl", "is-system-running"): "running\n"})}, "this is not the boot"),
         ({"host": Host(queries={})}, "this is not the boot"),
     ],
@@ -166,27 +190,104 @@ def test_reboots_that_are_not_asked_for(monkeypatch, more, words):
 
 def test_no_reboot_while_something_has_to_be_solved_before():
     state = ReadyState(Standing.WORKING, BOOT, "")
-    why = why_no_reboot(state, ["a-rule: host"], ["no module"], may=True, is_boot=True, volatile="")
+    why = why_no_reboot(state, ["a-rule: host"], ["no module"], allowed=1, is_boot=True, volatile="")
     assert why == "a reboot is required (a-rule: host), and something has to be solved before: no module"
 
 
 def test_apply_that_goes_on_boots_as_often_as_its_plan_said_and_stops_then(monkeypatch):
     receipt = receipt_of(reasons=("a-rule: host",))
     going = ReadyState(Standing.WORKING, BOOT, "", reboots=("boot-0",), allowed=2, approval="a line")
-    running = Host(queries={})
-    state, _ = brought(
-        monkeypatch, plan_of(LATER), receipt, state=going, host=running, at_boot=AtBoot(plans="all", reboot="never")
-    )
+    never = AtBoot(plans="all", reboot="never")
+    state, _ = brought(monkeypatch, plan_of(LATER), receipt, state=going, at_boot=never, goes_on=True)
     assert (state.standing, state.reboots, state.goes_on) == (Standing.REBOOTING, ("boot-0", BOOT), True)
-    state, _ = brought(monkeypatch, plan_of(LATER), receipt, state=state, host=running)
-    assert (state.standing, state.reboots, state.goes_on) == (Standing.STOPPED, (), False)
+    state, _ = brought(monkeypatch, plan_of(LATER), receipt, state=replace(state, boot_id="boot-b"), goes_on=True)
+    # the gate after it has no boot of its own for the same
+    assert (state.standing, state.reboots, state.goes_on) == (Standing.STOPPED, ("boot-0", BOOT), False)
     assert state.sentence == "2 reboots did not bring: a-rule: host"
+    held, _ = brought(monkeypatch, plan_of(LATER), receipt, state=replace(state, boot_id="boot-b"))
+    assert (held.standing, held.sentence) == (Standing.HELD, "2 reboots did not bring: a-rule: host")
+
+
+def test_gate_does_not_boot_by_what_an_apply_that_was_cut_off_had_approved(monkeypatch):
+    receipt = receipt_of(reasons=("a-rule: host",))
+    going = ReadyState(Standing.WORKING, "boot-b", "", reboots=("boot-0",), allowed=2, approval="a line")
+    by_day = Host(queries={("systemctl", "is-system-running"): "running\n"})
+    for goes_on, standing in ((False, Standing.HELD), (True, Standing.STOPPED)):
+        state, _ = brought(monkeypatch, plan_of(LATER), receipt, state=going, host=by_day, goes_on=goes_on)
+        assert (state.standing, state.reboots) == (standing, ("boot-0",))
+        assert "somebody may be at work here" in state.sentence
+    never = AtBoot(plans="all", reboot="never")
+    state, _ = brought(monkeypatch, plan_of(LATER), receipt, state=going, at_boot=never)
+    assert (state.standing, state.goes_on) == (Standing.HELD, True)
+    assert "the policy allows none" in state.sentence
+
+
+def test_boot_that_has_not_come_yet_is_not_told_as_one_that_was_of_no_use(monkeypatch):
+    asked = ReadyState(Standing.WORKING, BOOT, "", reboots=(BOOT,))
+    state, _ = brought(monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), state=asked)
+    assert (state.standing, state.reboots) == (Standing.HELD, (BOOT,))
+    assert state.sentence == "the reboot that was asked for has not come yet: a-rule: host"
+
+
+def test_what_waits_for_work_to_end_is_in_force_after_a_boot_and_not_before(monkeypatch):
+    receipt = receipt_of(waiting=("daemon-reload waits: GPU containers run",))
+    state, _ = brought(monkeypatch, plan_of(CHANGE), receipt)
+    assert (state.standing, state.sentence) == (
+        Standing.REBOOTING, "reboots for: daemon-reload waits: GPU containers run",
+    )  # fmt: skip
+    state, _ = brought(monkeypatch, plan_of(), receipt, at_boot=AtBoot(plans="all", reboot="never"))
+    assert state.standing is Standing.HELD
+
+
+def test_plan_that_may_lack_changes_opens_nothing(monkeypatch):
+    unread = Finding("wishing", "", Verdict.UNKNOWN, reason="/etc/fstab: Input/output error")
+    state, _ = brought(monkeypatch, plan_of(findings=(unread,)), receipt_of())
+    assert (state.standing, state.sentence) == (
+        Standing.HELD,
+        "it is not known whether it is as its plan says: wishing: /etc/fstab: Input/output error",
+    )
+    state, _ = brought(monkeypatch, plan_of(findings=(replace(unread, rule="looking"),)), receipt_of())
+    assert state.standing is Standing.READY
+
+
+FINAL = ("systemctl", "show", "cloud-final.service", "--property=ActiveState", "--value")
+
+
+def test_boot_waits_until_it_cuts_nothing_off(monkeypatch):
+    receipt, said = receipt_of(reasons=("a-rule: host",)), ["activating\n", "activating\n", "inactive\n"]
+
+    class Ending(Host):
+        def query(self, argv, *, timeout_s=10.0):
+            if tuple(argv) == FINAL:
+                self.base.queries[FINAL] = said.pop(0) if len(said) > 1 else said[0]
+            return super().query(argv, timeout_s=timeout_s)
+
+    waited = []
+    monkeypatch.setattr(module.time, "sleep", waited.append)
+    state, _ = brought(monkeypatch, plan_of(LATER), receipt, host=Ending(queries={**STARTING, FINAL: ""}))
+    assert (state.standing, len(waited)) == (Standing.REBOOTING, 2)
+
+
+def test_boot_that_would_cut_off_who_waits_for_the_gate_is_none(monkeypatch):
+    start = ("systemctl", "start", "slurmd.service")
+    busy = Host(queries={**STARTING, FINAL: "activating\n"})
+    busy.base._processes = (Process(9, "systemctl", "root", start, 0, 0, (), "/system.slice/cloud-final.service", 0.0),)
+    monkeypatch.setattr(module.time, "sleep", lambda _: pytest.fail("waits for who waits for it"))
+    state, _ = brought(monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), host=busy)
+    assert (state.standing, state.reboots) == (Standing.HELD, ())
+    assert state.sentence.endswith("something has to be solved before: cloud-init is at work (cloud-final.service)")
+    ends = iter((0.0, 1.0, 601.0))
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(ends))
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    busy.base._processes = ()
+    state, _ = brought(monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), host=busy)
+    assert state.standing is Standing.HELD
 
 
 def test_state_survives_being_written_and_is_read_strictly():
     host = Host()
     assert read_state(host) is None
-    state = ReadyState(Standing.REBOOTING, BOOT, "reboots for: x", "d" * 64, 12, ("boot-0",), 2, "a line")
+    state = ReadyState(Standing.REBOOTING, BOOT, "reboots for: x", "d" * 64, 12, ("boot-0",), 2, "a line", "")
     keep_state(host, state)
     assert read_state(host) == state
     assert host.logged == ["ready: rebooting: reboots for: x"]
@@ -217,7 +318,7 @@ def test_boot_begins_with_what_is_known_of_earlier_ones():
 
 def test_who_logs_in_is_told_until_the_host_is_ready():
     host = Host()
-    keep_state(host, not_ready(ReadyState(Standing.WORKING, BOOT, ""), AtBoot(), "the plan is not approved"))
+    keep_state(host, not_ready(ReadyState(Standing.WORKING, BOOT, ""), "hold", "the plan is not approved"))
     assert host.read(MOTD) == b"hosttune: held: the plan is not approved\n"
     keep_state(host, ReadyState(Standing.READY, BOOT, "as its plan says"))
     assert host.read(MOTD).__class__.__name__ == "Absent"
@@ -277,9 +378,10 @@ def test_metrics_are_written_where_their_folder_is():
     assert not isinstance(bare.read(METRICS), bytes)
 
 
-def test_unit_that_goes_on_is_written_before_the_boot_and_taken_away_again():
+def test_unit_that_goes_on_is_written_before_the_boot_and_taken_away_again(monkeypatch):
     host = Host()
-    arrange(host, ("/opt/a b/hosttune", "ready", "--go-on", "--only", 'x"%$\\'), "policy x", ["a-rule: host"], 2)
+    monkeypatch.setattr(going_on, "starting_words", lambda _: ("/opt/a b/hosttune",))
+    arrange(host, ("ready", "--go-on", "--only", 'x"%$\\'), "policy x", ["a-rule: host"], 2)
     text = host.read(UNIT).decode()
     assert 'ExecStart="/opt/a b/hosttune" "ready" "--go-on" "--only" "x\\"%%$$\\\\"\n' in text
     assert host.ran == [("systemctl", "--no-reload", "enable", NAME)]
@@ -299,7 +401,7 @@ def test_nothing_is_left_where_it_cannot_be_arranged():
     host = Host()
     host.run = lambda argv, *, timeout_s: (_ for _ in ()).throw(Refused("no")) if argv[2] == "enable" else None
     with pytest.raises(Refused):
-        arrange(host, ("/usr/bin/hosttune",), "policy x", ["a"], 1)
+        arrange(host, ("ready",), "policy x", ["a"], 1)
     assert not isinstance(host.read(UNIT), bytes)
     with pytest.raises(Refused, match="nothing would go on"):
         require_systemd(Host(folders=()))
@@ -307,22 +409,111 @@ def test_nothing_is_left_where_it_cannot_be_arranged():
         unit_word("a\nb")
 
 
+def test_state_of_an_image_is_no_state_of_its_clones():
+    host = Host({"/etc/machine-id": "1" * 32})
+    arrange(host, ("ready",), "policy x", ["a-rule: host"], 2)
+    assert read_state(host).goes_on
+    clone = Host({"/etc/machine-id": "2" * 32, STATE: FileValue(host.read(STATE), 0o600)})
+    assert read_state(clone) is None
+    assert (begin(clone).reboots, read_state(clone).approval) == ((), "")
+
+
+def test_what_somebody_does_by_hand_ends_what_would_have_gone_on():
+    host = Host()
+    assert not give_up(host, "an undo came after it")
+    assert host.ran == []
+    arrange(host, ("ready",), "policy x", ["a-rule: host"], 2)
+    assert give_up(host, "an undo came after it")
+    state = read_state(host)
+    assert (state.standing, state.sentence, state.goes_on) == (Standing.STOPPED, "an undo came after it", False)
+    assert not isinstance(host.read(UNIT), bytes)
+    arrange(host, ("ready",), "policy x", ["a-rule: host"], 2)
+    host.replace(STATE, FileValue(b"{"), expected=host.read(STATE))
+    assert not give_up(host, "an undo came after it")
+    assert not isinstance(host.read(UNIT), bytes)
+
+
+def test_self_contained_file_is_carried_along_and_goes_with_the_unit(monkeypatch):
+    host = Host()
+    monkeypatch.setattr(going_on, "archive", lambda: "/tmp/hosttune.pyz")
+    monkeypatch.setattr(going_on, "load_bytes", lambda path: path.encode())
+    monkeypatch.setattr(going_on, "starting_words", lambda carried: ("/usr/bin/python3", "-I", "-S", carried))
+    arrange(host, ("ready", "--go-on"), "policy x", ["a-rule: host"], 1)
+    assert host.read(going_on.CARRIED) == b"/tmp/hosttune.pyz"
+    line = f'ExecStart="/usr/bin/python3" "-I" "-S" "{going_on.CARRIED}" "ready" "--go-on"\n'
+    assert line in host.read(UNIT).decode()
+    remove(host)
+    assert not isinstance(host.read(going_on.CARRIED), bytes)
+
+
 def test_boots_that_a_plan_names():
     driver = replace(LATER, address=Address("package-set", "nvidia-driver-580"))
     assert [boots_of(one) for one in (plan_of(), plan_of(CHANGE), plan_of(LATER), plan_of(driver))] == [0, 0, 1, 2]
 
 
+OFF = GateUnits(holds=False, has_failed=False, is_left_out=False, is_running=False)
+ON = replace(OFF, holds=True)
+
+
 def test_status_says_where_it_is():
     state = ReadyState(Standing.REBOOTING, BOOT, "reboots for: x", "d" * 64, 0, (BOOT,), 2, "a line")
-    assert status_text(state, "boot-b") == (
+    assert status_text(state, "boot-b", outlook(state, "boot-b", OFF)) == (
+        "this boot was not looked at yet\n"
         "rebooting: reboots for: x\n"
         "  looked at 1970-01-01 00:00:00 UTC, in an earlier boot\n"
         "  plan dddddddddddd\n"
-        "  1 of at most 2 reboots since the host was ready\n"
+        "  1 reboot since the host was ready, of at most 2\n"
         "  an apply --yes --reboot goes on after the boot\n"
     )
-    assert "in this boot" in status_text(state, BOOT)
-    assert status_text(None, BOOT).startswith("no boot was looked at here")
+    assert "in this boot" in status_text(state, BOOT, outlook(state, BOOT, OFF))
+
+
+@pytest.mark.parametrize(
+    ("standing", "boot", "units", "is_open", "words"),
+    [
+        (Standing.READY, BOOT, ON, True, ""),
+        (Standing.LET_GO, BOOT, ON, True, ""),
+        (Standing.HELD, BOOT, replace(ON, has_failed=True), False, ""),
+        (Standing.READY, BOOT, replace(ON, is_running=True), False, "hosttune-ready.service is at work"),
+        (Standing.READY, BOOT, replace(ON, has_failed=True), False, "was ended before it was done, and holds work"),
+        (Standing.WORKING, BOOT, replace(ON, is_running=True), False, "at work"),
+        (Standing.WORKING, BOOT, ON, False, "ended before it was done"),
+        (Standing.WORKING, BOOT, OFF, True, "ended before it was done"),
+        (Standing.READY, "boot-b", ON, False, "this boot was not looked at yet"),
+        (Standing.READY, "boot-b", OFF, True, "nothing holds work"),
+        (Standing.HELD, "boot-b", replace(ON, is_left_out=True), True, "left out in this boot"),
+        (Standing.READY, "boot-b", replace(ON, has_failed=True), False, "failed in this boot before it could say why"),
+        (None, BOOT, ON, False, "this boot was not looked at yet"),
+        (None, BOOT, replace(ON, has_failed=True), False, "failed in this boot"),
+        (None, BOOT, OFF, True, "hosttune-ready.service is off"),
+    ],
+)
+def test_work_may_start_where_the_gate_said_so_in_this_boot(standing, boot, units, is_open, words):
+    state = ReadyState(standing, BOOT, "x") if standing else None
+    now = outlook(state, boot, units)
+    assert now.is_open is is_open
+    assert words in now.sentence
+    assert bool(words) is bool(now.sentence)
+
+
+def test_gate_is_asked_of_systemd():
+    shown = (
+        "Id=hosttune-ready.service\nActiveState=failed\nUnitFileState=enabled\nRequiredBy=\nConditionResult=no\n"
+        "ConditionTimestampMonotonic=0\n\nId=hosttune-continue.service\nActiveState=activating\n"
+    )
+    host = Host()
+    assert module.gate_units(host) == OFF
+    asked = host.base.asked[-1]
+    assert module.gate_units(Host(queries={asked: shown})) == GateUnits(
+        holds=True, has_failed=True, is_left_out=False, is_running=True
+    )
+    left = (
+        shown.replace("Monotonic=0", "Monotonic=7")
+        .replace("=enabled", "=disabled")
+        .replace("dBy=", "dBy=slurmd.service")
+    )
+    assert module.gate_units(Host(queries={asked: left})).is_left_out
+    assert module.gate_units(Host(queries={asked: left})).holds
 
 
 @pytest.mark.parametrize(
@@ -372,7 +563,7 @@ def test_root_that_cannot_be_told_is_no_reason_to_boot_and_no_fault_of_ours():
         def root(self):
             raise UnknownFact("/proc/self/mountinfo: permission denied")
 
-    why = module.volatile_root(SimpleNamespace(facts=SimpleNamespace(mounts=Mounts())))
+    why = module.why_nothing_lasts(SimpleNamespace(facts=SimpleNamespace(mounts=Mounts())))
     assert why == "it is not known what / is: /proc/self/mountinfo: permission denied"
 
 
@@ -390,17 +581,157 @@ def test_notice_that_cannot_be_written_holds_nothing():
     assert read_state(host).standing is Standing.HELD
 
 
-@pytest.mark.parametrize(
-    ("at_boot", "standing", "rc"), [(ALL, "held", 1), (replace(ALL, on_failure="go"), "let go", 0)]
-)
-def test_boot_that_was_asked_for_and_does_not_come_ends_as_the_policy_says(monkeypatch, capsys, at_boot, standing, rc):
-    host = Host()
-    asked = ReadyState(Standing.REBOOTING, BOOT, "reboots for: a driver")
+@pytest.fixture
+def gate(monkeypatch):
+    """`hosttune ready` on a host whose plan comes to `becomes`; what happened is in `did`."""
+    did, session = [], SimpleNamespace(policy=Policy(at_boot=ALL))
+    host = Host({"/etc/machine-id": "1" * 32}, folders=("/run", METRICS.rpartition("/")[0]))
+    case = SimpleNamespace(host=host, did=did, session=session, becomes={"standing": Standing.READY}, trouble=None)
+
+    @contextmanager
+    def holding(wait_s=0.0):
+        did.append(f"lock {wait_s:.0f}")
+        if case.trouble:
+            raise case.trouble
+        yield
+        did.append("unlock")
+
+    @contextmanager
+    def opened(*_, is_locked, **__):
+        assert is_locked
+        yield session, host
+
+    def bring(session, writer, state, *_, goes_on):
+        did.append(f"bring{' on' * goes_on}")
+        return replace(state, sentence="x", **case.becomes)
+
     monkeypatch.setattr("hosttune.cli.common.require_root", lambda *_: None)
     monkeypatch.setattr("hosttune.host.open_writer", lambda: host)
-    monkeypatch.setattr(cli_ready, "_brought", lambda look, state: (asked, at_boot))
-    monkeypatch.setattr(cli_ready, "await_end", lambda: None)
-    ended = cli_ready.ready(LookOnly(), DisplayOptions())
-    kept = json.loads(host.read(STATE))
-    assert (ended, kept["standing"]) == (rc, standing)
-    assert "did not come within 180 s: reboots for: a driver" in capsys.readouterr().out
+    monkeypatch.setattr("hosttune.host.lock.locked", holding)
+    monkeypatch.setattr("hosttune.actions.run.open_for_change", opened)
+    monkeypatch.setattr(module, "bring_up", bring)
+    monkeypatch.setattr(module, "tell_hooks", lambda _, state, __: did.append(f"hooks {state.standing}"))
+    monkeypatch.setattr(cli_ready, "await_end", lambda: did.append("awaits"))
+    case.run = lambda go_on=False: cli_ready.ready(LookOnly(), DisplayOptions(), go_on=go_on)
+    return case
+
+
+def metric(host):
+    return next(line for line in host.read(METRICS).decode().splitlines() if line.endswith("} 1"))
+
+
+def test_gate_holds_the_lock_from_its_first_note_to_its_last(gate):
+    assert gate.run() == 0
+    assert gate.did == ["lock 600", "bring", "unlock", "hooks ready"]
+    assert read_state(gate.host).standing is Standing.READY
+    assert metric(gate.host) == 'hosttune_ready{standing="ready"} 1'
+
+
+def trouble_of_the_lock(gate):
+    gate.trouble = Refused("another run of hosttune is at work (process 7)", hint="wait for it to end")
+    return "another run of hosttune is at work (process 7) (wait for it to end)"
+
+
+def trouble_of_the_state(gate):
+    gate.host.replace(STATE, FileValue(b"{"), expected=gate.host.read(STATE))
+    return f"{STATE}: is no JSON"
+
+
+def trouble_of_the_disk(gate):
+    def full(path, new, *, expected):
+        if path == STATE:
+            raise Refused(f"{path}: No space left on device")
+        Host.replace(gate.host, path, new, expected=expected)
+
+    gate.host.replace = full
+    return f"{STATE}: No space left on device"
+
+
+def trouble_of_the_boot(gate):
+    gate.becomes = {"standing": Standing.REBOOTING}
+    gate.host.refuses = {"systemctl"}
+    return "systemctl ended with status 3"
+
+
+def trouble_of_a_boot_that_does_not_come(gate):
+    gate.becomes = {"standing": Standing.REBOOTING}
+    return "the reboot that was asked for did not come within 180 s: x"
+
+
+TROUBLES = (
+    trouble_of_the_lock, trouble_of_the_state, trouble_of_the_disk, trouble_of_the_boot, trouble_of_a_boot_that_does_not_come,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_whatever_the_trouble_is_work_is_held_and_everybody_is_told(gate, capsys, trouble):
+    words = trouble(gate)
+    assert gate.run() == 1
+    said = capsys.readouterr().out
+    assert said.startswith(f"hosttune: held: {words}")
+    assert gate.host.read(MOTD).decode().startswith(f"hosttune: held: {words}")
+    assert gate.did[-1] == "hooks held"
+    assert metric(gate.host) == 'hosttune_ready{standing="held"} 1'
+    assert any(words in line for line in gate.host.logged)
+
+
+def test_policy_lets_work_start_where_the_boot_does_not_come(gate, capsys):
+    gate.session.policy = Policy(at_boot=replace(ALL, on_failure="go"))
+    words = trouble_of_a_boot_that_does_not_come(gate)
+    assert gate.run() == 0
+    assert words in capsys.readouterr().out
+    assert read_state(gate.host).standing is Standing.LET_GO
+
+
+def test_unit_that_has_nothing_to_go_on_with_is_no_gate_and_goes(gate):
+    put(gate.host, UNIT, b"[Unit]\n", 0o644)
+    assert gate.run(go_on=True) == 0
+    assert not isinstance(gate.host.read(UNIT), bytes)
+    assert not any(word.startswith(("bring", "hooks")) for word in gate.did)
+
+
+def test_unit_that_goes_on_waits_for_the_boot_and_goes_at_its_end(gate):
+    arrange(gate.host, ("ready", "--go-on"), "policy aaaaaaaaaaaa edition 2026.1 risk low", ["a-rule: host"], 2)
+    assert gate.run(go_on=True) == 1  # in the boot before
+    assert isinstance(gate.host.read(UNIT), bytes)
+    assert read_state(gate.host).goes_on
+    keep_state(gate.host, replace(read_state(gate.host), reboots=("boot-0",)))
+    assert gate.run(go_on=True) == 0
+    assert gate.did[-3:] == ["bring on", "unlock", "hooks ready"]
+    gate.becomes = {"standing": Standing.READY, "approval": ""}
+    assert gate.run(go_on=True) == 0
+    assert not isinstance(gate.host.read(UNIT), bytes)
+
+
+@pytest.mark.parametrize(
+    ("receipt", "mounts", "status"),
+    [
+        (receipt_of(), {"/": "ext4"}, 0),  # nothing waits for a boot
+        (receipt_of(reasons=("a-rule: host",)), {"/": "ext4", "/var": "tmpfs"}, 1),
+        (receipt_of(reasons=("a-rule: host",), failed="no"), {"/": "ext4"}, 1),
+        (receipt_of(reasons=("a-rule: host",), obstacles=("no module",)), {"/": "ext4"}, 1),
+    ],
+)
+def test_apply_that_was_to_boot_and_does_not_has_work_left(capsys, receipt, mounts, status):
+    visible = tuple(SimpleNamespace(target=at, fstype=fstype) for at, fstype in mounts.items())
+    session = SimpleNamespace(facts=SimpleNamespace(mounts=SimpleNamespace(root=visible[0], visible=visible)))
+    host = Host()
+    assert cli_going_on.arrange(session, host, plan_of(LATER), receipt, HostOptions())() == status
+    assert ("this host is not booted: " in capsys.readouterr().err) is bool(status)
+    assert read_state(host) is None
+
+
+def test_program_that_others_can_write_is_not_left_for_root_to_start(monkeypatch):
+    monkeypatch.setattr(trusted, "stranger_of", lambda _, path: "ann owns /home/ann" if "/ann/" in path else "")
+    monkeypatch.setattr("hosttune.host.console.starting_words", lambda _: ("/home/ann/.local/bin/hosttune",))
+    with pytest.raises(
+        Refused, match=r"root would start /home/ann/\.local/bin/hosttune at a boot, and ann owns /home/ann"
+    ):
+        going_on.require_own(Host())
+    monkeypatch.setattr("hosttune.host.console.starting_words", lambda _: ("/usr/local/bin/hosttune",))
+    going_on.require_own(Host())
+    monkeypatch.setattr("hosttune.__path__", ["/home/ann/lib/hosttune"])
+    with pytest.raises(Refused, match="ann owns"):
+        going_on.require_own(Host())
+    monkeypatch.setattr("hosttune.host.console.archive", lambda: "/home/ann/hosttune.pyz")  # a copy is carried along
+    going_on.require_own(Host())
