@@ -53,8 +53,8 @@ def apply(
     where it does not come to its end. The plan says what is tried when, and what cannot come back.
 
     Exit status: 0 all done (what waits for a reboot or is on trial included), 1 something failed, is unknown or still
-    differs, 2 trouble, or a trial is not possible here and nothing was changed. With --reboot a boot ends it;
-    `hosttune status` says what became of it.
+    differs, 2 trouble, or a trial is not possible here and nothing was changed. With --reboot a boot ends it (1: one
+    is needed and cannot be now); `hosttune status` says what became of it.
     """
     from hosttune.cli import common, going_on, on_trial, proving
     from hosttune.cli.reports import profile_text
