@@ -32,6 +32,7 @@ def confirm(
     from hosttune.actions.trial import confirm as keep
     from hosttune.actions.trial import lost, require_confirmable, still_coming_up
     from hosttune.cli import common
+    from hosttune.codec import document
     from hosttune.errors import Refused
     from hosttune.views.masking import masked
     from hosttune.views.trial import ended_json, ended_report, trial_json, trial_report
@@ -46,7 +47,7 @@ def confirm(
         if trial is None:
             common.tell(f"hosttune: run {run} is not on trial: it stands")
             if show.is_json:
-                common.write_json(trial_json(None))
+                common.write_json(document(trial_json(None)))
             return 0
         try:
             found = lost(session, trial)
@@ -56,7 +57,7 @@ def confirm(
             found = ()
         if any(one.is_known for one in found) and not anyway:
             if show.is_json:
-                common.write_json(masked(trial_json(trial, found, writer.now())))
+                common.write_json(masked(document(trial_json(trial, found, writer.now()))))
             else:
                 common.say(trial_report(trial, found, page, writer.now()))
                 common.tell("hosttune: not confirmed; to keep it all the same: --anyway")

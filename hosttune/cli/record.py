@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from hosttune.cli.options import Argument, DisplayOptions, HostOptions, Option
+
+if TYPE_CHECKING:
+    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.policy import Policy
+    from hosttune.host.door import Reader
 
 
 def record(
@@ -23,7 +28,7 @@ def record(
     from hosttune import __version__
     from hosttune.actions.examine import examine_everything
     from hosttune.actions.record import take_record
-    from hosttune.cli.common import load_choice, one_host, say, tell
+    from hosttune.cli.common import one_host, say, tell
     from hosttune.errors import HosttuneError
     from hosttune.host.console import save
     from hosttune.views.terminal import counted
@@ -31,7 +36,7 @@ def record(
     del show
     if one_host(look):
         raise HosttuneError("a record of a record is the record itself", hint=f"copy {one_host(look)}")
-    reader, catalog, policy = load_choice(look)
+    reader, catalog, policy = _choice(look)
     data = take_record(
         reader, lambda door: examine_everything(door, catalog, policy), share=share, tool_version=__version__
     )  # fmt: skip
@@ -44,3 +49,22 @@ def record(
     read = f"{counted(len(data['files']), 'file')}, {counted(len(data['queries']), 'answer')} of programs"
     tell(f"hosttune: {'standard output' if file == '-' else file}: {read}{rights}")
     return 0
+
+
+def _choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
+    """The door, the rules and the policy. What is wrong with those of the host itself keeps nobody from a record, which
+    may be taken to find that out.
+    """
+    from hosttune.cli.common import load_choice, tell
+    from hosttune.engine.catalog import builtin_catalog
+    from hosttune.engine.policy import Policy
+    from hosttune.errors import HosttuneError
+    from hosttune.host import open_reader
+
+    try:
+        return load_choice(look)
+    except HosttuneError as error:
+        if look.policy or look.rules:
+            raise
+        tell(f"hosttune: recorded with the built-in rules and no policy, because {error.message}")
+        return open_reader(root=look.root, host=None, hardware=look.hardware), builtin_catalog(), Policy()

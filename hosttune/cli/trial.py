@@ -27,6 +27,7 @@ def trial(
     from hosttune.actions.trial import lost
     from hosttune.actions.trial_state import TrialState
     from hosttune.cli import common
+    from hosttune.codec import document
     from hosttune.errors import HosttuneError
     from hosttune.views.masking import masked
     from hosttune.views.page import sanitize
@@ -44,7 +45,7 @@ def trial(
         except HosttuneError as error:  # what is on trial is told all the same
             common.tell(f"hosttune: {sanitize(error.message)}")
     if show.is_json:
-        common.write_json(masked(trial_json(found, losses, session.reader.now())))
+        common.write_json(masked(document(trial_json(found, losses, session.reader.now()))))
     else:
         page = common.open_page(session.reader, look, show)
         common.say(trial_report(found, losses, page, session.reader.now()))

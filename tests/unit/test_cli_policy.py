@@ -206,3 +206,15 @@ def test_profile_that_nobody_names_is_said_so(run):
     assert "Profile base, the default, because no policy names one." in run("plan", "--host", H100)[1]
     for form in ("markdown", "html"):
         assert "Profile base, the default" in run("plan", "--host", H100, "--format", form)[1]
+
+
+def test_broken_policy_of_a_host_keeps_nobody_from_a_record_of_it(run, tmp_path):
+    policy = tmp_path / "tree/etc/hosttune/policy.yaml"
+    policy.parent.mkdir(parents=True)
+    policy.write_text("select: [no-such-rule]\n")
+    (tmp_path / "tree/etc/os-release").write_text('ID=debian\nVERSION_ID="12"\n')
+    status, _, err = run("record", tmp_path / "record.json", "--root", tmp_path / "tree")
+    assert status == 0, err
+    assert "hosttune: recorded with the built-in rules and no policy, because " in err
+    assert "no-such-rule" in json.loads((tmp_path / "record.json").read_text())["files"]["/etc/hosttune/policy.yaml"]
+    assert run("record", tmp_path / "other.json", "--root", tmp_path / "tree", "--policy", policy)[0] == 2

@@ -85,6 +85,7 @@ def test_run_on_trial_is_seen_refuses_another_and_is_confirmed(run, host):
     status, out, err = run("trial", "--format", "json")
     said = json.loads(out)
     assert (status, said["state"], said["left_s"], faults(said, "trial")) == (1, "on trial: live", 900, [])
+    assert said["format_version"] == 1
     assert "(15 minutes left)" in run("history")[1]
     assert faults(json.loads(run("history", "--format", "json")[1]), "history") == []
     status, _, err = run("check", *ONLY)
