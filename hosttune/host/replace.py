@@ -29,7 +29,9 @@ MAX_BYTES: Final = 64 << 20
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _RENAME_NOREPLACE = 1
-_UNIT_DROPINS = regex(r"/systemd/system/[^/]+\.(?:mount|service|timer|socket|slice|target|scope|swap|path)\.d$")
+_DROP_INS = regex(
+    r"/systemd/(?:system/[^/]+\.(?:mount|service|timer|socket|slice|target|scope|swap|path)|[^/]+\.conf)\.d$"
+)
 _AGAIN = "look at it, then run the plan again"
 
 
@@ -53,7 +55,8 @@ def replace(root: str, path: str, new: FileValue, *, expected: bytes | Absent) -
 def remove(root: str, path: str, *, expected: bytes) -> None:
     """Remove the file that `path` leads to, durably, if it still holds `expected`; a link on the way stays.
 
-    With the last drop-in of a systemd unit its folder goes too: `replace` may have made it, and empty it says nothing.
+    With the last drop-in of a unit or daemon of systemd its folder goes too: `replace` may have made it, and empty it
+    says nothing.
     """
     try:
         with opened_place(root, path) as place, _original(place, expected):
@@ -61,7 +64,7 @@ def remove(root: str, path: str, *, expected: bytes) -> None:
             os.unlink(place.name, dir_fd=place.folder)
             _sync_folder(place, "removed")
             folder = os.path.dirname(place.path)
-        if _UNIT_DROPINS.search(folder):
+        if _DROP_INS.search(folder):
             with suppress(Refused):  # others lie in it
                 remove_folder(root, folder)
     except FileNotFoundError:

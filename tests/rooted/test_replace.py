@@ -213,14 +213,15 @@ def test_remove_takes_away_only_what_was_expected(file):
         remove("/", str(file), expected=b"old\n")
 
 
-def test_last_drop_in_of_a_unit_takes_its_folder_along(tmp_path):
-    folder = tmp_path / "etc/systemd/system/tmp.mount.d"
+@pytest.mark.parametrize("name", ["etc/systemd/system/tmp.mount.d", "etc/systemd/logind.conf.d"])
+def test_last_drop_in_of_systemd_takes_its_folder_along(tmp_path, name):
+    folder = tmp_path / name
     folder.mkdir(parents=True)
-    for name in ("a.conf", "b.conf"):
-        (folder / name).write_bytes(b"old\n")
-    remove(str(tmp_path), "/etc/systemd/system/tmp.mount.d/a.conf", expected=b"old\n")
+    for one in ("a.conf", "b.conf"):
+        (folder / one).write_bytes(b"old\n")
+    remove(str(tmp_path), f"/{name}/a.conf", expected=b"old\n")
     assert os.listdir(folder) == ["b.conf"]
-    remove(str(tmp_path), "/etc/systemd/system/tmp.mount.d/b.conf", expected=b"old\n")
+    remove(str(tmp_path), f"/{name}/b.conf", expected=b"old\n")
     assert os.listdir(folder.parent) == []
 
 
