@@ -208,7 +208,7 @@ def gate_units(reader: Reader) -> GateUnits:
     gate = next((one for one in units if one.get("Id") == _GATE), {})
     is_asked = gate.get("ConditionTimestampMonotonic", "0") != "0"
     return GateUnits(
-        holds=gate.get("UnitFileState") == "enabled" or bool(gate.get("RequiredBy")),
+        holds=gate.get("UnitFileState", "").startswith("enabled") or bool(gate.get("RequiredBy")),
         has_failed=gate.get("ActiveState") == "failed",
         is_left_out=is_asked and gate.get("ConditionResult") == "no",
         is_running=any(one.get("ActiveState") == "activating" for one in units),
