@@ -82,7 +82,7 @@ class Session:
             tool_version=__version__,
             machine=_machine(self.facts),
             created_at=datetime.fromtimestamp(self.reader.now(), timezone.utc).isoformat(timespec="seconds"),
-            policy_digest=self.policy.digest,
+            policy_digest=self.policy.digest_with(self.selected),
             stages=stages,
             findings=findings,
             complete=not any(finding.verdict is Verdict.UNKNOWN for finding in findings),

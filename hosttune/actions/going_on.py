@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import boot_id
-from hosttune.actions.ready import keep_state, machine, put, read_state
+from hosttune.actions.login_notice import show_at_login
+from hosttune.actions.ready import MOTD, keep_state, machine, put, read_state
 from hosttune.engine.ready import ReadyState, Standing
 from hosttune.engine.trusted import strange_program
 from hosttune.errors import HosttuneError, Refused
@@ -58,7 +59,7 @@ def arrange(writer: Writer, words: Iterable[str], approval: str, reasons: Iterab
     except HosttuneError:
         remove(writer)
         if last is not None:
-            keep_state(writer, last)
+            keep_state(writer, replace(last, approval=""))
         raise
 
 
@@ -78,6 +79,7 @@ def give_up(writer: Writer, why: str) -> bool:
         last = read_state(writer)
     if goes_on := last is not None and last.goes_on:
         keep_state(writer, replace(last, standing=Standing.STOPPED, sentence=why, approval=""))
+        show_at_login(writer, MOTD, "")  # somebody wanted it so
     remove(writer)
     return goes_on
 

@@ -23,6 +23,7 @@ class PlacedPolicy:
     name: str  # of the record, the root, or the host
     policy: Policy
     rules: int
+    digest: str  # of the policy, with the custom rules that run there
     idle: tuple[Fault, ...]
 
 
@@ -33,7 +34,7 @@ def place(reader: Reader, catalog: Catalog, file: str | None) -> PlacedPolicy:
         raise HosttuneError(f"there is no {PATH} on {reader.name}", hint="name a file: hosttune policy FILE")
     session = examine(reader, catalog.at(policy.edition), policy)
     idle = without_effect(policy, session.catalog, session.plan(prove=False).findings)
-    return PlacedPolicy(reader.name, policy, len(session.selected), idle)
+    return PlacedPolicy(reader.name, policy, len(session.selected), policy.digest_with(session.selected), idle)
 
 
 def remarks(placed: tuple[PlacedPolicy, ...]) -> tuple[Fault, ...]:

@@ -14,8 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.actions.apply import apply, reboot_obstacles, reboot_reasons
+from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import boot_id
 from hosttune.actions.login_notice import show_at_login
+from hosttune.actions.unended import find_half_done
 from hosttune.codec import dumps
 from hosttune.engine.approval import PATH, Approvals, parse_approvals
 from hosttune.engine.plan import after_run
@@ -35,7 +37,8 @@ from hosttune.engine.ready import (
     why_no_reboot,
 )
 from hosttune.engine.trusted import read_trusted, stranger_of
-from hosttune.errors import HosttuneError
+from hosttune.errors import HosttuneError, Refused
+from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.reading import hint
 from hosttune.facts.storage.places import mount_of
@@ -61,9 +64,13 @@ LOCK_S = 600.0  # for another run to end
 QUIET_S = 600.0  # for what a boot would cut off to end
 _LOOK_AGAIN_S = 5.0
 _FINAL = "cloud-final.service"  # the last stage of cloud-init, after multi-user.target: packages and runcmd
-_GATE, _CONTINUE = "hosttune-ready.service", "hosttune-continue.service"
+_GATE, _CONTINUE = ("hosttune-ready.service", "hosttune-continue.service")
 _PROPERTIES = ("Id", "ActiveState", "UnitFileState", "RequiredBy", "ConditionResult", "ConditionTimestampMonotonic")
-_LASTING = ("/", "/etc", STATE)
+_STARTING = {
+    "start", "restart", "try-restart", "reload-or-restart", "try-reload-or-restart", "isolate", "default", "--now",
+}  # fmt: skip
+# systemd mounts a machine id of this boot alone over an empty file that it cannot write: with it, no note would last
+_LASTING = ("/", "/etc", "/etc/machine-id", STATE)
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "rootfs", "overlay", "aufs"})
 
 
@@ -106,6 +113,20 @@ def approvals_of(reader: Reader, at_boot: AtBoot, source: str) -> Approvals:
     return found.with_digests(at_boot.digests, source) if at_boot.digests else found
 
 
+def require_begun(session: Session, writer: Writer, approvals: Approvals, *, goes_on: bool) -> None:
+    """Raise Refused where a run that stopped half-way in a set of packages was of a plan that nobody approves here: an
+    image may carry what its builder began.
+    """
+    for half in find_half_done(session.journal, writer):
+        run = session.journal.run(half.step.id.run)
+        is_covered = bool(approvals.policies) or any(run.digest.startswith(one) for one in approvals.digests)
+        if not is_covered and (goes_on or session.policy.at_boot.plans != "all"):
+            raise Refused(
+                f"run {run.id} stopped half-way in a set of packages, and its plan {run.digest[:12]} is not approved",
+                hint=f"go on with it: sudo hosttune apply --yes, or approve {run.digest[:12]}",
+            )
+
+
 def bring_up(
     session: Session,
     writer: Writer,
@@ -124,12 +145,14 @@ def bring_up(
     def no(why: str) -> ReadyState:
         return not_ready(state, at_boot.on_failure, why, goes_on=goes_on)
 
-    if why := refusal(plan, approvals, at_boot, session.policy.edition):
+    if why := refusal(plan, approvals, "yes" if goes_on else at_boot.plans, session.policy.edition):
         return no(why)
     receipt = apply(session, writer, plan, on_progress=on_progress)
     if why := unmade(receipt):
         return no(why)
-    findings = after_run(plan.findings, receipt.faults)
+    # Whatever was changed, the host is looked at as it is now: a driver may have lost its GPU on the way.
+    faults = receipt.faults or (faults_of(session, writer) if plan.changes else ())
+    findings = after_run(plan.findings, faults)
     # What waits for work to end, or for services to start anew, is in force after a boot.
     if reasons := tuple(dict.fromkeys((*receipt.reboot_reasons, *reboot_reasons(findings), *receipt.waiting))):
         allowed = state.allowed if goes_on else at_boot.allowed
@@ -137,14 +160,14 @@ def bring_up(
             return no(why)
         sentence = f"reboots for: {'; '.join(reasons)}"
         return replace(state, standing=Standing.REBOOTING, sentence=sentence, reboots=(*state.reboots, state.boot_id))
-    if why := unfit(findings, session.policy.drains):
-        return no(f"it does not do its work: {why}")
-    if why := unknown(findings, session.selected):
-        return no(f"it is not known whether it is as its plan says: {why}")
     made = f"{len(plan.changes)} made now" if plan.changes else "nothing had to be changed"
     boots = f", after {len(state.reboots)} reboot{'s' * (len(state.reboots) > 1)}" if state.reboots else ""
-    sentence = f"as its plan says; {made}{boots}"
-    return replace(state, standing=Standing.READY, sentence=sentence, reboots=(), approval="")
+    state = replace(state, reboots=())  # they brought what they were for: the next change may have its own
+    if why := unfit(findings, session.policy.drains):
+        return no(f"it does not do its work: {why}")
+    if why := unknown(findings, session.selected, session.policy.drains):
+        return no(f"it is not known whether it is as its plan says, and does its work: {why}")
+    return replace(state, standing=Standing.READY, sentence=f"as its plan says; {made}{boots}", approval="")
 
 
 def _why_no_reboot(
@@ -157,6 +180,7 @@ def _why_no_reboot(
 ) -> str:
     reader = session.reader
     obstacles = list(receipt.reboot_obstacles) or list(reboot_obstacles(receipt.faults))
+    obstacles += jobs(reader)
 
     def why() -> str:
         return why_no_reboot(
@@ -168,8 +192,17 @@ def _why_no_reboot(
     return why()
 
 
+def jobs(reader: Reader) -> tuple[str, ...]:
+    """What runs on the GPUs, as far as it can be told: nobody waits for its end."""
+    work = Facts(reader).work
+    try:
+        return work.evidence if work.is_gpu_busy else ()
+    except UnknownFact as unreadable:
+        return (f"it is not known what runs on the GPUs: {unreadable.reason}",)
+
+
 def at_work(reader: Reader) -> Iterator[str]:
-    """What a boot would cut off, each a sentence."""
+    """What a boot would cut off and that ends in a while, each a sentence."""
     if user := holder(reader):
         yield f"{user} is at work with packages"
     answer = reader.query(("systemctl", "show", _FINAL, "--property=ActiveState", "--value"))
@@ -195,23 +228,33 @@ def _starts_units(reader: Reader) -> bool:
     processes = reader.processes()
     commands = (one.command for one in processes if one.command) if isinstance(processes, tuple) else ()
     return any(
-        command[0].rpartition("/")[2] == "systemctl" and {"start", "restart", "reload-or-restart"} & set(command[1:])
+        command[0].rpartition("/")[2] == "systemctl" and _STARTING & set(command[1:]) and "--no-block" not in command
         for command in commands
     )
 
 
 def gate_units(reader: Reader) -> GateUnits:
-    """The gate as systemd has it in this boot (org.freedesktop.systemd1(5)); off where systemd does not answer."""
+    """The gate as systemd has it in this boot (org.freedesktop.systemd1(5)). Raises HosttuneError where that runs and
+    does not answer.
+    """
+    if not isinstance(reader.stat("/run/systemd/system"), Stat):
+        return GateUnits()
     answer = reader.query(("systemctl", "show", _GATE, _CONTINUE, f"--property={','.join(_PROPERTIES)}"))
-    shown = answer.text.split("\n\n") if isinstance(answer, Completed) else []
-    units = [dict(line.partition("=")[::2] for line in one.splitlines()) for one in shown]
-    gate = next((one for one in units if one.get("Id") == _GATE), {})
+    shown = answer.text.split("\n\n") if isinstance(answer, Completed) and not answer.status else []
+    units = {
+        one.get("Id"): one for one in (dict(line.partition("=")[::2] for line in each.splitlines()) for each in shown)
+    }
+    if not {_GATE, _CONTINUE} <= units.keys():
+        raise HosttuneError(f"systemd does not say how {_GATE} stands", hint="try it: systemctl status hosttune-ready")
+    gate, goes_on = units[_GATE], units[_CONTINUE]
     is_asked = gate.get("ConditionTimestampMonotonic", "0") != "0"
     return GateUnits(
         holds=gate.get("UnitFileState", "").startswith("enabled") or bool(gate.get("RequiredBy")),
+        is_open=gate.get("ActiveState") == "active",
         has_failed=gate.get("ActiveState") == "failed",
         is_left_out=is_asked and gate.get("ConditionResult") == "no",
-        is_running=any(one.get("ActiveState") == "activating" for one in units),
+        is_running=any(one.get("ActiveState") == "activating" for one in (gate, goes_on)),
+        goes_on=goes_on.get("UnitFileState") == "enabled",
     )
 
 
@@ -266,10 +309,17 @@ def tell_hooks(writer: Writer, state: ReadyState, on_progress: Callable[[str], N
 
 
 def write_metrics(writer: Writer, state: ReadyState, render: Callable[..., str]) -> None:
-    """For node_exporter's textfile collector, where its folder is there."""
-    if isinstance(writer.stat(METRICS.rpartition("/")[0]), Stat):
-        with suppress(HosttuneError):  # a full disk holds no host back
-            put(writer, METRICS, render(ready_metrics(state)).encode(), 0o644)
+    """For node_exporter's textfile collector, where its folder is there. What cannot be written anew is taken away: it
+    would be of another boot, and be believed.
+    """
+    if not isinstance(writer.stat(METRICS.rpartition("/")[0]), Stat):
+        return
+    try:
+        put(writer, METRICS, render(ready_metrics(state)).encode(), 0o644)
+    except HosttuneError:  # a full disk holds no host back
+        with suppress(HosttuneError):
+            if isinstance(present := writer.read(METRICS), bytes):
+                writer.remove(METRICS, expected=present)
 
 
 def _is_hook(name: str, stat: Stat) -> bool:

@@ -91,7 +91,7 @@ def apply(
             receipt, tried = on_trial.carry_out(session, writer, plan, planned)
         else:
             receipt, tried = carry_out(session, writer, plan, on_progress=common.progress), None
-        boot = going_on.arrange(session, writer, plan, receipt, look, tried) if reboot else going_on.stay
+        boot = going_on.arrange(session, writer, plan, receipt, look, tried, approvals) if reboot else going_on.stay
     page = common.open_page(session.reader, look, show)
     told_trial = on_trial.receipt_blocks(tried, page, session.reader)
     report = partial(receipt_report, receipt, page, chosen=profile_text(session), left=plan.findings, trial=told_trial)

@@ -10,6 +10,7 @@ _LOCK_S = 120.0  # a look at the boot on trial may hold it for a moment
 
 if TYPE_CHECKING:
     from hosttune.actions.trial import TrialEnd
+    from hosttune.host.door import Writer
 
 
 def confirm(
@@ -69,6 +70,21 @@ def confirm(
         common.write_json(masked(ended_json(ended, found)))
     else:
         common.say(ended_report(ended, found, page))
+    _tell_gate(writer, ended)
     receipt = ended.receipt
     is_kept = ended.state.value in {"confirmed", "on trial: next boot"}
     return int(not is_kept or bool(receipt and (receipt.failed or not receipt.verified)))
+
+
+def _tell_gate(writer: Writer, ended: TrialEnd) -> None:
+    """Work that the gate held because of the trial is still held."""
+    from hosttune.actions.ready import gate_units
+    from hosttune.cli.common import tell
+    from hosttune.errors import HosttuneError
+
+    try:
+        is_held = gate_units(writer).has_failed
+    except HosttuneError:
+        return
+    if is_held and ended.state.value == "confirmed":
+        tell("hosttune: hosttune-ready.service held work in this boot; to let it ask again: systemctl start slurmd")

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError, Refused
+from hosttune.values import Disturbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from hosttune.actions.trial import TrialEnd
     from hosttune.actions.trial_state import TrialRun
     from hosttune.cli.options import Display, HostOptions
+    from hosttune.engine.approval import Approvals
     from hosttune.engine.trial import TrialPlan
     from hosttune.host.door import Writer
     from hosttune.values import Plan, Receipt
@@ -42,11 +44,17 @@ def require(look: HostOptions, show: Display) -> None:
 
 
 def before_apply(look: HostOptions, writer: Writer, plan: Plan, planned: TrialPlan | None, *, reboot: bool) -> None:
-    """What an earlier --reboot would still do ends with an apply that changes something and boots nothing."""
-    if reboot and planned:
-        require_one_boot(plan, planned)
-    elif plan.changes and not reboot:
-        give_up(look, writer, "an apply without --reboot came after it")
+    """What an earlier --reboot would still do ends with an apply that changes something, or has a --reboot itself.
+    Raises HosttuneError where --reboot cannot be promised: nothing is changed then.
+    """
+    if reboot:
+        from hosttune.actions.ready import read_state
+
+        read_state(writer)  # what is kept has to be understood to be written anew
+        if planned:
+            require_one_boot(plan, planned)
+    if plan.changes or reboot:
+        give_up(look, writer, "another apply came after it")
 
 
 def require_one_boot(plan: Plan, planned: TrialPlan) -> None:
@@ -109,13 +117,16 @@ def arrange(
     receipt: Receipt,
     look: HostOptions,
     tried: TrialRun | TrialEnd | None = None,
+    approvals: Approvals | None = None,
 ) -> Callable[[], int]:
-    """Leave what goes on after the boot, unless that boot is `tried`. What boots the host in the end."""
+    """Leave what goes on after the boot, unless that boot is `tried`. What boots the host in the end. `approvals`: the
+    file that was named; the yes covers no more than it does.
+    """
     from pathlib import Path
 
     from hosttune.actions.going_on import arrange as leave
     from hosttune.actions.trial import TrialEnd
-    from hosttune.cli.common import repeated_words
+    from hosttune.cli.common import repeated_words, tell
     from hosttune.engine.approval import approval_of
     from hosttune.engine.reboot import boots_of
 
@@ -124,17 +135,22 @@ def arrange(
     if not _may_boot(session, writer, receipt):
         return _cannot
     if tried is not None:
-        return partial(_boot_on_trial, writer, tried)
+        return partial(_boot_on_trial, writer, tried, disturbs_jobs=_disturbs_jobs(session))
     files = {name: str(Path(path).absolute()) for name in ("policy", "rules") if (path := getattr(look, name))}
-    chosen = asdict(look) | files
+    chosen = asdict(look) | files | {"again": None}  # what came back once was made by this run
     words = ("ready", "--go-on", *repeated_words(chosen))
-    leave(writer, words, str(approval_of(plan, session.policy.edition)), receipt.reboot_reasons, max(1, boots_of(plan)))
-    return partial(_boot, writer)
+    covered = approvals.lines if approvals else (str(approval_of(plan, session.policy.edition)),)
+    try:
+        leave(writer, words, "\n".join(covered), receipt.reboot_reasons, max(1, boots_of(plan)))
+    except HosttuneError as error:  # what was made is told all the same
+        tell(f"hosttune: this host is not booted: {error.message}")
+        return _cannot
+    return partial(_boot, writer, disturbs_jobs=_disturbs_jobs(session))
 
 
 def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
     """Whether a boot makes nothing worse; where it does, that is told."""
-    from hosttune.actions.ready import at_work, why_nothing_lasts
+    from hosttune.actions.ready import at_work, jobs, why_nothing_lasts
     from hosttune.cli.common import tell
 
     in_memory = why_nothing_lasts(session)
@@ -143,6 +159,7 @@ def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
         *([] if receipt.verified else ["what was made did not verify"]),
         *receipt.reboot_obstacles,
         *([f"what was made would be lost: {in_memory}"] if in_memory else []),
+        *(() if _disturbs_jobs(session) else jobs(writer)),
         *at_work(writer),
     ]
     if obstacles:
@@ -150,12 +167,16 @@ def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
     return not obstacles
 
 
-def _boot_on_trial(writer: Writer, trial: TrialRun) -> int:
+def _disturbs_jobs(session: Session) -> bool:
+    """Whether somebody has said that work on the GPUs may be disturbed (--disturb)."""
+    return session.policy.disturb >= Disturbs.GPU_WORK
+
+
+def _boot_on_trial(writer: Writer, trial: TrialRun, *, disturbs_jobs: bool) -> int:
     """Boot for what is on trial, once what is in force at once is confirmed by whoever does. Does not come back then;
     1 where the run goes back before.
     """
     from hosttune.actions.interrupted import trial_of
-    from hosttune.actions.ready import at_work
     from hosttune.actions.trial_state import TrialState
     from hosttune.cli.common import tell
 
@@ -172,19 +193,31 @@ def _boot_on_trial(writer: Writer, trial: TrialRun) -> int:
     if now is None or now.run != run or now.state is not TrialState.NEXT_BOOT:
         tell(f"hosttune: this host is not booted: run {run} is on trial no more; see: sudo hosttune history")
         return 1
-    if busy := "; ".join(at_work(writer)):
-        tell(f"hosttune: this host is not booted: {busy}; the next boot is on trial")
-        return 1
-    return _boot(writer, f"confirm {run}")
+    return _boot(writer, run, disturbs_jobs=disturbs_jobs)
 
 
-def _boot(writer: Writer, then: str = "status") -> int:
-    """Boot; `then` is what to type after it. Does not come back; Refused where the boot does not come."""
-    from hosttune.actions.ready import reboot
+def _boot(writer: Writer, run: str = "", *, disturbs_jobs: bool) -> int:
+    """Boot, for the `run` on trial or for what goes on. Does not come back then; 1 where something came between,
+    Refused where the boot does not come. The lock is held until the end: nothing begins that it would cut off.
+    """
+    from hosttune.actions.interrupted import trial_of
+    from hosttune.actions.ready import at_work, jobs, read_state, reboot
     from hosttune.cli.common import tell
     from hosttune.cli.ready import COMES_S, await_end
+    from hosttune.host.lock import locked
 
-    tell(f"hosttune: this host boots now; after that: sudo hosttune {then}")
-    reboot(writer)
-    await_end()
+    with locked():
+        state, trial = read_state(writer), trial_of(writer)
+        stands = (trial is not None and trial.run == run) if run else (state is not None and state.goes_on)
+        if not stands:
+            tell("hosttune: this host is not booted: another run came between; see: sudo hosttune history")
+            return 1
+        if busy := "; ".join((*(() if disturbs_jobs else jobs(writer)), *at_work(writer))):
+            after = "the next boot is on trial" if run else "it goes on after the next boot"
+            tell(f"hosttune: this host is not booted: {busy}; {after}")
+            return 1
+        then = f"confirm {run}" if run else "status"
+        tell(f"hosttune: this host boots now; after that: sudo hosttune {then}")
+        reboot(writer)
+        await_end()
     raise Refused(f"the boot did not come within {COMES_S:.0f} s", hint="see what holds it: systemctl list-jobs")

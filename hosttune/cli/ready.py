@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 from hosttune.cli.options import DisplayOptions, LookOnly, Option
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hosttune.actions.examine import Session
+    from hosttune.engine.approval import Approvals
     from hosttune.engine.ready import ReadyState
     from hosttune.errors import HosttuneError
+    from hosttune.facts.base import UnknownFact
     from hosttune.host.door import Writer
 
 COMES_S = 180.0  # within which a boot that was asked for ends this process
@@ -28,12 +33,15 @@ def ready(
 
     Exit status: 0 work may start, 1 it is held, 2 trouble, which holds it too.
     """
+    from dataclasses import asdict
+
     from hosttune.actions.going_on import remove
     from hosttune.actions.journal import boot_id
     from hosttune.actions.ready import LOCK_S, read_state, tell_hooks, tell_state, write_metrics
     from hosttune.cli import common
     from hosttune.engine.ready import ReadyState, Standing, not_ready, state_to_json
     from hosttune.errors import HosttuneError
+    from hosttune.facts.base import UnknownFact
     from hosttune.host import open_writer
     from hosttune.host.lock import locked
     from hosttune.views.prometheus import metrics
@@ -41,9 +49,18 @@ def ready(
 
     if look.root or look.host:
         raise HosttuneError("ready is of the running host alone", hint="an image: hosttune apply --root FOLDER --yes")
+    if (chosen := common.repeated_words(asdict(look))) and not go_on:
+        raise HosttuneError(
+            f"ready opens this host to work by its own policy alone, and {chosen[0]} is of another one",
+            hint="write it into /etc/hosttune/policy.yaml",
+        )
     common.require_root(["ready", *(["--go-on"] if go_on else [])], look)
     writer = open_writer()
     now = boot_id(writer)
+
+    def tell_metrics(state: ReadyState) -> None:
+        write_metrics(writer, state, lambda rows: metrics(READY_METRICS, rows))
+
     try:
         with locked(wait_s=LOCK_S):
             last = read_state(writer)
@@ -54,14 +71,14 @@ def ready(
             if go_on and last and now in last.reboots:
                 common.tell(f"hosttune: the boot after which it goes on has not come yet ({last.sentence})")
                 return 1
-            state = _brought(look, writer, go_on=go_on)
+            state = _brought(look, writer, tell_metrics, go_on=go_on)
             if not state.goes_on:
                 remove(writer)
-    except HosttuneError as error:  # nobody is there to whom it could be said; what is kept stays
+    except (HosttuneError, UnknownFact) as error:  # nobody is there to whom it could be said; what is kept stays
         state = not_ready(ReadyState(Standing.WORKING, now, "", at=int(writer.now())), "hold", sentence_of(error))
         tell_state(writer, state)
     tell_hooks(writer, state, common.progress)
-    write_metrics(writer, state, lambda rows: metrics(READY_METRICS, rows))
+    tell_metrics(state)
     if show.is_json:
         common.write_json(state_to_json(state))
     else:
@@ -69,46 +86,59 @@ def ready(
     return int(state.standing in {Standing.HELD, Standing.STOPPED})
 
 
-def _brought(look: LookOnly, writer: Writer, *, go_on: bool) -> ReadyState:
-    """Bring the host to its plan, and boot it where that is to be: what became of it, which is kept. The caller holds
-    the lock. Raises HosttuneError where nothing can be kept.
+def _brought(look: LookOnly, writer: Writer, begins: Callable[[ReadyState], None], *, go_on: bool) -> ReadyState:
+    """Bring the host to its plan, and boot it where that is to be: what became of it, which is kept. `begins` hears of
+    it first. The caller holds the lock. Raises HosttuneError where nothing can be kept.
     """
     from dataclasses import replace
 
-    from hosttune.actions.ready import approvals_of, begin, bring_up, keep_state, reboot
+    from hosttune.actions.ready import approvals_of, begin, bring_up, keep_state, reboot, require_begun
     from hosttune.actions.run import open_for_change
     from hosttune.cli import common
     from hosttune.engine.approval import parse_approvals
     from hosttune.engine.policy import AS_APPROVED
     from hosttune.engine.ready import Standing, not_ready
     from hosttune.errors import HosttuneError, Refused
+    from hosttune.facts.base import UnknownFact
 
     on_failure = AS_APPROVED.on_failure
     state = begin(writer)
+    begins(state)
+
+    def approvals_in(session: Session) -> Approvals:
+        if go_on:
+            return parse_approvals(state.approval, "apply --yes --reboot")
+        return approvals_of(writer, session.policy.at_boot, session.policy.source)
+
+    def agreed(session: Session) -> None:
+        require_begun(session, writer, approvals_in(session), goes_on=go_on)
+
     try:
         options = common.session_options(look)
-        with open_for_change(options, common.progress, resumes=True, waits=False, is_locked=True) as (session, door):
-            at_boot = session.policy.at_boot
-            on_failure = at_boot.on_failure
-            if go_on:
-                approvals = parse_approvals(state.approval, "apply --yes --reboot")
-            else:
-                state = state if state.goes_on else replace(state, allowed=at_boot.allowed)
-                approvals = approvals_of(door, at_boot, session.policy.source)
-            state = bring_up(session, door, state, approvals, common.progress, goes_on=go_on)
+        with open_for_change(
+            options, common.progress, resumes=True, waits=False, agreed=agreed, is_locked=True
+        ) as (session, door):  # fmt: skip
+            on_failure = session.policy.at_boot.on_failure
+            if not state.goes_on:
+                state = replace(state, allowed=session.policy.at_boot.allowed)
+            state = bring_up(session, door, state, approvals_in(session), common.progress, goes_on=go_on)
         keep_state(writer, state)
         if state.standing is Standing.REBOOTING:
             reboot(writer)
             await_end()
             raise Refused(f"the reboot that was asked for did not come within {COMES_S:.0f} s: {state.sentence}")
-    except HosttuneError as error:
+    except (HosttuneError, UnknownFact) as error:
         state = not_ready(state, on_failure, sentence_of(error), goes_on=go_on)
         keep_state(writer, state)
     return state
 
 
-def sentence_of(error: HosttuneError) -> str:
+def sentence_of(error: HosttuneError | UnknownFact) -> str:
     """An error with its way out, on one line."""
+    from hosttune.errors import HosttuneError
+
+    if not isinstance(error, HosttuneError):
+        return error.reason.splitlines()[0]
     hint = f" ({error.hint.splitlines()[0]})" if error.hint else ""
     return f"{error.message.splitlines()[0]}{hint}"
 

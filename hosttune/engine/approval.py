@@ -4,8 +4,9 @@
     policy 5f0c1d22ab90 edition 2026.1 risk low    # any plan of this policy, in which nothing risks more
 
 The second form is for what nobody can foresee: after a reboot into another driver a plan has a further stage, with a
-digest of its own, and a list of digests would hold the host for good. It names all that decides: what the policy says,
-the edition of the defaults, and how much may be risked. A plan with nothing to change is always approved.
+digest of its own, and a list of digests would hold the host for good. It names all that decides: what the policy and
+the custom rules that it runs say, the edition of the defaults, and how much may be risked. A plan with nothing to
+change is always approved.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ class Approvals:
     source: str
     digests: tuple[str, ...] = ()
     policies: tuple[PolicyApproval, ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """As a file of approvals holds them."""
+        return (*self.digests, *map(str, self.policies))
 
     def covers(self, plan: Plan, edition: str) -> bool:
         """Whether this plan is approved; `edition` is the one that the policy names (nothing: the newest)."""

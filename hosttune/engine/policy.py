@@ -136,6 +136,13 @@ class Policy:
         said += [self.sole] if self.sole else []
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
+    def digest_with(self, rules: Iterable[Rule]) -> str:
+        """The same, with what the custom rules among those that run say: each decides as much as the policy."""
+        import hashlib
+
+        own = sorted(rule.content for rule in rules if rule.content)
+        return hashlib.sha256("".join((self.digest, *own)).encode()).hexdigest() if own else self.digest
+
     def selected(self, catalog: Catalog) -> tuple[Rule, ...]:
         """The rules to look at, by id: the profile's and the selected ones, less those that are off."""
         if self.sole:

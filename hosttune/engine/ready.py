@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hosttune.engine.approval import Approvals
-    from hosttune.engine.policy import AtBoot, Drains
+    from hosttune.engine.policy import Drains
     from hosttune.engine.rule import Rule
     from hosttune.values import Finding, Plan, Receipt
 
@@ -98,10 +98,12 @@ def state_from_json(data: Any, name: str) -> ReadyState:
 class GateUnits:
     """The gate and what goes on after a boot, as systemd has them in this boot."""
 
-    holds: bool  # hosttune-ready.service is enabled, or something requires it
-    has_failed: bool  # it did, and holds what requires it
-    is_left_out: bool  # a condition of it does not hold in this boot: hosttune.ready=off, a container
-    is_running: bool  # it, or hosttune-continue.service
+    holds: bool = False  # hosttune-ready.service is enabled, or something requires it
+    is_open: bool = False  # it ended well in this boot
+    has_failed: bool = False  # it did, and holds what requires it
+    is_left_out: bool = False  # a condition of it does not hold in this boot: hosttune.ready=off, a container
+    is_running: bool = False  # it, or hosttune-continue.service
+    goes_on: bool = False  # hosttune-continue.service is enabled
 
 
 @frozen
@@ -114,21 +116,35 @@ class Outlook:
 
 def outlook(state: ReadyState | None, boot_id: str, units: GateUnits) -> Outlook:
     """Where a host stands in this boot: what is kept counts for the boot that it is of alone."""
-    if state is not None and state.boot_id == boot_id:
-        if units.has_failed and state.standing not in {Standing.HELD, Standing.STOPPED}:
-            return Outlook(False, "hosttune-ready.service was ended before it was done, and holds work")
-        if state.standing is Standing.WORKING and not units.is_running:
-            return Outlook(not units.holds, "what brought the host to its plan was ended before it was done")
-        if units.holds and units.is_running:
-            return Outlook(False, "hosttune-ready.service is at work")
-        return Outlook(state.standing in {Standing.READY, Standing.LET_GO})
-    if units.is_left_out:
-        return Outlook(True, "hosttune-ready.service is left out in this boot")
+    is_told = state is not None and state.boot_id == boot_id
+    standing = state.standing if state is not None and is_told else None
+    if units.is_running:
+        return Outlook(False, "this host is being brought to its plan")
+    if standing is Standing.HELD or (standing is Standing.REBOOTING and not units.has_failed):
+        return Outlook(False)
     if units.has_failed:
-        return Outlook(False, "hosttune-ready.service failed in this boot before it could say why, and holds work")
-    if units.holds or (state is not None and state.goes_on):
+        how = "was ended before it was done" if is_told else "failed before it could say why"
+        return Outlook(False, f"hosttune-ready.service {how}, and holds work: journalctl --boot --unit=hosttune-ready")
+    if units.holds and not units.is_left_out:
+        return _of_gate(units, is_told=is_told)
+    return _without_gate(standing, units)
+
+
+def _of_gate(units: GateUnits, *, is_told: bool) -> Outlook:
+    if not units.is_open:
         return Outlook(False, "this boot was not looked at yet")
-    return Outlook(True, "hosttune-ready.service is off, and no apply --yes --reboot goes on: nothing holds work")
+    return Outlook(True, "" if is_told else "hosttune-ready.service let work start; what it said then is lost")
+
+
+def _without_gate(standing: Standing | None, units: GateUnits) -> Outlook:
+    if units.goes_on:
+        return Outlook(False, "an apply --yes --reboot goes on, and has not begun in this boot")
+    if standing is Standing.WORKING:
+        return Outlook(False, "what brought the host to its plan was ended before it was done")
+    if standing:
+        return Outlook(standing is not Standing.STOPPED)
+    why = "is left out in this boot" if units.is_left_out else "is off"
+    return Outlook(True, f"hosttune-ready.service {why}, and no apply --yes --reboot goes on: nothing holds work")
 
 
 def begun(last: ReadyState | None, boot_id: str, at: int, machine: str) -> ReadyState:
@@ -147,10 +163,17 @@ def not_ready(state: ReadyState, on_failure: str, why: str, *, goes_on: bool = F
     return replace(state, standing=Standing.LET_GO if on_failure == "go" else Standing.HELD, sentence=why)
 
 
-def refusal(plan: Plan, approvals: Approvals, at_boot: AtBoot, edition: str) -> str:
-    """Why this plan is not made at a boot; nothing where it is approved."""
-    if at_boot.plans == "all" or approvals.covers(plan, edition):
+def refusal(plan: Plan, approvals: Approvals, plans: str, edition: str) -> str:
+    """Why this plan is not made at a boot; nothing where it is approved. `plans`: approved, all, or `yes`, for what
+    goes on after a boot and is covered by the yes before it alone.
+    """
+    if plans == "all" or approvals.covers(plan, edition):
         return ""
+    if plans == "yes":
+        return (
+            f"the plan {plan.digest[:12]} is not covered by the yes to {approvals.source}; look, then type that again: "
+            "hosttune apply --yes --reboot"
+        )
     where = f"is not approved by {approvals.source}" if approvals.source else "is approved nowhere"
     return (
         f"the plan {plan.digest[:12]} {where}; one of these lines in /etc/hosttune/approved approves it: "
@@ -158,10 +181,12 @@ def refusal(plan: Plan, approvals: Approvals, at_boot: AtBoot, edition: str) -> 
     )
 
 
-def unknown(findings: Iterable[Finding], rules: Iterable[Rule]) -> str:
-    """What cannot be read, so that a plan may lack changes, in a sentence; `rules` are those that it is made by."""
-    wishing = {rule.id for rule in rules if rule.want}
-    listed = [one for one in findings if one.verdict is Verdict.UNKNOWN and not one.hold and one.rule in wishing]
+def unknown(findings: Iterable[Finding], rules: Iterable[Rule], drains: Drains) -> str:
+    """What cannot be read, so that a plan may lack changes, or the host may not do its work, in a sentence; `rules` are
+    those that were asked.
+    """
+    telling = {rule.id for rule in rules if rule.want or (rule.tells_faults and rule.id not in drains.no_drain_for)}
+    listed = [one for one in findings if one.verdict is Verdict.UNKNOWN and not one.hold and one.rule in telling]
     more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
     return f"{listed[0].rule}: {listed[0].reason}{more}" if listed else ""
 

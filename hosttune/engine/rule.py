@@ -180,6 +180,7 @@ class Rule:
     edition: str = FIRST  # the one that brought it
     exposes: str = ""  # security | data: what it weakens; such a rule has risk high
     replaces: str = ""  # of a custom rule: the built-in one whose place it takes
+    content: str = ""  # of a custom rule: sha256 over what it says
     replaced_by: str = ""  # of a deprecated rule
     renamed_from: tuple[str, ...] = ()
     subjects: frozenset[str] = field(default_factory=frozenset)
@@ -297,11 +298,19 @@ def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
         edition=data.get("edition", FIRST),
         exposes=data.get("exposes", ""),
         replaces=data.get("replaces", ""),
+        content="" if is_builtin else _content(data),
         replaced_by=data.get("replaced_by", ""),
         renamed_from=tuple(data.get("renamed_from", ())),
         subjects=frozenset(asks["subjects"]),
         units=frozenset(asks["units"]),
     )
+
+
+def _content(data: object) -> str:
+    import hashlib
+    import json
+
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _asks(parts: list[Any], want: tuple[WishSpec, ...], choice: str) -> Mapping[str, Iterable[str]]:

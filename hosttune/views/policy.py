@@ -62,7 +62,7 @@ def policy_json(placed: tuple[PlacedPolicy, ...], remarks: tuple[Fault, ...]) ->
                 "sections": [section.pattern for section in one.policy.sections if section.fits],
                 "profile": one.policy.profile,
                 "rules": one.rules,
-                "policy_digest": one.policy.digest,
+                "policy_digest": one.digest,
             }
             for one in placed
         ],

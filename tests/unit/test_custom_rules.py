@@ -242,3 +242,17 @@ def test_running_kernel_without_a_key_that_no_kernel_has_names_the_nearest():
     for key, more in (("net.netfilter.nf_conntrack_max", ""), ("lnet.debug", ", module: lnet")):
         (found,) = findings_of(key_rule(key, more), {"/proc/sys/vm/swappiness": "60\n"})
         assert (found.verdict, found.reason) == (Verdict.NOT_APPLICABLE, f"this kernel has no {key}")
+
+
+def test_approval_of_a_policy_is_of_the_custom_rules_that_it_runs_too():
+    def digest(text: str, **chosen) -> str:
+        found = catalog(site_swappiness=text)
+        policy = Policy(**chosen)
+        return policy.digest_with(policy.selected(found))
+
+    assert digest(RULE) == Policy().digest  # it does not run
+    selected = {"select": ("site-swappiness",)}
+    own = digest(RULE, **selected)
+    assert own != Policy(**selected).digest
+    assert digest(f"# a word about it\n{RULE}", **selected) == own
+    assert digest(RULE.replace("at_most: 1", "at_most: 100"), **selected) != own

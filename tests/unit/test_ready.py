@@ -25,15 +25,16 @@ from hosttune.actions.ready import (
     keep_state,
     put,
     read_state,
+    require_begun,
     tell_hooks,
     write_metrics,
 )
 from hosttune.cli import app
 from hosttune.cli import going_on as cli_going_on
 from hosttune.cli import ready as cli_ready
-from hosttune.cli.options import DisplayOptions, HostOptions, LookOnly
+from hosttune.cli.options import DisplayOptions, HostOptions, LookAgain, LookOnly
 from hosttune.engine import trusted
-from hosttune.engine.approval import Approvals
+from hosttune.engine.approval import Approvals, PolicyApproval
 from hosttune.engine.policy import AtBoot, Policy
 from hosttune.engine.ready import (
     GateUnits,
@@ -48,7 +49,7 @@ from hosttune.engine.ready import (
 from hosttune.engine.reboot import boots_of
 from hosttune.errors import BadInput, HosttuneError, Refused
 from hosttune.facts.base import UnknownFact
-from hosttune.host.door import Process
+from hosttune.host.door import Completed, Process
 from hosttune.host.overlay import Overlay
 from hosttune.values import (
     Action,
@@ -61,7 +62,9 @@ from hosttune.values import (
     Phase,
     Plan,
     Receipt,
+    Risk,
     Stage,
+    Unreadable,
     Verdict,
 )
 from hosttune.views.prometheus import metrics
@@ -81,7 +84,7 @@ class Host(Overlay):
 
     def __init__(self, files=None, queries=STARTING, folders=("/run", "/run/systemd/system"), boot=BOOT):
         known = {"/proc/sys/kernel/random/boot_id": f"{boot}\n", "/proc/locks": "", **(files or {})}
-        self.base = FakeReader(known, folders=folders, queries=queries)
+        self.base = FakeReader(known, folders=(*folders, "/dev"), queries=queries)
         super().__init__(self.base)
         self.ran, self.refuses, self.logged = [], set(), []
 
@@ -105,19 +108,35 @@ def receipt_of(*, failed="", waiting=(), reasons=(), obstacles=(), verified=True
 
 
 def brought(
-    monkeypatch, plan, receipt, *, host=None, at_boot=ALL, state=None, mounts=None, approvals=None, goes_on=False
+    monkeypatch,
+    plan,
+    receipt,
+    *,
+    host=None,
+    at_boot=ALL,
+    state=None,
+    mounts=None,
+    approvals=None,
+    goes_on=False,
+    later=(),
 ):
     made = []
     monkeypatch.setattr(module, "apply", lambda *args, **more: made.append(args) or receipt)
+    monkeypatch.setattr(module, "faults_of", lambda *_: later)
     host = host or Host()
     visible = tuple(SimpleNamespace(target=at, fstype=fstype) for at, fstype in (mounts or {"/": "ext4"}).items())
     facts = SimpleNamespace(mounts=SimpleNamespace(root=visible[0], visible=visible))
-    rules = (SimpleNamespace(id="wishing", want=("a wish",)), SimpleNamespace(id="looking", want=()))
+    rules = (
+        SimpleNamespace(id="wishing", want=("a wish",), tells_faults=False),
+        SimpleNamespace(id="judging", want=(), tells_faults=True),
+        SimpleNamespace(id="looking", want=(), tells_faults=False),
+    )
     session = SimpleNamespace(
         reader=host, policy=Policy(at_boot=at_boot), plan=lambda: plan, facts=facts, selected=rules
     )
     state = state or ReadyState(Standing.WORKING, BOOT, "")
-    found = bring_up(session, host, state, approvals or Approvals(""), lambda _: None, goes_on=goes_on)
+    covered = Approvals("apply --yes --reboot", ("d" * 12,)) if goes_on else Approvals("")
+    found = bring_up(session, host, state, approvals or covered, lambda _: None, goes_on=goes_on)
     return found, bool(made)
 
 
@@ -177,6 +196,7 @@ def test_what_waits_for_a_boot_has_one_and_not_a_second(monkeypatch):
         ({"mounts": {"/": "ext4", "/var": "tmpfs"}}, "would lose what was made, because /var is tmpfs"),
         ({"mounts": {"/": "ext4", "/var": "ext4", "/var/lib": "ramfs"}}, "because /var/lib is ramfs"),
         ({"mounts": {"/": "ext4", "/etc": "overlay"}}, "because /etc is overlay"),
+        ({"mounts": {"/": "ext4", "/etc/machine-id": "tmpfs"}}, "because /etc/machine-id is tmpfs"),
         ({"host": Host(queries={("systemctl", "is-system-running"): "running\n"})}, "this is not the boot"),
         ({"host": Host(queries={})}, "this is not the boot"),
     ],
@@ -244,10 +264,68 @@ def test_plan_that_may_lack_changes_opens_nothing(monkeypatch):
     state, _ = brought(monkeypatch, plan_of(findings=(unread,)), receipt_of())
     assert (state.standing, state.sentence) == (
         Standing.HELD,
-        "it is not known whether it is as its plan says: wishing: /etc/fstab: Input/output error",
+        "it is not known whether it is as its plan says, and does its work: wishing: /etc/fstab: Input/output error",
     )
+    hangs = Finding("judging", "", Verdict.UNKNOWN, reason="nvidia-smi: no answer in 10 s")
+    state, _ = brought(monkeypatch, plan_of(findings=(hangs,)), receipt_of())
+    assert (state.standing, "judging: nvidia-smi" in state.sentence) == (Standing.HELD, True)
     state, _ = brought(monkeypatch, plan_of(findings=(replace(unread, rule="looking"),)), receipt_of())
     assert state.standing is Standing.READY
+
+
+def test_host_is_looked_at_again_after_it_was_changed(monkeypatch):
+    state, _ = brought(monkeypatch, plan_of(CHANGE), receipt_of(), later=(FAULT,))
+    assert (state.standing, state.sentence) == (
+        Standing.HELD, "it does not do its work: gpu-lost: 0000:1a:00.0: the GPU does not answer",
+    )  # fmt: skip
+
+
+def test_reboot_that_brought_what_it_was_for_is_not_counted_against_the_next_change(monkeypatch):
+    booted = ReadyState(Standing.WORKING, BOOT, "", reboots=("boot-0",))
+    state, _ = brought(monkeypatch, plan_of(), receipt_of(faults=(FAULT,)), state=booted)
+    assert (state.standing, state.reboots) == (Standing.HELD, ())
+
+
+def test_nobody_is_booted_away_from_a_gpu(monkeypatch):
+    job = Process(77, "python3", "ann", ("python3", "train.py"), 0, 0, ("/dev/nvidia0",), "/user.slice", 0.0)
+    host = Host({"/dev/nvidia0": ""}, folders=("/run", "/run/systemd/system", "/proc/1"))
+    host.base._processes = (job,)
+    for goes_on in (False, True):
+        receipt = receipt_of(reasons=("a-rule: host",))
+        state, _ = brought(monkeypatch, plan_of(LATER), receipt, host=host, goes_on=goes_on)
+        assert state.standing is (Standing.STOPPED if goes_on else Standing.HELD)
+        assert state.reboots == ()
+        assert "something has to be solved before: " in state.sentence
+
+
+def test_what_goes_on_is_covered_by_its_yes_alone(monkeypatch):
+    going = ReadyState(Standing.WORKING, "boot-b", "", reboots=(BOOT,), allowed=2, approval="e" * 12)
+    approvals = Approvals("apply --yes --reboot", ("e" * 12,))
+    state, was_made = brought(
+        monkeypatch, plan_of(CHANGE), receipt_of(), state=going, approvals=approvals, goes_on=True, at_boot=ALL
+    )
+    assert (state.standing, was_made) == (Standing.STOPPED, False)
+    assert state.sentence == (
+        "the plan dddddddddddd is not covered by the yes to apply --yes --reboot; look, then type that again: "
+        "hosttune apply --yes --reboot"
+    )
+
+
+def test_set_of_packages_that_stopped_half_way_needs_an_approval_too(monkeypatch):
+    half = SimpleNamespace(step=SimpleNamespace(id=SimpleNamespace(run="r1")))
+    monkeypatch.setattr(module, "find_half_done", lambda *_: (half,))
+    journal = SimpleNamespace(run=lambda name: SimpleNamespace(id=name, digest="a" * 64))
+    session = SimpleNamespace(journal=journal, policy=Policy(at_boot=AtBoot()))
+    for approvals in (Approvals(""), Approvals("x", ("b" * 12,))):
+        with pytest.raises(
+            Refused, match="run r1 stopped half-way in a set of packages, and its plan aaaaaaaaaaaa is not"
+        ):
+            require_begun(session, Host(), approvals, goes_on=False)
+    require_begun(session, Host(), Approvals("x", ("a" * 12,)), goes_on=False)
+    session.policy = Policy(at_boot=ALL)
+    require_begun(session, Host(), Approvals(""), goes_on=False)
+    with pytest.raises(Refused):
+        require_begun(session, Host(), Approvals(""), goes_on=True)
 
 
 FINAL = ("systemctl", "show", "cloud-final.service", "--property=ActiveState", "--value")
@@ -426,6 +504,7 @@ def test_what_somebody_does_by_hand_ends_what_would_have_gone_on():
     assert give_up(host, "an undo came after it")
     state = read_state(host)
     assert (state.standing, state.sentence, state.goes_on) == (Standing.STOPPED, "an undo came after it", False)
+    assert not isinstance(host.read(MOTD), bytes)
     assert not isinstance(host.read(UNIT), bytes)
     arrange(host, ("ready",), "policy x", ["a-rule: host"], 2)
     host.replace(STATE, FileValue(b"{"), expected=host.read(STATE))
@@ -451,14 +530,17 @@ def test_boots_that_a_plan_names():
     assert [boots_of(one) for one in (plan_of(), plan_of(CHANGE), plan_of(LATER), plan_of(driver))] == [0, 0, 1, 2]
 
 
-OFF = GateUnits(holds=False, has_failed=False, is_left_out=False, is_running=False)
-ON = replace(OFF, holds=True)
+OFF = GateUnits()
+ON = GateUnits(holds=True, is_open=True)
+AHEAD = GateUnits(holds=True)
+FAILED = GateUnits(holds=True, has_failed=True)
+RUNNING = GateUnits(holds=True, is_running=True)
 
 
 def test_status_says_where_it_is():
     state = ReadyState(Standing.REBOOTING, BOOT, "reboots for: x", "d" * 64, 0, (BOOT,), 2, "a line")
-    assert status_text(state, "boot-b", outlook(state, "boot-b", OFF)) == (
-        "this boot was not looked at yet\n"
+    assert status_text(state, "boot-b", outlook(state, "boot-b", GateUnits(goes_on=True))) == (
+        "an apply --yes --reboot goes on, and has not begun in this boot\n"
         "rebooting: reboots for: x\n"
         "  looked at 1970-01-01 00:00:00 UTC, in an earlier boot\n"
         "  plan dddddddddddd\n"
@@ -473,23 +555,30 @@ def test_status_says_where_it_is():
     [
         (Standing.READY, BOOT, ON, True, ""),
         (Standing.LET_GO, BOOT, ON, True, ""),
-        (Standing.HELD, BOOT, replace(ON, has_failed=True), False, ""),
-        (Standing.READY, BOOT, replace(ON, is_running=True), False, "hosttune-ready.service is at work"),
-        (Standing.READY, BOOT, replace(ON, has_failed=True), False, "was ended before it was done, and holds work"),
-        (Standing.WORKING, BOOT, replace(ON, is_running=True), False, "at work"),
-        (Standing.WORKING, BOOT, ON, False, "ended before it was done"),
-        (Standing.WORKING, BOOT, OFF, True, "ended before it was done"),
-        (Standing.READY, "boot-b", ON, False, "this boot was not looked at yet"),
+        (Standing.STOPPED, BOOT, ON, True, ""),  # by hand, after the gate had opened
+        (Standing.HELD, BOOT, FAILED, False, ""),
+        (Standing.READY, BOOT, RUNNING, False, "is being brought to its plan"),
+        (Standing.WORKING, BOOT, RUNNING, False, "is being brought to its plan"),
+        (Standing.READY, BOOT, FAILED, False, "was ended before it was done, and holds work"),
+        (Standing.READY, BOOT, AHEAD, False, "this boot was not looked at yet"),  # by what went on before the gate
+        (Standing.WORKING, BOOT, AHEAD, False, "not looked at yet"),
+        (Standing.WORKING, BOOT, OFF, False, "ended before it was done"),
+        (Standing.REBOOTING, BOOT, OFF, False, ""),
+        (Standing.READY, BOOT, OFF, True, ""),
+        (Standing.STOPPED, BOOT, OFF, False, ""),
+        (Standing.READY, "boot-b", AHEAD, False, "this boot was not looked at yet"),
+        (Standing.READY, "boot-b", ON, True, "what it said then is lost"),
         (Standing.READY, "boot-b", OFF, True, "nothing holds work"),
-        (Standing.HELD, "boot-b", replace(ON, is_left_out=True), True, "left out in this boot"),
-        (Standing.READY, "boot-b", replace(ON, has_failed=True), False, "failed in this boot before it could say why"),
-        (None, BOOT, ON, False, "this boot was not looked at yet"),
-        (None, BOOT, replace(ON, has_failed=True), False, "failed in this boot"),
+        (Standing.REBOOTING, "boot-b", GateUnits(goes_on=True), False, "has not begun in this boot"),
+        (Standing.HELD, "boot-b", replace(AHEAD, is_left_out=True), True, "left out in this boot"),
+        (Standing.READY, "boot-b", FAILED, False, "failed before it could say why"),
+        (None, BOOT, AHEAD, False, "this boot was not looked at yet"),
+        (None, BOOT, FAILED, False, "failed before it could say why"),
         (None, BOOT, OFF, True, "hosttune-ready.service is off"),
     ],
 )
 def test_work_may_start_where_the_gate_said_so_in_this_boot(standing, boot, units, is_open, words):
-    state = ReadyState(standing, BOOT, "x") if standing else None
+    state = ReadyState(standing, BOOT, "x", approval="a line") if standing else None
     now = outlook(state, boot, units)
     assert now.is_open is is_open
     assert words in now.sentence
@@ -499,21 +588,22 @@ def test_work_may_start_where_the_gate_said_so_in_this_boot(standing, boot, unit
 def test_gate_is_asked_of_systemd():
     shown = (
         "Id=hosttune-ready.service\nActiveState=failed\nUnitFileState=enabled\nRequiredBy=\nConditionResult=no\n"
-        "ConditionTimestampMonotonic=0\n\nId=hosttune-continue.service\nActiveState=activating\n"
+        "ConditionTimestampMonotonic=0\n\nId=hosttune-continue.service\nActiveState=activating\nUnitFileState=enabled\n"
     )
+    assert module.gate_units(Host(folders=())) == OFF  # no systemd
     host = Host()
-    assert module.gate_units(host) == OFF
+    with pytest.raises(HosttuneError, match="systemd does not say"):
+        module.gate_units(host)
     asked = host.base.asked[-1]
+    for wrong in ("", Completed(1, shown.encode(), b""), Unreadable("no answer in 10 s"), shown.partition("\n\n")[0]):
+        with pytest.raises(HosttuneError, match="systemd does not say"):
+            module.gate_units(Host(queries={asked: wrong}))
     assert module.gate_units(Host(queries={asked: shown})) == GateUnits(
-        holds=True, has_failed=True, is_left_out=False, is_running=True
+        holds=True, has_failed=True, is_running=True, goes_on=True
     )
-    left = (
-        shown.replace("Monotonic=0", "Monotonic=7")
-        .replace("=enabled", "=disabled")
-        .replace("dBy=", "dBy=slurmd.service")
-    )
-    assert module.gate_units(Host(queries={asked: left})).is_left_out
-    assert module.gate_units(Host(queries={asked: left})).holds
+    left = shown.replace("Monotonic=0", "Monotonic=7").replace("=enabled", "=disabled").replace("=failed", "=active")
+    found = module.gate_units(Host(queries={asked: left.replace("dBy=", "dBy=slurmd.service")}))
+    assert (found.is_left_out, found.holds, found.is_open, found.goes_on) == (True, True, True, False)
 
 
 @pytest.mark.parametrize(
@@ -612,6 +702,7 @@ def gate(monkeypatch):
     monkeypatch.setattr(module, "bring_up", bring)
     monkeypatch.setattr(module, "tell_hooks", lambda _, state, __: did.append(f"hooks {state.standing}"))
     monkeypatch.setattr(cli_ready, "await_end", lambda: did.append("awaits"))
+    case.bring = lambda made: monkeypatch.setattr(module, "bring_up", made)
     case.run = lambda go_on=False: cli_ready.ready(LookOnly(), DisplayOptions(), go_on=go_on)
     return case
 
@@ -625,6 +716,39 @@ def test_gate_holds_the_lock_from_its_first_note_to_its_last(gate):
     assert gate.did == ["lock 600", "bring", "unlock", "hooks ready"]
     assert read_state(gate.host).standing is Standing.READY
     assert metric(gate.host) == 'hosttune_ready{standing="ready"} 1'
+
+
+def test_metrics_say_that_it_has_begun_and_are_never_of_another_boot(gate):
+    seen = []
+    gate.session.plan = None
+
+    def bring(session, writer, state, *_, goes_on):
+        seen.append(metric(gate.host))
+        return replace(state, standing=Standing.READY)
+
+    gate.bring(bring)
+    assert gate.run() == 0
+    assert seen == ['hosttune_ready{standing="working"} 1']
+    replacing = gate.host.replace
+
+    def full(path, new, *, expected):
+        if path == METRICS:
+            raise Refused("No space left on device")
+        replacing(path, new, expected=expected)
+
+    gate.host.replace = full
+    gate.bring(lambda *_, goes_on: (_ for _ in ()).throw(UnknownFact("trial.json: Input/output error")))
+    assert gate.run() == 1
+    assert not isinstance(gate.host.read(METRICS), bytes)
+    assert gate.host.read(MOTD) == b"hosttune: held: trial.json: Input/output error\n"
+    assert gate.did[-1] == "hooks held"
+
+
+@pytest.mark.parametrize("chosen", [{"only": ["a-rule"]}, {"ignore": ["a-rule"]}, {"policy": "x"}, {"profile": "base"}])
+def test_gate_looks_at_the_whole_policy_of_its_host(gate, chosen):
+    with pytest.raises(HosttuneError, match="by its own policy alone"):
+        cli_ready.ready(LookOnly(**chosen), DisplayOptions())
+    assert gate.did == []
 
 
 def trouble_of_the_lock(gate):
@@ -714,11 +838,66 @@ def test_unit_that_goes_on_waits_for_the_boot_and_goes_at_its_end(gate):
 )
 def test_apply_that_was_to_boot_and_does_not_has_work_left(capsys, receipt, mounts, status):
     visible = tuple(SimpleNamespace(target=at, fstype=fstype) for at, fstype in mounts.items())
-    session = SimpleNamespace(facts=SimpleNamespace(mounts=SimpleNamespace(root=visible[0], visible=visible)))
-    host = Host()
+    facts = SimpleNamespace(mounts=SimpleNamespace(root=visible[0], visible=visible))
+    session, host = SimpleNamespace(policy=Policy(), facts=facts), Host()
     assert cli_going_on.arrange(session, host, plan_of(LATER), receipt, HostOptions())() == status
     assert ("this host is not booted: " in capsys.readouterr().err) is bool(status)
     assert read_state(host) is None
+
+
+@pytest.fixture
+def booting(monkeypatch):
+    """`_boot` of a host whose continuation is arranged; what it ran is in `ran`."""
+    host = Host({"/etc/machine-id": "1" * 32})
+    arrange(host, ("ready",), "policy x", ["a-rule: host"], 1)
+    host.ran.clear()
+    monkeypatch.setattr("hosttune.host.lock.locked", contextmanager(lambda: (yield)))
+    monkeypatch.setattr(cli_ready, "await_end", lambda: None)
+    return host
+
+
+def test_boot_is_asked_for_where_nothing_came_between(booting, capsys, monkeypatch):
+    with pytest.raises(Refused, match="did not come within 180 s"):
+        cli_going_on._boot(booting, disturbs_jobs=False)
+    assert booting.ran == [("systemctl", "reboot")]
+    monkeypatch.setattr(module, "at_work", lambda _: iter(["apt is at work"]))
+    assert cli_going_on._boot(booting, disturbs_jobs=False) == 1
+    assert "this host is not booted: apt is at work; it goes on after the next boot" in capsys.readouterr().err
+    give_up(booting, "an undo came after it")
+    booting.ran.clear()
+    assert cli_going_on._boot(booting, disturbs_jobs=False) == 1
+    assert "another run came between" in capsys.readouterr().err
+    assert booting.ran == []
+
+
+def test_yes_to_a_file_covers_what_the_file_does_and_no_option_is_left_that_ready_has_not(monkeypatch):
+    host = Host({"/etc/machine-id": "1" * 32})
+    session = SimpleNamespace(policy=Policy(), facts=SimpleNamespace(mounts=SimpleNamespace(root=None, visible=())))
+    monkeypatch.setattr(module, "why_nothing_lasts", lambda _: "")
+    receipt = receipt_of(reasons=("a-rule: host",))
+    approvals = Approvals("file", ("d" * 12,), (PolicyApproval("c" * 12, "2026.1", Risk.LOW),))
+    look = LookAgain(again=["a-rule"], only=["b-rule"])
+    cli_going_on.arrange(session, host, plan_of(LATER), receipt, look, None, approvals)
+    assert read_state(host).approval == f"{'d' * 12}\npolicy {'c' * 12} edition 2026.1 risk low"
+    line = next(one for one in host.read(UNIT).decode().splitlines() if one.startswith("ExecStart="))
+    assert line.endswith('"ready" "--go-on" "--only" "b-rule"')
+    cli_going_on.arrange(session, host, plan_of(LATER), receipt, look)
+    assert read_state(host).approval.startswith("policy cccccccccccc edition ")
+
+
+def test_earlier_reboot_ends_with_the_next_apply(capsys):
+    host = Host({"/etc/machine-id": "1" * 32})
+    arrange(host, ("ready",), "policy x", ["a-rule: host"], 1)
+    cli_going_on.before_apply(HostOptions(), host, plan_of(), None, reboot=False)
+    assert read_state(host).goes_on  # nothing was changed
+    for plan, reboot in ((plan_of(CHANGE), False), (plan_of(), True)):
+        arrange(host, ("ready",), "policy x", ["a-rule: host"], 1)
+        cli_going_on.before_apply(HostOptions(), host, plan, None, reboot=reboot)
+        assert not read_state(host).goes_on
+        assert "does not go on after the next boot: another apply came after it" in capsys.readouterr().err
+    host.replace(STATE, FileValue(b"{"), expected=host.read(STATE))
+    with pytest.raises(HosttuneError, match="is no JSON"):  # before the first change
+        cli_going_on.before_apply(HostOptions(), host, plan_of(CHANGE), None, reboot=True)
 
 
 def test_program_that_others_can_write_is_not_left_for_root_to_start(monkeypatch):
