@@ -318,8 +318,8 @@ class Played:
             self.faults.append(f"{what} is not as before: gone {gone[:4]}, new {new[:4]}")
 
     def boots(self) -> int:
-        """How often GRUB has started something."""
-        return self.guest.console().count("Booting `")
+        """How often GRUB has started something. Of an entry in a submenu it names the submenu, too."""
+        return len(re.findall("Booting `(?!Advanced options for )", self.guest.console()))
 
     def hosttune(self, *words: str) -> int:
         rc, stdout, stderr = self.guest.run(["hosttune", *words])
