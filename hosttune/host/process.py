@@ -104,7 +104,7 @@ def last_lines(text: str) -> tuple[str, ...]:
 
 def act(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
     """Run a program that changes the host: no questions, no restarts by needrestart, root's home, the site's proxy; and
-    a reboot is one of the machine, where systemd (257 does, 252 does not) would take a loaded kernel, or /run/nextroot, instead.
+    a reboot is one of the machine, where systemd (257, not 252) would take a loaded kernel, or /run/nextroot, instead.
     """
     program = locate(argv[0])
     if isinstance(program, Absent):

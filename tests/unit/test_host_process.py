@@ -38,7 +38,7 @@ def test_locale_is_plain_and_the_callers_environment_stays_out(monkeypatch):
 
 
 def test_reboot_is_one_of_the_machine():
-    """systemctl(1): a newer systemd (257, not 252) boots a loaded kernel by kexec, or into /run/nextroot, unless it is told not to."""
+    """systemctl(1): systemd 257 (252 does not) boots a loaded kernel by kexec, or /run/nextroot, unless told not to."""
     told = act(("env",), timeout_s=10).text.splitlines()
     assert {"SYSTEMCTL_SKIP_AUTO_KEXEC=1", "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1"} <= set(told)
 

@@ -170,6 +170,17 @@ def test_broken_policy_holds_with_its_line_and_a_power_cut_changes_nothing(guest
     assert (held["standing"], held["this_boot"]) == ("held", True)
     assert held["sentence"].startswith("/etc/hosttune/policy.yaml:1: at_boot.plans")
     assert not is_active(guest)
+    # What the gate waits for hangs: its job ends, here after 10 s, and the start that asked for it.
+    guest.write("/etc/systemd/system/munge.service", b"[Service]\nType=oneshot\nExecStart=/bin/sleep 300\n")
+    guest.write("/etc/systemd/system/hosttune-ready.service.d/nearer.conf", b"[Unit]\nJobTimeoutSec=10s\n")
+    guest.ask(["systemctl", "daemon-reload"])
+    guest.ask(["systemctl", "start", "--no-block", "munge.service"])
+    assert guest.run(["systemctl", "start", "slurmd.service"]).rc != 0
+    assert not is_active(guest)
+    assert guest.run(["systemctl", "is-active", "munge.service"]).stdout == "activating\n"
+    guest.ask(["systemctl", "stop", "munge.service"])
+    guest.ask(["rm", "/etc/systemd/system/munge.service", "/etc/systemd/system/hosttune-ready.service.d/nearer.conf"])
+    guest.ask(["systemctl", "daemon-reload"])
     guest.write(POLICY, good)
     assert guest.run(["systemctl", "start", "slurmd.service"]).rc == 0
     assert is_active(guest)
