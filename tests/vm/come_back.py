@@ -165,7 +165,8 @@ class Played:
         if change.is_by_hand:
             path, text = DROP_IN, f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {change.argument}"\n'
         self.guest.write("/root/by-hand.py", BY_HAND.encode())
-        words = [*self.cutting(), "/opt/hosttune/bin/python", "/root/by-hand.py", path, "1800"]
+        within_s = str(span_s(self.scenario.within))
+        words = [*self.cutting(), "/opt/hosttune/bin/python", "/root/by-hand.py", path, within_s]
         words.append("health" if self.scenario.is_by_health else "operator")
         answer = self.guest.run(words, stdin=text.encode())
         self.said += answer.stdout + answer.stderr
