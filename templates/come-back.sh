@@ -132,6 +132,8 @@ is_gpu_at_work() {
 }
 
 reboot_once() {
+    # Of the machine: not the kernel that somebody has loaded by kexec, and not /run/nextroot (systemctl(1)).
+    export SYSTEMCTL_SKIP_AUTO_KEXEC=1 SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1
     {
         sleep 300 # a stuck driver can stop an ordinary reboot
         systemctl reboot -f

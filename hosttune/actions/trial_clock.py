@@ -93,7 +93,8 @@ def reboot(writer: Writer) -> None:
     Refused where systemd does not take it.
     """
     lasting = ("--timer-property=DefaultDependencies=no", "--property=DefaultDependencies=no", "--quiet")
+    whole = ("--setenv=SYSTEMCTL_SKIP_AUTO_KEXEC=1", "--setenv=SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1")  # as host/process.py
     with suppress(HosttuneError):
-        hard = ("systemd-run", "--on-active=300s", *lasting, "--", "systemctl", "reboot", "-f")
+        hard = ("systemd-run", "--on-active=300s", *lasting, *whole, "--", "systemctl", "reboot", "-f")
         writer.run(hard, timeout_s=_TIMEOUT_S)
     writer.run(("systemctl", "reboot"), timeout_s=_TIMEOUT_S)

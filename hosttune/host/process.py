@@ -33,6 +33,7 @@ _CONSEQUENCES = regex(
     r"^Errors were encountered while processing:\n(?: [^\n]*\n)*",
     re.MULTILINE | re.DOTALL,
 )
+WHOLE_REBOOT: Final = {"SYSTEMCTL_SKIP_AUTO_KEXEC": "1", "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT": "1"}  # systemctl(1)
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 # apt rewrites its caches and, even with -s, the log of its planner (apt.conf(5), Dir::Log::Planner: eipp.log.xz).
@@ -102,7 +103,9 @@ def last_lines(text: str) -> tuple[str, ...]:
 
 
 def act(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
-    """Run a program that changes the host: no questions, no restarts by needrestart, root's home, the site's proxy."""
+    """Run a program that changes the host: no questions, no restarts by needrestart, root's home, the site's proxy; and
+    a reboot is one of the machine, where systemd (257, not 252) would take a loaded kernel, or /run/nextroot, instead.
+    """
     program = locate(argv[0])
     if isinstance(program, Absent):
         return ABSENT
@@ -112,6 +115,7 @@ def act(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
         "APT_LISTCHANGES_FRONTEND": "none",
         "NEEDRESTART_MODE": "l",
         "NEEDRESTART_SUSPEND": "1",
+        **WHOLE_REBOOT,
         **{key: os.environ[key] for key in _PROXIES if key in os.environ},
     }
     command, environment = [program, *argv[1:]], {**_environment(), **environment}

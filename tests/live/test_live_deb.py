@@ -20,7 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILDER = ROOT / "playbooks/packaging/deb.py"
 UNITS = "/usr/lib/systemd/system/hosttune-check"
 READY = "/usr/lib/systemd/system/hosttune-ready.service"
-GATED = ("multi-user.target.wants", "slurmd.service.requires", "kubelet.service.requires")
+UNIT = (ROOT / "playbooks/packaging/debian/hosttune-ready.service").read_text()
+REQUIRED = [
+    name for line in UNIT.splitlines() if line.startswith("RequiredBy=") for name in line.partition("=")[2].split()
+]
+GATED = ("multi-user.target.wants", *(f"{name}.requires" for name in REQUIRED))
 RUN = "var/lib/hosttune/runs/20260101T000000-1.jsonl"
 METRICS = "var/lib/prometheus/node-exporter/hosttune.prom"
 # What dpkg itself keeps, and what a test puts there.

@@ -37,6 +37,12 @@ def test_locale_is_plain_and_the_callers_environment_stays_out(monkeypatch):
     assert "LD_PRELOAD_FAKE" not in text
 
 
+def test_reboot_is_one_of_the_machine():
+    """systemctl(1): systemd 257 (252 does not) boots a loaded kernel by kexec, or /run/nextroot, unless told not to."""
+    told = act(("env",), timeout_s=10).text.splitlines()
+    assert {"SYSTEMCTL_SKIP_AUTO_KEXEC=1", "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1"} <= set(told)
+
+
 def test_standard_input_is_closed():
     assert look(("cat",), timeout_s=10).stdout == b""
 

@@ -4,70 +4,232 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from hosttune.actions.ready import HOOK_S
+
 HOOKS = Path(__file__).resolve().parents[2] / "playbooks/provisioning/ready.d"
 SHELLS = ("dash", "bash")
+# Asked (show, get), it answers; at the call number `fails` it ends as a program does that cannot.
+STUB = """\
+#!/bin/sh
+printf '%s\\n' "$*" >> {folder}/calls
+[ "$(wc -l < {folder}/calls)" != {fails} ] || {{ echo "first line
+  of what * went wrong" >&2; exit 3; }}
+case " $* " in *' show '* | *' get '*) cat {folder}/answer ;; esac
+"""
 
 
-def called(tmp_path: Path, hook: str, words: list[str], program: str, answer: str, shell: str) -> tuple[int, list[str]]:
-    """The status, and what the program was called with; asked (show, get), it answers."""
-    stub = tmp_path / program
-    stub.write_text(
-        f"#!/bin/sh\necho \"$*\" >> {tmp_path}/calls\ncase \" $* \" in *' show '* | *' get '*) cat {tmp_path}/answer ;; esac\n"
-    )
+class Called(NamedTuple):
+    """How a hook ended, and what it called its program with."""
+
+    status: int
+    calls: list[str]
+    said: str
+
+
+def called(
+    tmp_path: Path, hook: str, words: list[str], answer: str = "", *, fails: int = 0, shell: str = "dash", **more: str
+) -> Called:
+    stub = tmp_path / {"slurm": "scontrol", "kubernetes": "kubectl"}[hook]
+    stub.write_text(STUB.format(folder=tmp_path, fails=fails))
     stub.chmod(0o755)
     (tmp_path / "answer").write_text(answer)
+    (tmp_path / "kubeconfig").touch()
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_NODE": "gpu01", "NODE_NAME": "gpu01"}
-    done = subprocess.run([shell, HOOKS / hook, *words], env=environment, timeout=20, check=False, capture_output=True)
+    environment |= {"KUBECONFIG": f"{tmp_path}/kubeconfig", **more}
+    done = subprocess.run(
+        [shell, HOOKS / hook, *words], env=environment, timeout=20, check=False, capture_output=True, text=True
+    )
     calls = tmp_path / "calls"
-    return done.returncode, calls.read_text().splitlines() if calls.exists() else []
+    return Called(done.returncode, calls.read_text().splitlines() if calls.exists() else [], done.stdout + done.stderr)
 
 
-NODE = "NodeName=gpu01 Arch=x86_64 State=IDLE{state} RealMemory=1 {reason}\n"
-DRAINED = "Reason=hosttune: the plan is not approved [root@2026-11-24T10:00:00]"
+def node(state: str = "IDLE", reason: str = "", comment: str = "") -> str:
+    """A part of what `scontrol show node` says."""
+    lines = ["NodeName=gpu01 Arch=x86_64 CoresPerSocket=64 ", f"State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 "]
+    lines += [f"Reason={reason} [root@2026-11-24T10:00:00]"] if reason else []
+    lines += [f"Comment={comment}"] if comment else []
+    return "\n   ".join(lines) + "\n\n"
+
+
+OURS, WHY = "hosttune: the plan is not approved", "why not"
+DRAIN = f"update NodeName=gpu01 State=DRAIN Reason=hosttune: {WHY}"
+UNDRAIN, RESUME = "update NodeName=gpu01 State=UNDRAIN", "update NodeName=gpu01 State=RESUME"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
-    ("words", "reason", "expected"),
+    ("word", "answer", "expected"),
     [
-        (["leave", "why not"], "", "update NodeName=gpu01 State=DRAIN Reason=hosttune: why not"),
-        (["leave", "why not"], DRAINED, "update NodeName=gpu01 State=DRAIN Reason=hosttune: why not"),
-        (["leave", "why not"], "Reason=NHC: fan [root@2026-11-24T10:00:00]", None),
-        (["leave", "why not"], "Reason=the hosttune: test [bob@2026-11-24T10:00:00]", None),
-        (["join", "x"], DRAINED, "update NodeName=gpu01 State=UNDRAIN"),
-        (["join", "x"], "Reason=repaired by bob [bob@2026-11-24T10:00:00]", None),
-        (["join", "x"], "", None),
+        ("leave", node(), DRAIN),
+        ("leave", node("IDLE+DRAIN", OURS), DRAIN),
+        ("leave", node("ALLOCATED+DRAIN", "NHC: fan"), ""),
+        ("leave", node("IDLE+DRAIN", "the hosttune: test"), ""),
+        ("leave", node("IDLE+DRAIN"), ""),  # somebody's drain, by another way than scontrol, which asks for a reason
+        ("leave", node("DOWN*", "Not responding"), ""),  # ReturnToService=1 looks for this reason
+        ("leave", node(comment="rack 7 Reason=hosttune: x"), DRAIN),
+        ("join", node("IDLE+DRAIN", OURS), UNDRAIN),
+        ("join", node("MIXED*+DRAIN", OURS), UNDRAIN),
+        ("join", node("DOWN*+DRAIN", OURS), RESUME),
+        ("join", node("DOWN+DRAIN+REBOOT_ISSUED", OURS), UNDRAIN),
+        ("join", node("DOWN*+DRAIN", "repaired by bob, hosttune: no"), ""),
+        ("join", node("IDLE+DRAIN"), ""),
+        ("join", node("IDLE+DRAIN", "fan", comment="x Reason=hosttune: x"), ""),
+        ("join", node("IDLE+DRAIN", "first\n          hosttune: second"), ""),
+        ("join", node(), ""),
     ],
 )
-def test_slurm_touches_its_own_drain_alone(tmp_path, shell, words, reason, expected):
-    status, calls = called(tmp_path, "slurm", words, "scontrol", NODE.format(state="", reason=reason), shell)
-    assert (status, calls) == (0, ["--oneliner show node gpu01", *([expected] if expected else [])])
+def test_slurm_touches_its_own_drain_alone(tmp_path, shell, word, answer, expected):
+    done = called(tmp_path, "slurm", [word, WHY], answer, shell=shell)
+    assert done == (0, ["show node gpu01", *([expected] if expected else [])], "")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "reason"),
+    [
+        ('/etc/x: "no"', "hosttune: /etc/x: 'no'"),
+        ("one\nState=RESUME\ttwo", "hosttune: one State=RESUME two"),
+        ("100 % of \\n $(reboot) `id` 'x'", "hosttune: 100 % of \\n $(reboot) `id` 'x'"),
+        ("für \x1b[31m", "hosttune: fr [31m"),
+        ("x" * 400, f"hosttune: {'x' * 190}"),
+        ("", "hosttune: "),
+    ],
+)
+def test_slurm_is_told_one_line_of_plain_text(tmp_path, sentence, reason):
+    done = called(tmp_path, "slurm", ["leave", sentence], node())
+    assert (done.status, done.calls[1:]) == (0, [f"update NodeName=gpu01 State=DRAIN Reason={reason}"])
+
+
+TAINT = "hosttune/not-ready:NoSchedule"
+ASK = '--request-timeout=10s get node gpu01 --ignore-not-found -o jsonpath={.metadata.name}{"\\n"}{range .spec.taints[*]}{.key}:{.effect}{"\\n"}{end}'
+SET = "--request-timeout=10s taint node gpu01 hosttune/not-ready=:NoSchedule --overwrite"
+TAKE = f"--request-timeout=10s taint node gpu01 {TAINT}-"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_kubernetes_sets_and_takes_its_own_taint(tmp_path, shell):
-    status, calls = called(tmp_path, "kubernetes", ["leave", "x"], "kubectl", "", shell)
-    assert (status, calls) == (0, ["taint node gpu01 hosttune/not-ready=:NoSchedule --overwrite --request-timeout=20s"])
-    (tmp_path / "calls").unlink()
-    _, calls = called(tmp_path, "kubernetes", ["join", "x"], "kubectl", "other/key hosttune/not-ready", shell)
-    assert calls[-1] == "taint node gpu01 hosttune/not-ready:NoSchedule- --request-timeout=20s"
-    (tmp_path / "calls").unlink()
-    status, calls = called(tmp_path, "kubernetes", ["join", "x"], "kubectl", "other/key", shell)
-    assert (status, len(calls)) == (0, 1)
+@pytest.mark.parametrize(
+    ("word", "answer", "expected"),
+    [
+        ("leave", "gpu01\n", SET),
+        ("leave", f"gpu01\n{TAINT}\n", SET),
+        ("join", f"gpu01\nother/key:NoExecute\n{TAINT}\n", TAKE),
+        ("join", "gpu01\nother/key:NoSchedule\n", ""),
+        ("join", "gpu01\nhosttune/not-ready-yet:NoSchedule\n", ""),
+        ("join", "gpu01\nhosttune/not-ready:NoExecute\n", ""),  # somebody's: taking it away is an error of kubectl
+        ("join", "", ""),  # it has not joined yet
+    ],
+)
+def test_kubernetes_sets_and_takes_its_own_taint(tmp_path, shell, word, answer, expected):
+    done = called(tmp_path, "kubernetes", [word, WHY], answer, shell=shell)
+    assert done == (0, [ASK, *([expected] if expected else [])], "")
 
 
-@pytest.mark.parametrize(("hook", "program"), [("slurm", "scontrol"), ("kubernetes", "kubectl")])
-def test_another_word_is_no_order(tmp_path, hook, program):
-    assert called(tmp_path, hook, ["drain"], program, "", "dash")[0] == 2
+def test_kubernetes_knows_a_node_by_the_name_that_its_kubelet_takes(tmp_path):
+    """The host name in small letters."""
+    hostname = tmp_path / "hostname"
+    hostname.write_text("#!/bin/sh\necho GPU01.example.org\n")
+    hostname.chmod(0o755)
+    done = called(tmp_path, "kubernetes", ["leave", WHY], "gpu01.example.org\n", NODE_NAME="")
+    assert [line.split()[3] for line in done.calls] == ["gpu01.example.org"] * 2
+
+
+def test_kubernetes_says_that_nobody_knows_the_node(tmp_path):
+    done = called(tmp_path, "kubernetes", ["leave", WHY], "")
+    assert done.status == 1
+    assert "the cluster knows no node gpu01" in done.said
+
+
+def test_kubernetes_asks_nobody_without_a_kubeconfig(tmp_path):
+    """Without one, kubectl asks whatever listens on port 8080 of this host."""
+    done = called(tmp_path, "kubernetes", ["leave", WHY], KUBECONFIG=f"{tmp_path}/none")
+    assert done == (1, [], f"kubernetes: leave: there is no kubeconfig {tmp_path}/none\n")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("fails", [1, 2])
+@pytest.mark.parametrize(
+    ("hook", "word", "answer"),
+    [
+        ("slurm", "leave", node()),
+        ("slurm", "join", node("IDLE+DRAIN", OURS)),
+        ("slurm", "join", node("DOWN+DRAIN", OURS)),
+        ("kubernetes", "leave", "gpu01\n"),
+        ("kubernetes", "join", f"gpu01\n{TAINT}\n"),
+    ],
+)
+def test_each_step_that_fails_ends_the_hook_with_one_sentence(tmp_path, shell, fails, hook, word, answer):
+    done = called(tmp_path, hook, [word, WHY], answer, fails=fails, shell=shell)
+    assert (done.status, len(done.calls)) == (1, fails)
+    assert done.said.startswith(f"{hook}: {word}: ")
+    assert done.said.endswith("first line of what * went wrong\n")
+    assert done.said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "Node gpu01 not found\n", node().replace("gpu01", "gpu011"), "NodeName=gpu01 \n"]
+)
+@pytest.mark.parametrize("word", ["join", "leave"])
+def test_answer_of_slurm_that_tells_nothing_is_no_answer(tmp_path, word, answer):
+    done = called(tmp_path, "slurm", [word, WHY], answer)
+    assert (done.status, len(done.calls)) == (1, 1)
 
 
 @pytest.mark.parametrize("hook", ["slurm", "kubernetes"])
-def test_program_that_cannot_tell_is_an_error(tmp_path, hook):
-    environment = {"PATH": "/usr/bin:/bin", "SLURM_NODE": "gpu01", "NODE_NAME": "gpu01"}
+def test_host_without_a_name_is_an_error(tmp_path, hook):
+    hostname = tmp_path / "hostname"
+    hostname.write_text("#!/bin/sh\nexit 1\n")
+    hostname.chmod(0o755)
+    done = called(tmp_path, hook, ["join", WHY], SLURM_NODE="", NODE_NAME="")
+    assert (done.status, done.calls) == (1, [])
+    assert "does not tell the name of this host" in done.said
+
+
+@pytest.mark.parametrize("words", [["drain"], [""], []])
+@pytest.mark.parametrize("hook", ["slurm", "kubernetes"])
+def test_another_word_is_no_order(tmp_path, hook, words):
+    assert called(tmp_path, hook, words)[:2] == (2, [])
+
+
+@pytest.mark.parametrize(("hook", "program"), [("slurm", "scontrol"), ("kubernetes", "kubectl")])
+def test_program_that_is_missing_is_named(tmp_path, hook, program):
+    (tmp_path / "kubeconfig").touch()
+    for name in ("timeout", "tr", "cat"):
+        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    environment = {
+        "PATH": str(tmp_path), "SLURM_NODE": "gpu01", "NODE_NAME": "gpu01", "KUBECONFIG": f"{tmp_path}/kubeconfig",
+    }  # fmt: skip
     done = subprocess.run(
-        ["dash", HOOKS / hook, "leave", "x"], env=environment, timeout=20, check=False, capture_output=True
+        ["/usr/bin/dash", HOOKS / hook, "leave", WHY],
+        env=environment,
+        timeout=20,
+        check=False,
+        capture_output=True,
+        text=True,
     )
-    assert done.returncode != 0
+    assert done.returncode == 1
+    assert f"{hook}: leave: {program} is not found in {tmp_path}:" in done.stderr
+
+
+@pytest.mark.parametrize(("hook", "program"), [("slurm", "scontrol"), ("kubernetes", "kubectl")])
+def test_program_that_hangs_is_ended_before_the_hook_is(tmp_path, hook, program):
+    """Two of them, each with the time that the hook gives it, within what hosttune gives the hook."""
+    text = (HOOKS / hook).read_text()
+    (limit,) = {line.split("timeout -k 1 ")[1].split()[0] for line in text.splitlines() if "timeout -k" in line}
+    assert 2 * (int(limit) + 1) < HOOK_S
+    (tmp_path / "kubeconfig").touch()
+    stub = tmp_path / program
+    stub.write_text("#!/bin/sh\ntrap '' TERM\nsleep 3\n")
+    stub.chmod(0o755)
+    quick = tmp_path / hook
+    quick.write_text(text.replace(f"-k 1 {limit}", "-k 0.1 0.1"))
+    environment = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_NODE": "gpu01", "NODE_NAME": "gpu01", "KUBECONFIG": f"{tmp_path}/kubeconfig",
+    }  # fmt: skip
+    done = subprocess.run(
+        ["dash", quick, "join", WHY], env=environment, timeout=20, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "did not answer within" in done.stderr

@@ -564,6 +564,20 @@ def test_reboot_that_hangs_is_followed_by_harder_ones(guarded):
     assert [call for call in root.calls if call.startswith("sleep")] == ["sleep 300", "sleep 60"]
 
 
+def test_each_reboot_is_one_of_the_machine(guarded):
+    """Not of a kernel that somebody has loaded by kexec, and not into /run/nextroot."""
+    root = guarded()
+    root.stand_in(
+        "systemctl", f'echo "$SYSTEMCTL_SKIP_AUTO_KEXEC$SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT" >> {root.root}/whole'
+    )
+    root.boot(TRIAL, "emergency")
+    for _ in range(200):
+        if "systemctl reboot -f" in root.calls and root.read("/whole") == b"11\n11\n":
+            break
+        time.sleep(0.05)
+    assert root.read("/whole") == b"11\n11\n"
+
+
 def test_late_unit_looks_at_the_boot_on_trial_alone(guarded):
     root = guarded()
     assert root.boot(ARMED_IN, "late") != 0

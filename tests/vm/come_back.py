@@ -165,7 +165,8 @@ class Played:
         if change.is_by_hand:
             path, text = DROP_IN, f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {change.argument}"\n'
         self.guest.write("/root/by-hand.py", BY_HAND.encode())
-        words = [*self.cutting(), "/opt/hosttune/bin/python", "/root/by-hand.py", path, "1800"]
+        within_s = str(span_s(self.scenario.within))
+        words = [*self.cutting(), "/opt/hosttune/bin/python", "/root/by-hand.py", path, within_s]
         words.append("health" if self.scenario.is_by_health else "operator")
         answer = self.guest.run(words, stdin=text.encode())
         self.said += answer.stdout + answer.stderr
@@ -318,8 +319,8 @@ class Played:
             self.faults.append(f"{what} is not as before: gone {gone[:4]}, new {new[:4]}")
 
     def boots(self) -> int:
-        """How often GRUB has started something."""
-        return self.guest.console().count("Booting `")
+        """How often GRUB has started something. Of an entry in a submenu it names the submenu, too."""
+        return len(re.findall("Booting `(?!Advanced options for )", self.guest.console()))
 
     def hosttune(self, *words: str) -> int:
         rc, stdout, stderr = self.guest.run(["hosttune", *words])

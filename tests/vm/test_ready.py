@@ -29,6 +29,18 @@ WantedBy=multi-user.target
 """
 # The harness speaks again when the gate is open or shut, not in a boot that the gate ends.
 AFTER = "[Unit]\nAfter=hosttune-ready.service hosttune-continue.service\n"
+# Waits for a snap that requires the gate, as cloud-init's module `snap` does, and the seeding before it.
+CLOUD_CONFIG = """\
+[Unit]
+Description=Stands in for cloud-config
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/systemctl start snap.microk8s.daemon-kubelite.service
+[Install]
+WantedBy=multi-user.target
+"""
+SNAP = "snap.microk8s.daemon-kubelite.service"
 HOOK = '#!/bin/sh\necho "$1 $2" >> /var/lib/hook.log\n'
 
 
@@ -38,13 +50,13 @@ def status(guest: Guest) -> dict:
     return {"standing": "", **said}
 
 
-def is_active(guest: Guest) -> bool:
-    return guest.run(["systemctl", "is-active", "slurmd.service"]).stdout == "active\n"
+def is_active(guest: Guest, unit: str = "slurmd.service") -> bool:
+    return guest.run(["systemctl", "is-active", unit]).stdout == "active\n"
 
 
-def seconds(guest: Guest, unit: str) -> float:
+def seconds(guest: Guest, unit: str, since: str = "ExecMainStartTimestampMonotonic") -> float:
     """How long a oneshot unit ran in this boot."""
-    names = ("ExecMainStartTimestampMonotonic", "ExecMainExitTimestampMonotonic")
+    names = (since, "ExecMainExitTimestampMonotonic")
     said = guest.ask(["systemctl", "show", unit, *(f"--property={name}" for name in names)])
     values = dict(line.split("=") for line in said.splitlines())
     return (int(values[names[1]]) - int(values[names[0]])) / 1e6
@@ -81,13 +93,15 @@ def test_unapproved_plan_holds_the_node_and_says_which_line_opens_it(guest: Gues
     )  # else /tmp is what slurmd promises to jobs, and stays on disk
     guest.write("/etc/hosttune/ready.d/10-note", HOOK.encode())
     guest.ask(["chmod", "755", "/etc/hosttune/ready.d/10-note"])
-    guest.ask(["systemctl", "enable", "slurmd.service"])
+    guest.write("/etc/systemd/system/k3s-agent.service", SLURMD.encode())
+    guest.ask(["systemctl", "enable", "slurmd.service", "k3s-agent.service"])
     assert guest.run(["systemctl", "enable", "hosttune-ready.service"]).rc == 0
     guest.reboot()
     held = status(guest)
     assert (held["standing"], held["this_boot"], held["reboots"]) == ("held", True, [])
     assert "is approved nowhere; one of these lines in /etc/hosttune/approved approves it: " in held["sentence"]
     assert not is_active(guest)
+    assert not is_active(guest, "k3s-agent.service")
     assert guest.run(["hosttune", "status"]).rc == 1
     assert "held: the plan" in guest.ask(["cat", "/run/motd.d/60-hosttune"])
     assert (
@@ -130,6 +144,22 @@ def test_nothing_to_do_opens_at_once_and_stopping_the_gate_is_refused(guest: Gue
     assert guest.ask(["tail", "-n1", "/var/lib/hook.log"]).startswith("join ")
 
 
+def test_circle_of_cloud_config_a_snap_and_the_gate_ends_by_itself(guest: Guest) -> None:
+    """The gate waits for cloud-config, which waits for the start of what requires the gate: here 20 s, else five minutes."""
+    unit = guest.read("/usr/lib/systemd/system/hosttune-ready.service").decode()
+    (line,) = [line for line in unit.splitlines() if line.startswith("ExecStartPre=")]
+    drop_in = f"[Service]\nExecStartPre=\n{line.replace('timeout 300', 'timeout 20')}\n"
+    guest.write("/etc/systemd/system/hosttune-ready.service.d/nearer.conf", drop_in.encode())
+    guest.write("/etc/systemd/system/cloud-config.service", CLOUD_CONFIG.encode())
+    guest.write(f"/etc/systemd/system/{SNAP}", SLURMD.encode())
+    guest.ask(["systemctl", "enable", "cloud-config.service"])
+    guest.reboot()
+    assert (status(guest)["standing"], status(guest)["this_boot"]) == ("ready", True)
+    assert all(is_active(guest, one) for one in ("slurmd.service", "cloud-config.service", SNAP))
+    assert seconds(guest, "hosttune-ready.service", since="InactiveExitTimestampMonotonic") >= 20
+    guest.ask(["systemctl", "disable", "cloud-config.service"])
+
+
 def test_broken_policy_holds_with_its_line_and_a_power_cut_changes_nothing(guest: Guest) -> None:
     good = guest.read(POLICY)
     guest.write(POLICY, b"at_boot: {plans: some}\n")
@@ -140,6 +170,17 @@ def test_broken_policy_holds_with_its_line_and_a_power_cut_changes_nothing(guest
     assert (held["standing"], held["this_boot"]) == ("held", True)
     assert held["sentence"].startswith("/etc/hosttune/policy.yaml:1: at_boot.plans")
     assert not is_active(guest)
+    # What the gate waits for hangs: its job ends, here after 10 s, and the start that asked for it.
+    guest.write("/etc/systemd/system/munge.service", b"[Service]\nType=oneshot\nExecStart=/bin/sleep 300\n")
+    guest.write("/etc/systemd/system/hosttune-ready.service.d/nearer.conf", b"[Unit]\nJobTimeoutSec=10s\n")
+    guest.ask(["systemctl", "daemon-reload"])
+    guest.ask(["systemctl", "start", "--no-block", "munge.service"])
+    assert guest.run(["systemctl", "start", "slurmd.service"]).rc != 0
+    assert not is_active(guest)
+    assert guest.run(["systemctl", "is-active", "munge.service"]).stdout == "activating\n"
+    guest.ask(["systemctl", "stop", "munge.service"])
+    guest.ask(["rm", "/etc/systemd/system/munge.service", "/etc/systemd/system/hosttune-ready.service.d/nearer.conf"])
+    guest.ask(["systemctl", "daemon-reload"])
     guest.write(POLICY, good)
     assert guest.run(["systemctl", "start", "slurmd.service"]).rc == 0
     assert is_active(guest)
@@ -152,5 +193,7 @@ def test_package_goes_and_work_still_starts(guest: Guest) -> None:
     purged = guest.run(["dpkg", "--purge", "hosttune"])
     assert purged.rc == 0, purged
     assert guest.ask(["systemctl", "show", "slurmd.service", "--property=MainPID"]) == pid
+    assert guest.ask(["find", "/etc/systemd/system", "-name", "hosttune-ready.service"]) == ""
     guest.reboot()
     assert is_active(guest)
+    assert is_active(guest, "k3s-agent.service")
