@@ -29,6 +29,7 @@ _VERSION = regex(r"\d+\.\d[\d.]*")
 # Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error; branches differ in what is before it.
 _HANDLE = regex(rf"device handle for GPU ?\d*:? ?{_BUS_ID}:?(.*)", re.IGNORECASE)
 _LOST = regex(rf"GPU ?\d*:? ?{_BUS_ID}:? .*?((?:GPU is lost|Unknown Error|fallen off the bus).*)", re.IGNORECASE)
+_CORRUPTED = regex(rf"\s*WARNING: infoROM is corrupted at gpu {_BUS_ID}\s*", re.IGNORECASE)
 _DENIED = regex(r"\[?insufficient permissions\]?", re.IGNORECASE)
 _LONGEST = 300  # of a sentence: what is printed where an answer should be may be anything
 _NO_SENTENCE = regex(r"\s*$|\$ |modprobe: |[-+|=]+$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8}")
@@ -108,6 +109,14 @@ def parse_smi(output: str, status: int) -> SmiAnswer:
 def printed(line: str) -> str:
     """A line that is no answer, as it may be shown: without serials and control characters, and not long."""
     return mask_text("".join(one for one in line[: 10 * _LONGEST] if one.isprintable()).strip())[:_LONGEST]
+
+
+def corrupted_in(line: str) -> str:
+    """The slot of the GPU of which nvidia-smi warns, in a line before or after its answer, that its InfoROM is
+    corrupted; empty for another line.
+    """
+    match = _CORRUPTED.fullmatch(line)
+    return slot_of(*match.group(1, 2, 3, 4)) if match else ""
 
 
 def _refusal(output: str, status: int) -> str:
