@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from hosttune.facts.gpu.gpu_errors import slot_of
+from hosttune.facts.gpu.nvidia_smi import DENIED
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -54,7 +55,7 @@ FIELDS = (
 _FIRST_WITH_DETAILS = 580
 REPAIRS = ("nvidia-smi", "-q", "-d", "ECC")
 _FIRST_WITH_REPAIRS = 590
-_REPAIR = regex(r"\s+(Channel Repair Pending|TPC Repair Pending|Unrepairable Memory)\s+: Yes\s*")
+_REPAIR = regex(r"\s+(Channel Repair Pending|TPC Repair Pending|Unrepairable Memory)\s+: (\S.*)")
 _FORMAT = "--format=csv,noheader,nounits"
 OLD_REMAPPED_FIELDS = ("gpu_bus_id", *_ROWS)
 REMAPPED_FIELDS = (*OLD_REMAPPED_FIELDS, FEW, NONE)
@@ -105,14 +106,16 @@ def has_repairs(driver: str) -> bool:
 
 
 def repairs_in(output: str) -> Mapping[str, tuple[str, ...]]:
-    """By slot what is said to be so (Channel Repair Pending, Unrepairable Memory) in an answer to `REPAIRS`."""
+    """By slot what is said to be so (Channel Repair Pending, Unrepairable Memory) in an answer to `REPAIRS`. Raises
+    ValueError for an error in its place.
+    """
     found: dict[str, tuple[str, ...]] = {}
     slot = ""
     for line in output.splitlines():
         if line.startswith("GPU ") and (bus := _BUS_ID.fullmatch(line[4:].strip())):
             slot = slot_of(*bus.group(1, 2, 3, 4))
             found[slot] = ()
-        elif slot and (repair := _REPAIR.fullmatch(line)):
+        elif slot and (repair := _REPAIR.fullmatch(line.rstrip())) and yes(repair[2], repair[1]):
             found[slot] = (*found[slot], repair[1])
     return found
 
@@ -152,6 +155,18 @@ def dead(row: Mapping[str, str]) -> str:
     if any(is_supported(word) and not re.fullmatch(r"\[.*\]|ERR!|", word) for word in words):
         return ""
     return next((word for word in words if is_supported(word)), words[0] if words else "nothing")
+
+
+def error_words(row: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """The words of an error that stand in the place of values in a row ([Unknown Error], [GPU requires reset], ERR!),
+    each with the fields that say so. A right that is missing is none.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name, spelled in row.items():
+        is_error = re.fullmatch(r"\[.*\]|ERR!", spelled) and is_supported(spelled) and not DENIED.search(spelled)
+        if is_error:
+            found[spelled] = (*found.get(spelled, ()), name)
+    return found
 
 
 def parse_number(spelled: str, what: str) -> float:

@@ -65,6 +65,7 @@ class Nvidia(Fact):
     refusal: str  # not loaded, mismatch, no devices, no library, gpu lost, no permission, other; empty for none
     problem: str  # a sentence where smi is not `answers`
     gpus: tuple[NvidiaGpu, ...]  # those that answer
+    corrupted: tuple[str, ...]  # slots of GPUs of which nvidia-smi warns that their InfoROM is corrupted
     messages: tuple[str, ...]  # NVRM, Xid, SXid and nouveau lines of this boot's kernel log, newest last, 200 at most
     silent: tuple[SilentGpu, ...]  # GPUs that do not answer, by slot, and those of which that is not known
     all_lost: str  # what says that this host had GPUs in this boot, of which none is left; empty where it does not
@@ -100,6 +101,7 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
         refusal=lazy(lambda: asked().said.refusal),
         problem=lazy(lambda: asked().problem),
         gpus=lazy(lambda: asked().said.gpus),
+        corrupted=lazy(lambda: asked().said.corrupted),
         messages=lazy(messages),
         silent=lazy(_silent, reader, facts, asked, messages),
         all_lost=lazy(_all_lost, facts, messages),
@@ -131,7 +133,7 @@ def _smi(reader: Reader, facts: Facts) -> _Asked:
     if isinstance(answer, Unreadable) and HANGS in answer.reason:
         return _Asked("hangs", -1, nothing, answer.reason)
     done = require_known(answer, "nvidia-smi")
-    said = parse_smi(done.text or done.errors, done.status)
+    said = parse_smi(f"{done.text}\n{done.errors}", done.status)
     if said.gpus:
         return _Asked("answers", done.status, said, "")
     why = said.sentence or f"exit status {done.status}, and nothing printed"
