@@ -34,6 +34,7 @@ _ERRORS = regex(r"^(\w+) (\d+)$", re.MULTILINE)
 _REPLAYED = ("RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout")
 _BROKEN = ("SDES", "DLP")  # fatal: the link went down by surprise, or its protocol broke
 _PROBES = ("UnsupReq", "CmpltTO")  # not fatal: what looking for functions that are not there leaves behind
+_LOAD_PERCENT = 50  # of the time a kernel runs
 _REPLAYS_A_MINUTE = {2.5: 0.15, 5.0: 0.3, 8.0: 0.48, 16.0: 0.96, 32.0: 1.92, 64.0: 3.84}  # by GT/s, of one lane
 
 
@@ -65,7 +66,7 @@ class PcieLink(Fact):
     sibling_width: int  # the widest link of a device of the same model here
     is_like_siblings: bool  # there are others of its model here, and all of them have the same width and speed
     is_asleep: bool  # it is powered down while nobody uses it (runtime power management), and tells nothing of its link
-    is_working: bool  # nvidia-smi says that this GPU computes at this moment
+    is_working: bool  # nvidia-smi says that this GPU is under load, so that its link runs at full speed
     corrected: int  # what device or port had to send again since boot; -1 where the kernel does not count
     uncorrected: int  # since boot, without what looking for functions that are not there leaves behind
     broken: int  # of them those with which the link itself went down
@@ -284,10 +285,10 @@ def _errors(reader: Reader, slots: Sequence[str], wanted: Mapping[str, Callable[
 
 
 def _working(facts: Facts) -> set[str]:
-    """The slots of the GPUs that are busy now, as far as nvidia-smi tells."""
+    """The slots of the GPUs under load now, as far as nvidia-smi tells: one that does little lets its link slow down."""
     gpus = raw(facts.health, "gpus")
     busy = ((gpu.slot, raw(gpu, "utilization_percent")) for gpu in (gpus if isinstance(gpus, tuple) else ()))
-    return {slot for slot, percent in busy if isinstance(percent, int) and percent > 0}
+    return {slot for slot, percent in busy if isinstance(percent, int) and percent >= _LOAD_PERCENT}
 
 
 def _lower(one: float, other: float) -> float:
