@@ -7,6 +7,7 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.gpus import Gpu, Gpus, model_in, name_in
 from hosttune.facts.gpu.nvidia_tables import generation_of
+from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
 PCI = "/sys/bus/pci/devices"
@@ -176,6 +177,16 @@ def test_gpus_without_sysfs_is_unknown(blind):
 )
 def test_name_in_looks_only_at_nvidia_devices(device_id, name):
     assert name_in(IDS, device_id) == name
+
+
+@pytest.mark.parametrize("name", ["vendor", "class"])
+def test_gpus_function_that_cannot_be_looked_at_is_unknown_and_not_no_gpu(name):
+    files = {
+        f"/sys/bus/pci/devices/0000:1b:00.0/{one}": text for one, text in (("vendor", "0x10de"), ("class", "0x030200"))
+    }
+    blind = FakeReader(files | {f"/sys/bus/pci/devices/0000:1b:00.0/{name}": Unreadable("an error of input or output")})
+    with pytest.raises(UnknownFact, match="input or output"):
+        _ = Facts(blind).gpus.count
 
 
 def test_name_in_without_nvidia_is_empty():

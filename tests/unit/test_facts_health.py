@@ -212,6 +212,36 @@ def test_newer_driver_is_asked_for_all_at_once():
     assert health_of({QUERIES[0]: refused, query_of(fields): smi_row(fields, LINE)}, **new).gpus[0].temperature_c == 31
 
 
+def test_driver_without_a_group_of_fields_is_still_asked_for_the_others():
+    """As a 580 may be that knows no fabric: it names one field in each refusal."""
+    new = {"/sys/module/nvidia/version": "580.126.20\n", "/proc/driver/nvidia/version": "x"}
+    answers, left = {}, FIELDS[0]
+    for group in ("fabric.", "remapped_rows."):
+        first = next(name for name in left if name.startswith(group))
+        answers[query_of(left)] = Completed(2, f'Field "{first}" is not a valid field to query.\n'.encode(), b"")
+        left = tuple(name for name in left if not name.startswith(group))
+    over = {"inforom_checksum_validation": "invalid", "ecc_errors_uncorrected_aggregate_sram_thresholdExceeded": "Yes"}
+    answers[query_of(left)] = smi_row(left, LINE, **over)
+    gpu = health_of(answers | {REMAPPED: smi_row(REMAPPED_FIELDS, LINE, remapped_rows_pending="Yes")}, **new).gpus[0]
+    assert (gpu.inforom, gpu.is_sram_over, gpu.retirement_pending) == ("invalid", True, True)
+
+
+def test_driver_without_the_field_for_mig_tells_of_the_rest():
+    gone = Completed(2, b'Field "mig.mode.current" is not a valid field to query.\n\n', b"")
+    also = Completed(2, b'Field "mig.mode.pending" is not a valid field to query.\n\n', b"")
+    one = tuple(name for name in FIELDS[1] if name != "mig.mode.current")
+    none = tuple(name for name in one if name != "mig.mode.pending")
+    hidden = {f"remapped_rows_{name}": "[N/A]" for name in ("pending", "failure", "uncorrectable")}
+    answers = {
+        QUERIES[1]: gone,
+        query_of(one): also,
+        query_of(none): smi_row(none, LINE),
+        REMAPPED: smi_row(REMAPPED_FIELDS, LINE, **hidden),
+    }
+    gpu = health_of(answers).gpus[0]
+    assert (gpu.remap_failed, gpu.retirement_pending, gpu.mig) == (False, False, "")
+
+
 def test_older_record_holds_the_answer_to_the_older_question():
     new = {"/sys/module/nvidia/version": "580.126.20\n", "/proc/driver/nvidia/version": "x"}
     missing = Unreadable("not in this record: the answer of nvidia-smi")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
 from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, GRACE, generation_of
-from hosttune.facts.reading import hint, if_absent, sure
+from hosttune.facts.reading import hint, if_absent, line, sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -186,7 +186,8 @@ def _functions(reader: Reader) -> dict[str, str]:
         if reader.stat("/sys/bus") is ABSENT:
             raise UnknownFact("/sys is not mounted")
         return {}
-    return {slot: read_pci(reader, slot, "class") for slot in slots if read_pci(reader, slot, "vendor") == _NVIDIA}
+    told = ((slot, line(reader, f"{DEVICES}/{slot}/vendor")) for slot in slots)
+    return {slot: if_absent(line(reader, f"{DEVICES}/{slot}/class"), "") for slot, vendor in told if vendor == _NVIDIA}
 
 
 def _is_switch(reader: Reader, slot: str, kind: str) -> bool:

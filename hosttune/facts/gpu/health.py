@@ -44,6 +44,7 @@ from hosttune.facts.gpu.health_smi import (
     questions_for,
     repairs_in,
     whole,
+    with_kin,
     word,
     yes,
 )
@@ -65,7 +66,7 @@ T = TypeVar("T")
 _TIMEOUT_S = 30.0
 _MICROSECONDS = 1e6
 _RETIREMENTS = frozenset({63, 64})
-_MOST_UNKNOWN = 4  # each costs one more run of nvidia-smi
+_MOST_REFUSALS = 4  # each costs one more run of nvidia-smi
 _CORRUPTED = 14  # NVML_ERROR_CORRUPTED_INFOROM as an exit status
 _BROKEN = regex(r"requires? reset|reset required|is lost|fallen off", re.IGNORECASE)  # in the place of a value
 
@@ -276,7 +277,7 @@ def _asked(reader: Reader, driver: str) -> tuple[Mapping[str, Mapping[str, str]]
     of the loaded one.
     """
     problem = "nvidia-smi knows none of the fields"
-    todo, unknown = list(questions_for(driver)), set[str]()
+    todo, unknown, refusals = list(questions_for(driver)), set[str](), 0
     while todo:
         fields = tuple(name for name in todo[0] if name not in unknown)
         answer = attempt(ask, reader, query_of(fields), timeout_s=_TIMEOUT_S)
@@ -291,9 +292,10 @@ def _asked(reader: Reader, driver: str) -> tuple[Mapping[str, Mapping[str, str]]
         problem = instead(answer)
         if not said.refused:
             break
-        missing = set(said.unknown) & {*COMMON, *DETAILS} - unknown
+        missing = with_kin(set(said.unknown)) & {*COMMON, *DETAILS} - unknown
         unknown |= missing
-        if not missing or len(unknown) > _MOST_UNKNOWN:
+        refusals += 1
+        if not missing or refusals > _MOST_REFUSALS:
             del todo[0]
     return {}, f"nvidia-smi: {problem}"
 
@@ -401,7 +403,7 @@ def _worn(remapped: Mapping[str, str] | None) -> int:
 def _failed(row: Mapping[str, str], remapped: Mapping[str, str] | None) -> bool:
     """Whether a row found no spare one. With MIG nvidia-smi tells of the banks alone: with spares left none failed."""
     spelled = _of(remapped, FAILURE)
-    if remapped is None or is_supported(spelled) or row["mig.mode.current"] != "Enabled":
+    if remapped is None or is_supported(spelled) or row.get("mig.mode.current") != "Enabled":
         return yes(spelled, "failed row remapping")
     if _of(remapped, NONE) != "0":
         raise UnknownFact("with MIG nvidia-smi does not tell whether the row remapper has failed")
@@ -413,7 +415,7 @@ def _pending(
 ) -> bool:
     """Of pages (before Ampere) or rows. With MIG nvidia-smi does not tell of rows; none waits where none was retired in
     this boot, for a reboot is a reset."""
-    is_told = remapped is None or is_supported(remapped[PENDING]) or row["mig.mode.current"] != "Enabled"
+    is_told = remapped is None or is_supported(remapped[PENDING]) or row.get("mig.mode.current") != "Enabled"
     if not is_told and any(one.number in _RETIREMENTS and not one.is_settled for one in errors()):
         message = "with MIG nvidia-smi does not tell whether a memory row waits for a reset, and one was retired"
         raise UnknownFact(message)

@@ -9,7 +9,7 @@ a common field that is named in a refusal is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from hosttune.facts.gpu.gpu_errors import slot_of
@@ -98,6 +98,17 @@ def questions_for(driver: str) -> tuple[tuple[str, ...], ...]:
     know it refuses, and each refusal costs a run.
     """
     return FIELDS if _branch(driver) >= _FIRST_WITH_DETAILS else FIELDS[1:]
+
+
+def with_kin(unknown: Iterable[str]) -> set[str]:
+    """The fields that a driver does not know, and those that came with them: a refusal names the first that it meets,
+    so where that is the first of a group (fabric.state) it does not know the others either.
+    """
+    names = set(unknown)
+    for name in tuple(names):
+        group = [one for one in DETAILS if one.startswith(f"{name.rpartition('.')[0]}.")]
+        names |= set(group) if group and group[0] == name else set()
+    return names
 
 
 def has_repairs(driver: str) -> bool:

@@ -285,7 +285,7 @@ def _errors(reader: Reader, slots: Sequence[str], wanted: Mapping[str, Callable[
 
 
 def _working(facts: Facts) -> set[str]:
-    """The slots of the GPUs under load now, as far as nvidia-smi tells: one that does little lets its link slow down."""
+    """The slots of the GPUs under load now, as far as nvidia-smi tells: others let their links slow down."""
     gpus = raw(facts.health, "gpus")
     busy = ((gpu.slot, raw(gpu, "utilization_percent")) for gpu in (gpus if isinstance(gpus, tuple) else ()))
     return {slot for slot, percent in busy if isinstance(percent, int) and percent >= _LOAD_PERCENT}
