@@ -151,6 +151,7 @@ def test_gpus_model_of_the_loaded_driver_wins():
 
 def test_gpus_passed_through_only_when_every_one_is():
     assert gpus_of(device("0000:01:00.0", "0x2330", driver="vfio-pci")).is_passed_through
+    assert gpus_of(device("0009:01:00.0", "0x2342", driver="nvgrace-gpu-vfio-pci")).is_passed_through
     both = (device("0000:01:00.0", "0x2330", driver="vfio-pci"), device("0000:02:00.0", "0x2330", driver="nvidia"))
     assert not gpus_of(*both).is_passed_through
     assert not gpus_of().is_passed_through

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.gpu.nvidia_lost import SilentGpu, silent_gpus, told_by_log
 from hosttune.facts.gpu.nvidia_smi import (
     QUERY,
@@ -185,7 +186,7 @@ def _all_lost(facts: Facts, messages: Callable[[], tuple[str, ...]]) -> str:
     its host, and a driver that is loaded beside NVSwitches may be there for these.
     """
     devices = facts.gpus.devices
-    if any(not gpu.driver.startswith("vfio") for gpu in devices) or raw(facts.host, "is_container") is True:
+    if not all(is_vfio(gpu.driver) for gpu in devices) or raw(facts.host, "is_container") is True:
         return ""
     log = attempt(messages)
     gone = told_by_log(log)[0] if isinstance(log, tuple) else {}

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.gpu.health import GpuHealth
 from hosttune.facts.gpu.nvidia_smi import corrupted_in, printed
 from hosttune.facts.reading import require_known
@@ -212,7 +213,7 @@ class _Boards:
             self.ups.setdefault(model, []).append(len(links.speeds))
         self.are_all_down = not any(links.speeds or links.unclear for _, _, links in every)
         self.is_vm = shared(lambda: facts.host.is_vm)
-        self.lent = shared(lambda: {gpu.device_id for gpu in facts.gpus.devices if gpu.driver.startswith("vfio")})
+        self.lent = shared(lambda: {gpu.device_id for gpu in facts.gpus.devices if is_vfio(gpu.driver)})
 
     def has_none(self, model: str, links: Links) -> bool:
         """Nothing is told of them, as of a GPU that cannot have any."""

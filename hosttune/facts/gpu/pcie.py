@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, raw, shared
-from hosttune.facts.gpu.gpus import DEVICES, driver_of, read_pci, width_of
+from hosttune.facts.gpu.gpus import DEVICES, driver_of, is_vfio, read_pci, width_of
 from hosttune.facts.reading import if_absent, line, names_in, texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SLOT = regex(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # PCI class codes of what moves data to and from GPUs: Ethernet and InfiniBand controllers, NVMe.
 _KINDS = {"0x0200": "network", "0x0207": "network", "0x0108": "nvme"}
-_USER_SPACE = ("vfio", "uio_", "igb_uio")  # kernel drivers that hand a device to a program (DPDK, Linux drivers guide)
+_USER_SPACE = ("uio_", "igb_uio")  # as vfio, kernel drivers that hand a device to a program (DPDK, Linux drivers guide)
 _ALL_ONES = ("63", "255")  # six bits of the link status register; older kernels show eight
 _ERRORS = regex(r"^(\w+) (\d+)$", re.MULTILINE)
 # What a link corrects; the others tell of what devices did (NonFatalErr: a read of a function that is not there).
@@ -104,12 +104,12 @@ class Pcie(Fact):
     @property
     def has_user_space_driver(self) -> bool:
         """A program drives one of these devices itself (DPDK, SPDK), or a virtual machine does."""
-        return any(device.driver.startswith(_USER_SPACE) for device in self.devices)
+        return self.has_passthrough or any(device.driver.startswith(_USER_SPACE) for device in self.devices)
 
     @property
     def has_passthrough(self) -> bool:
         """vfio-pci holds one of these devices for a virtual machine."""
-        return any(device.driver.startswith("vfio") for device in self.devices)
+        return any(is_vfio(device.driver) for device in self.devices)
 
 
 def ports_of(path: str) -> tuple[str, ...]:
