@@ -243,3 +243,21 @@ def test_fabric_that_is_not_told_is_none():
     assert fabric_of({"fabric.state": "Not Started"}) == (("it has not joined",), ())
     busy = {"fabric.state": "Completed", "fabric.status": "Success", "fabric.health.access_timeout_recovery": "True"}
     assert fabric_of(busy) == ((), ("it is being recovered",))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"fabric.state": "Strange"}, {"fabric.health.summary": "Strange"}, {"fabric.health.bandwidth": "Half"},
+        {"fabric.health.route_unhealthy": "[Unknown Error]"}, {"fabric.health.access_timeout_recovery": ""},
+    ],
+)  # fmt: skip
+def test_fabric_in_words_that_are_not_known_is_unknown_and_not_well(said):
+    with pytest.raises(ValueError, match=r"nvidia-smi says '.*' of fabric\."):
+        fabric_of({"fabric.state": "Completed", "fabric.status": "Success", **said})
+    assert fabric_of({"fabric.state": "Not Started", "fabric.health.summary": "Strange"}) == (
+        ("it has not joined",),
+        (),
+    )
+    every = {f"fabric.health.{name}": "Not Supported" for name in ("summary", "bandwidth", "route_unhealthy")}
+    assert fabric_of({"fabric.state": "In Progress", "fabric.status": "Undefined", **every}) == ((), ())

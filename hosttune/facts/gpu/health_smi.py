@@ -41,6 +41,11 @@ _FABRIC = {
         "health.route_recovery_in_progress", "health.access_timeout_recovery",
     )
 }  # fmt: skip
+_YES_NO = frozenset({"true", "false", "yes", "no", "none"})
+_FABRIC_WORDS = {
+    "state": frozenset({"not started", "in progress", "completed"}), "health.summary": frozenset({"healthy"}),
+    "health.bandwidth": frozenset({"full"}),
+}  # fmt: skip
 # Banks of memory by the spare rows that they have left (nvmlRowRemapperHistogramValues_t); MIG does not hide it.
 FEW, NONE = "remapped_rows.histogram.low", "remapped_rows.histogram.none"
 PENDING, FAILURE = "remapped_rows.pending", "remapped_rows.failure"
@@ -217,7 +222,8 @@ def yes(spelled: str, what: str) -> bool:
 
 def fabric_of(row: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(what keeps a GPU from its fabric, what makes it slow there), phrases; nothing where it has none, or the driver
-    does not tell. Source: nvmlGpuFabricState_t, nvmlGpuFabricHealthMask (NVML API reference).
+    does not tell. Raises ValueError for words that are not known, beside which nothing bad is told. Source:
+    nvmlGpuFabricState_t, nvmlGpuFabricHealthMask (NVML API reference).
     """
     said = {name: row.get(field, "N/A") for name, field in _FABRIC.items()}
     told = {name: words.lower() for name, words in said.items() if is_supported(words)}
@@ -237,6 +243,11 @@ def fabric_of(row: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]
         for name in ("route_recovery_in_progress", "access_timeout_recovery")
     ):
         slow.append("it is being recovered")
+    if not apart and not slow:
+        for name, spelled in {"state": state, **said}.items():
+            is_clear = name == "status" or spelled.lower() in _FABRIC_WORDS.get(name, _YES_NO)
+            if is_supported(spelled) and not is_clear:
+                _unclear(spelled, f"fabric.{name}")
     return tuple(apart), tuple(slow)
 
 
