@@ -53,9 +53,11 @@ _ELSEWHERE = {
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
-    """Every state that holds. A GPU is taken for granted: the rule asks for one. `params`: those of gpu-driver that the
-    policy says, where they are known."""
+    """Every state that holds. A GPU is taken for granted, or one that was there: the rule asks for one. `params`: those
+    of gpu-driver that the policy says, where they are known."""
     params = {**DEFAULTS, **params}
+    if told := gpus.all_lost(facts):
+        return DriverStates((_state("GPU lost", told, facts, params, ()),))
     elsewhere = _elsewhere(facts)
     if elsewhere and not (elsewhere.name == _CONTAINED and facts.driver.is_loaded):
         return DriverStates((elsewhere,))

@@ -7,6 +7,7 @@ driver yet) show false alarms of the rule alone, which is what its cases are for
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -16,6 +17,11 @@ from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
 from hosttune.engine.health import Fitness, judge
 from hosttune.engine.policy import Policy
+from hosttune.facts.gpu.health_smi import QUERIES
+from hosttune.facts.gpu.nvidia_smi import QUERY
+from hosttune.facts.gpu.nvlink import STATUS
+from hosttune.host.overlay import Overlay
+from hosttune.host.record import RecordReader
 from tests.rules.test_cases import CASES, CATALOG, host_of
 
 BASE = Policy(today="2026-01-01")
@@ -41,6 +47,25 @@ SICK = [(rule, case) for rule, case in OF_HEALTH if case["expect"]["verdict"] in
 SAYS_LOST = "gpu-driver-health"  # of a GPU that does not answer it speaks beside the rule that says why
 
 
+ODD = {
+    "nothing": lambda _: {"stdout": ""},
+    "no devices": lambda _: {"status": 6, "stdout": "No devices were found\n"},
+    "one that is lost": lambda _: {
+        "status": 15, "stdout": "Unable to determine the device handle for GPU0000:1B:00.0: Unknown Error\n",
+    },
+    "no library": lambda _: {"status": 255, "stdout": "Failed to initialize NVML: Unknown Error\n"},
+    "something else": lambda _: {"stdout": "\x00\x01 hello, world\n"},
+    "half of it": lambda sound: {"stdout": sound[: len(sound) // 2]},
+    "killed": lambda _: {"status": -11, "stdout": ""},
+    "hung": lambda _: {"unreadable": "nvidia-smi did not end within 30 s"},
+    "error words": lambda sound: {
+        "stdout": "".join(f"{re.sub(r'(?<=, ).*', '[Unknown Error]', line)}\n" for line in sound.splitlines())
+        if ", " in sound
+        else re.sub(r"(?<=: )[\d.]+ GB/s", "[Unknown Error]", sound)
+    },
+}  # fmt: skip
+
+
 def named(cases):
     return [f"{rule}-{case['name']}" for rule, case in cases]
 
@@ -61,6 +86,17 @@ def test_fault_is_said_first(rule, case):
     first = health.points[0]
     assert first.rule in {rule, SAYS_LOST, *case.get("others", ())}, first.sentence
     assert health.fitness is not Fitness.FIT
+
+
+@pytest.mark.parametrize("question", [QUERY, QUERIES[0], STATUS], ids=["driver", "state", "links"])
+@pytest.mark.parametrize("name", ODD)
+def test_answer_of_nvidia_smi_that_is_none_leaves_no_host_fit(question, name):
+    record = host_of({"host": "h100-8x-2socket"}).base
+    sound = next(one["stdout"] for one in record.data["queries"] if tuple(one["argv"]) == question)
+    rest = [one for one in record.data["queries"] if tuple(one["argv"]) != question]
+    queries = [*rest, {"argv": list(question), "status": 0, "stderr": "", **ODD[name](sound)}]
+    said = Overlay(RecordReader({**record.data, "queries": queries}, record.file))
+    assert judge(ask(examine(said, CATALOG, replace(BASE, sole=ASKED), collect=False), 60)).fitness is not Fitness.FIT
 
 
 def test_there_are_many_variations():

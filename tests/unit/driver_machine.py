@@ -135,6 +135,7 @@ def machine(
             needs_open=False,
             not_for_open=False,
             smi="",
+            all_lost="",
             gpus=tuple(SimpleNamespace(slot=devs[one].slot) for one in working),
         ),
         offers=Offers(

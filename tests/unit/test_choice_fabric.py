@@ -42,7 +42,7 @@ def host(
         managers=SimpleNamespace(gpu_operator=more["operator"], kubelet=False), packages=Packages(status),
         boot=SimpleNamespace(takes_own_modules=True, next_kernel="6.8.0-71-generic", secure_boot=False, reboot_required=False, reboot_packages=()),
         archives=SimpleNamespace(origins=("Ubuntu",)), role=SimpleNamespace(vendor_image=""), os=SimpleNamespace(is_ubuntu=True),
-        nvidia=SimpleNamespace(is_vgpu=False, rejected_key=False, legacy_branch="", needs_open=False, not_for_open=False, smi=""),
+        nvidia=SimpleNamespace(is_vgpu=False, all_lost="", rejected_key=False, legacy_branch="", needs_open=False, not_for_open=False, smi=""),
         units={SERVICE: SimpleNamespace(is_active=active, active_state=state)},
         packaging=Packaging(parse_show(more.get("shown", ""), {}), "" if more.get("shown") else "not in this record"),
         components=Components(more.get("components", ())),

@@ -82,7 +82,7 @@ def host(
     }  # fmt: skip
     quiet = {
         "silent": (), "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
-        "rejected_key": False, "smi": "answers", "refusal": "", "problem": "", "gpus": (),
+        "all_lost": "", "rejected_key": False, "smi": "answers", "refusal": "", "problem": "", "gpus": (),
     }  # fmt: skip
     here_too = dict.fromkeys(names or ("linux-modules-nvidia-580-server-open-generic",), PACKAGE)
     here_too |= {"nvidia-fabricmanager-580": manager} if manager else {}
@@ -430,6 +430,7 @@ class Silent(Fact):
     """The driver's own words, which this user may not read."""
 
     silent: tuple[SilentGpu, ...]
+    all_lost: str
     is_vgpu: bool
     needs_open: bool
     not_for_open: bool
@@ -442,7 +443,7 @@ class Silent(Fact):
 
 def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
     facts = host(loaded_version="580.95.05")
-    facts.nvidia = Silent(*[unread("needs root")] * 9)
+    facts.nvidia = Silent(*[unread("needs root")] * 10)
     found = states(facts)
     assert [one.name for one in found] == ["mismatch", "whether: GPU lost, nvidia-smi refuses"]
     assert found[1].way_out == ""
@@ -466,6 +467,6 @@ def test_wrong_flavour_is_a_fault_of_the_machine_unless_every_gpu_answers(change
 
 def test_wrong_flavour_is_a_fault_of_the_machine_where_it_is_not_known_whether_its_gpus_answer():
     facts = host(generations=("hopper", "volta"))
-    facts.nvidia = Silent(*[unread("needs root")] * 9)
+    facts.nvidia = Silent(*[unread("needs root")] * 10)
     assert states(facts)[0].name == "wrong flavour"
     assert states(facts)[0].is_dead is True

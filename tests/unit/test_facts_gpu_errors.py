@@ -84,7 +84,9 @@ def test_number_that_the_table_does_not_have_is_told():
     assert "support" in way_of((error.action,), SLOT)
 
 
-@pytest.mark.parametrize("device", ["PCI:0000:1b:00 GPU-I:05", "PCI:0000:1B:00 GPU-I:05 GPU-CI:00", "0000:1b:00"])
+@pytest.mark.parametrize(
+    "device", ["PCI:0000:1b:00 GPU-I:05", "PCI:0000:1B:00 GPU-I:05 GPU-CI:00", "0000:1b:00", "PCI:0000:1b:00 NEW:1"]
+)
 def test_lines_of_a_mig_instance_and_of_old_drivers_count(device):
     assert reported(xid(95, device=device)) == [95]
 

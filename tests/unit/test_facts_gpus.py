@@ -7,6 +7,7 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.gpus import Gpu, Gpus, model_in, name_in
 from hosttune.facts.gpu.nvidia_tables import generation_of
+from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
 PCI = "/sys/bus/pci/devices"
@@ -150,6 +151,7 @@ def test_gpus_model_of_the_loaded_driver_wins():
 
 def test_gpus_passed_through_only_when_every_one_is():
     assert gpus_of(device("0000:01:00.0", "0x2330", driver="vfio-pci")).is_passed_through
+    assert gpus_of(device("0009:01:00.0", "0x2342", driver="nvgrace-gpu-vfio-pci")).is_passed_through
     both = (device("0000:01:00.0", "0x2330", driver="vfio-pci"), device("0000:02:00.0", "0x2330", driver="nvidia"))
     assert not gpus_of(*both).is_passed_through
     assert not gpus_of().is_passed_through
@@ -176,6 +178,16 @@ def test_gpus_without_sysfs_is_unknown(blind):
 )
 def test_name_in_looks_only_at_nvidia_devices(device_id, name):
     assert name_in(IDS, device_id) == name
+
+
+@pytest.mark.parametrize("name", ["vendor", "class"])
+def test_gpus_function_that_cannot_be_looked_at_is_unknown_and_not_no_gpu(name):
+    files = {
+        f"/sys/bus/pci/devices/0000:1b:00.0/{one}": text for one, text in (("vendor", "0x10de"), ("class", "0x030200"))
+    }
+    blind = FakeReader(files | {f"/sys/bus/pci/devices/0000:1b:00.0/{name}": Unreadable("an error of input or output")})
+    with pytest.raises(UnknownFact, match="input or output"):
+        _ = Facts(blind).gpus.count
 
 
 def test_name_in_without_nvidia_is_empty():

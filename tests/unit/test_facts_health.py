@@ -212,6 +212,36 @@ def test_newer_driver_is_asked_for_all_at_once():
     assert health_of({QUERIES[0]: refused, query_of(fields): smi_row(fields, LINE)}, **new).gpus[0].temperature_c == 31
 
 
+def test_driver_without_a_group_of_fields_is_still_asked_for_the_others():
+    """As a 580 may be that knows no fabric: it names one field in each refusal."""
+    new = {"/sys/module/nvidia/version": "580.126.20\n", "/proc/driver/nvidia/version": "x"}
+    answers, left = {}, FIELDS[0]
+    for group in ("fabric.", "remapped_rows."):
+        first = next(name for name in left if name.startswith(group))
+        answers[query_of(left)] = Completed(2, f'Field "{first}" is not a valid field to query.\n'.encode(), b"")
+        left = tuple(name for name in left if not name.startswith(group))
+    over = {"inforom_checksum_validation": "invalid", "ecc_errors_uncorrected_aggregate_sram_thresholdExceeded": "Yes"}
+    answers[query_of(left)] = smi_row(left, LINE, **over)
+    gpu = health_of(answers | {REMAPPED: smi_row(REMAPPED_FIELDS, LINE, remapped_rows_pending="Yes")}, **new).gpus[0]
+    assert (gpu.inforom, gpu.is_sram_over, gpu.retirement_pending) == ("invalid", True, True)
+
+
+def test_driver_without_the_field_for_mig_tells_of_the_rest():
+    gone = Completed(2, b'Field "mig.mode.current" is not a valid field to query.\n\n', b"")
+    also = Completed(2, b'Field "mig.mode.pending" is not a valid field to query.\n\n', b"")
+    one = tuple(name for name in FIELDS[1] if name != "mig.mode.current")
+    none = tuple(name for name in one if name != "mig.mode.pending")
+    hidden = {f"remapped_rows_{name}": "[N/A]" for name in ("pending", "failure", "uncorrectable")}
+    answers = {
+        QUERIES[1]: gone,
+        query_of(one): also,
+        query_of(none): smi_row(none, LINE),
+        REMAPPED: smi_row(REMAPPED_FIELDS, LINE, **hidden),
+    }
+    gpu = health_of(answers).gpus[0]
+    assert (gpu.remap_failed, gpu.retirement_pending, gpu.mig) == (False, False, "")
+
+
 def test_older_record_holds_the_answer_to_the_older_question():
     new = {"/sys/module/nvidia/version": "580.126.20\n", "/proc/driver/nvidia/version": "x"}
     missing = Unreadable("not in this record: the answer of nvidia-smi")
@@ -248,3 +278,87 @@ def test_repairs_of_memory_are_told_from_branch_590_on():
     hangs = health_of({QUERIES[0]: row, REPAIRS: Unreadable("nvidia-smi did not end within 30 s")}, **new).gpus[0]
     with pytest.raises(UnknownFact, match="did not end"):
         _ = hangs.repairs
+
+
+WARNING = "WARNING: infoROM is corrupted at gpu 0000:1B:00.0\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Completed(14, f"{LINE}, 570.195.03, Enabled, NVIDIA H100\n{WARNING}".encode(), b""),
+        Completed(0, f"{WARNING}{LINE}, 570.195.03, Enabled, NVIDIA H100\n".encode(), b""),
+        Completed(14, f"{LINE}, 570.195.03, Enabled, NVIDIA H100\n".encode(), WARNING.encode()),
+    ],
+)
+def test_health_inforom_of_an_older_driver_is_told_by_a_warning(said):
+    health = health_of({QUERY: said, QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""})
+    assert health.gpus[0].inforom == "corrupted"
+    assert (health.gpus[0].silence, health.problem) == ("", "")
+
+
+def test_health_inforom_that_is_corrupted_on_a_gpu_that_is_not_named_is_unknown():
+    row = f"{LINE}, 570.195.03, Enabled, NVIDIA H100\n".encode()
+    answers = {QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""}
+    with pytest.raises(UnknownFact, match="ends with status 14"):
+        _ = health_of({QUERY: Completed(14, row, b""), **answers}).gpus[0].inforom
+    other = WARNING.replace("1B", "43").encode()
+    assert health_of({QUERY: Completed(14, row + other, b""), **answers}).gpus[0].inforom == ""
+
+
+@pytest.mark.parametrize("spelled", ["[N/A]", "N/A", "[Not Supported]"])
+@pytest.mark.parametrize("place", [1, 3])
+def test_health_gpu_without_reasons_for_its_clocks_is_not_held_down(spelled, place):
+    name = FIELDS[place][-1].replace(".", "_") if place == 3 else "clocks_event_reasons_active"
+    answers = dict.fromkeys(QUERIES[1:place], UNKNOWN_FIELD) | {
+        QUERIES[place]: smi_row(FIELDS[place], LINE, **{name: spelled})
+    }
+    gpu = health_of(answers | {REMAPPED: ""}).gpus[0]
+    assert (gpu.event_reasons, gpu.slowdowns, gpu.has_set_clocks) == (0, (), False)
+
+
+def test_health_reasons_that_nvidia_smi_cannot_tell_are_unknown():
+    row = smi_row(FIELDS[1], LINE, clocks_event_reasons_active="[Unknown Error]")
+    with pytest.raises(UnknownFact, match="Unknown Error"):
+        _ = health_of({QUERIES[1]: row, REMAPPED: ""}).gpus[0].slowdowns
+
+
+def test_health_error_words_in_the_place_of_a_value():
+    def of(**said):
+        return health_of({QUERIES[1]: smi_row(FIELDS[1], LINE, **said), REMAPPED: ""}).gpus[0]
+
+    assert of().breakdown == ""
+    assert (
+        of(
+            power_draw="[N/A]", utilization_gpu="[Not Supported]", temperature_gpu="[Insufficient Permissions]"
+        ).breakdown
+        == ""
+    )
+    reset = of(temperature_gpu="[GPU requires reset]", power_draw="[Unknown Error]")
+    assert reset.breakdown == "nvidia-smi says [GPU requires reset] of temperature.gpu"
+    assert "nvidia-smi -r -i 0000:1b:00.0" in reset.breakdown_way_out
+    assert "power it off and on" in of(power_draw="[GPU is lost]").breakdown_way_out
+    for spelled in ("[Unknown Error]", "ERR!"):
+        with pytest.raises(UnknownFact, match=r"of temperature\.gpu, power\.draw"):
+            _ = of(temperature_gpu=spelled, power_draw=spelled).breakdown
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (Completed(15, b"", b"Unable to determine the device handle"), "Unable to determine the device handle"),
+        (Completed(0, b"", b""), "nothing printed"),
+        (f"GPU {OTHER[:16]}\n        Unrepairable Memory       : No\n", "and not of this one"),
+        (f"GPU {LINE}\n        Unrepairable Memory       : [Unknown Error]\n", "Unknown Error"),
+    ],
+)
+def test_repairs_that_are_asked_for_and_not_told_are_unknown_and_not_none(said, why):
+    new = {
+        "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  595.71.05  x\n",
+        "/sys/module/nvidia/version": "595.71.05\n",
+    }
+    with pytest.raises(UnknownFact, match=why):
+        _ = health_of({QUERIES[0]: smi_row(FIELDS[0], LINE), REPAIRS: said}, **new).gpus[0].repairs
+    sound = f"GPU {LINE}\n        Unrepairable Memory       : N/A\n        TPC Repair Pending       : No\n"
+    assert health_of({QUERIES[0]: smi_row(FIELDS[0], LINE), REPAIRS: sound}, **new).gpus[0].repairs == ()
+    assert health_of({QUERIES[0]: smi_row(FIELDS[0], LINE)}, **new).gpus[0].repairs == ()

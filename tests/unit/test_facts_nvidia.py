@@ -296,12 +296,12 @@ def test_nvidia_healthy():
     assert (found.needs_open, found.not_for_open, found.rejected_key, found.is_vgpu) == (False,) * 4
 
 
-def test_nvidia_without_a_gpu_asks_nothing():
+def test_nvidia_without_a_gpu_asks_the_log_alone():
     door = reader(device="")
     found = Facts(door).nvidia
     assert (found.smi, found.smi_status, found.problem) == ("not asked", -1, "there is no NVIDIA GPU")
-    assert (found.messages, found.is_vgpu) == ((), False)
-    assert not {argv[0] for argv in door.asked} & {"nvidia-smi", "journalctl", "dmesg"}
+    assert (found.is_vgpu, found.silent) == (False, ())
+    assert {argv[0] for argv in door.asked} <= {"journalctl", "dmesg"}
 
 
 def test_nvidia_without_a_loaded_module_leaves_nvidia_smi_alone():
@@ -548,3 +548,48 @@ def test_a_record_keeps_the_drivers_lines_of_the_log_alone():
     assert "apparmor" not in kept
     assert "1650123456789" not in kept
     assert Facts(RecordReader(record)).nvidia.messages == found.messages
+
+
+BUS = "/sys/bus/pci/devices"
+
+
+def left(log="", *, driver=True, held=(), container=False, unreadable=False):
+    """What is said of GPUs that are all gone; `held` are slots of those that vfio-pci has."""
+    files = {f"{BUS}/0000:00:00.0/vendor": "0x8086", f"{BUS}/0000:00:00.0/class": "0x060000"}
+    for slot in held:
+        files |= {
+            f"{BUS}/{slot}/{name}": text
+            for name, text in (("vendor", "0x10de"), ("device", "0x2330"), ("class", "0x030200"))
+        }
+    if driver:
+        files |= {"/proc/driver/nvidia/version": OPEN, "/sys/module/nvidia/version": "580.126.20\n"}
+    said = Unreadable("needs root") if unreadable else log
+    links = {f"{BUS}/{slot}/driver": "../../../bus/pci/drivers/vfio-pci" for slot in held}
+    if container:
+        links |= {"/proc/self/ns/pid": "pid:[4026532001]", "/proc/self/ns/user": "user:[4026531837]"}
+    facts = Facts(
+        FakeReader(files, links=links, folders=["/sys/module"], queries={JOURNAL: said, DMESG: said or "x\n"})
+    )
+    return facts.nvidia
+
+
+def test_gpus_that_were_here_in_this_boot_and_are_all_gone():
+    assert (
+        left(XID).all_lost
+        == "the GPU at 0000:34:00.0 has fallen off the bus (Xid 79); no GPU of this host is left on it"
+    )
+    assert left(XID, driver=False).all_lost.startswith("the GPU at 0000:34:00.0 has fallen")
+    assert [gpu.slot for gpu in left(XID).silent] == ["0000:34:00.0"]
+    assert "is left on the PCI bus" in left("").all_lost
+    assert "is left on the PCI bus" in left(unreadable=True).all_lost
+    assert left(XID, held=["0000:1b:00.0"]).all_lost.startswith("the GPU at 0000:34:00.0 has fallen")
+
+
+def test_host_that_never_had_a_gpu_has_lost_none():
+    for one in (left(driver=False), left(driver=False, unreadable=True), left(LOADING, driver=False)):
+        assert one.all_lost == ""
+        assert one.silent == ()
+        assert one.messages in ((), (LOADING.strip(),))
+    assert left(held=["0000:1b:00.0"]).all_lost == ""
+    assert left(XID, held=["0000:34:00.0"]).all_lost == ""
+    assert left(XID, container=True).all_lost == ""

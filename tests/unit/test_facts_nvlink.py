@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.base import attempt
 from hosttune.facts.gpu.health_smi import FIELDS, QUERIES, fabric_of
 from hosttune.facts.gpu.nvidia_smi import QUERY
 from hosttune.facts.gpu.nvlink import STATUS, Links, status_in
@@ -15,7 +16,7 @@ from tests.hosts.driver import smi_row
 from tests.unit.fake_reader import FakeReader
 
 PCI = "/sys/bus/pci/devices"
-H100, H100_PCIE, A100_PCIE, GH200 = "0x2330", "0x2331", "0x20b5", "0x2342"
+H100, H100_PCIE, A100_PCIE, GH200, V100, A100 = "0x2330", "0x2331", "0x20b5", "0x2342", "0x1db5", "0x20b2"
 UP = "\t Link {}: 26.562 GB/s\n"
 DOWN = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
 
@@ -31,7 +32,7 @@ def said(*gpus):
     return text
 
 
-def nvlink_of(models, answer, *, is_vm=False, rows=None, **queries):
+def nvlink_of(models, answer, *, is_vm=False, rows=None, lent=(), **queries):
     slots = [f"0000:{0x10 + number:02x}:00.0" for number in range(len(models))]
     files = {
         "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  x\n",
@@ -43,8 +44,8 @@ def nvlink_of(models, answer, *, is_vm=False, rows=None, **queries):
     for slot, model in zip(slots, models, strict=True):
         base = f"{PCI}/{slot}"
         files |= {f"{base}/vendor": "0x10de", f"{base}/device": model, f"{base}/class": "0x030200"}
-        links[f"{base}/driver"] = "../../../bus/pci/drivers/nvidia"
-    named = [f"0000{slot.upper()}" for slot in slots]
+        links[f"{base}/driver"] = f"../../../bus/pci/drivers/{'vfio-pci' if slot in lent else 'nvidia'}"
+    named = [f"0000{slot.upper()}" for slot in slots if slot not in lent]
     answers = {
         QUERY: "".join(f"{slot}, 580.126.20, Enabled, NVIDIA H100\n" for slot in named[: rows or len(named)]),
         QUERIES[0]: "".join(smi_row(FIELDS[0], slot) for slot in named), JOURNAL: "", DMESG: "x\n", STATUS: answer,
@@ -63,7 +64,7 @@ def test_every_way_in_which_links_are_told():
         + "GPU 5: NVIDIA H100 (UUID: GPU-5)\nNvlink queries are not supported for Devices in MIG mode\n"
     )
     assert told == {
-        0: Links((26.562, 26.562), 1), 1: Links((), -1), 2: Links((), -1), 3: None, 4: None, 5: None,
+        0: Links((26.562, 26.562), 1), 1: Links((), -1), 2: Links((), -1), 3: Links((), 0), 4: Links((), 0), 5: None,
     }  # fmt: skip
     with pytest.raises(ValueError, match="Unknown Error"):
         status_in("Unable to determine the device handle for GPU0000:91:00.0: Unknown Error\n")
@@ -74,6 +75,104 @@ def test_links_of_a_board_have_to_be_up():
     assert missing_of([H100] * 2, said((18, 0), DOWN)) == [(18, 0), (0, 18)]
     assert missing_of([H100] * 2, said(DOWN, DOWN)) == [(0, 18), (0, 18)]
     assert missing_of([H100] * 2, said((12, 0), (18, 0))) == [(12, 6), (18, 0)]  # fewer are told
+
+
+def untold_of(models, answer, **more):
+    """By slot why it is not known how many links are up; a number where it is."""
+    return {
+        gpu.slot[5:7]: attempt(lambda gpu=gpu: gpu.missing) for gpu in nvlink_of(models, answer, **more).nvlink.gpus
+    }
+
+
+WORDS = "\t Link 3: Active, 26.562 GB/s\n"
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (WORDS * 18, "Link 3: Active, 26.562 GB/s"),
+        ("", "it prints none"),
+        ("Device does not have or support Nvlink\n", "it prints none"),
+        ("".join(map(UP.format, range(16))) + WORDS * 2, "Active"),
+        ("NVML: Unable to retrieve NVLink information: Unknown Error\n", "Unknown Error"),
+        ("GPU requires reset\n", "GPU requires reset"),
+    ],
+)
+def test_links_that_are_told_in_other_words_are_unknown_and_not_well(broken, why):
+    found = untold_of([H100] * 2, said((18, 0), broken))
+    assert found["10"] == 0
+    assert why in found["11"].reason
+    assert all(why in one.reason for one in untold_of([H100] * 2, said(broken, broken)).values())
+
+
+def test_other_words_change_nothing_where_all_links_are_up_or_some_are_down_for_certain():
+    assert untold_of([H100] * 2, said((18, 0), "".join(map(UP.format, range(18))) + WORDS)) == {"10": 0, "11": 0}
+    half = "".join(map(UP.format, range(16))) + WORDS + "\t Link 17: <inactive>\n"
+    assert untold_of([H100] * 2, said((18, 0), half)) == {"10": 0, "11": 2}
+    assert missing_of([H100] * 2, said((18, 0), (17, 0)) + "\t Link 17: 0 GB/s\n") == [(18, 0), (17, 1)]
+
+
+def test_warning_about_the_inforom_says_nothing_of_links():
+    answer = said((18, 0), (18, 0)) + "WARNING: infoROM is corrupted at gpu 0000:11:00.0\n"
+    assert missing_of([H100] * 2, answer) == [(18, 0), (18, 0)]
+    assert missing_of(["0x20bd"] * 2, answer) == [(18, 0), (18, 0)]
+
+
+def test_gpu_that_is_left_out_is_unknown_and_not_well():
+    found = untold_of([H100] * 3, said((18, 0), (17, 1)))
+    assert (found["10"], found["11"]) == (0, 1)
+    assert "it is left out" in found["12"].reason
+    shifted = said((18, 0), (18, 0)).replace("GPU 1:", "GPU 7:")
+    with pytest.raises(UnknownFact, match="tells of the NVLinks of 2 GPUs, and lists 3"):
+        _ = nvlink_of([H100] * 3, shifted).nvlink.gpus
+
+
+def test_gpu_without_a_model_is_unknown_and_not_well():
+    """nvidia-smi numbers other GPUs than it lists, and there are two models."""
+    gpus = nvlink_of([H100, H100, "0x27b8"], said((18, 0), (17, 0), ""), rows=2).nvlink.gpus
+    assert all("which of the GPUs here it means" in attempt(lambda one=one: one.up).reason for one in gpus[:2])
+    assert "it prints none" in attempt(lambda: gpus[2].up).reason
+
+
+def test_cards_with_bridges_that_are_told_in_other_words_are_unknown():
+    for gpu in nvlink_of([H100_PCIE] * 2, said(WORDS * 12, WORDS * 12)).nvlink.gpus:
+        with pytest.raises(UnknownFact, match="Active"):
+            _ = gpu.up
+    one, other = nvlink_of([H100_PCIE] * 2, said((12, 6), "")).nvlink.gpus
+    assert (one.up, one.sibling_up) == (12, 12)
+    with pytest.raises(UnknownFact, match="it prints none"):
+        _ = other.up
+    assert nvlink_of([H100_PCIE] * 2, said("", "")).nvlink.gpus == ()
+    assert nvlink_of([H100, H100, "0x27b8"], said((18, 0), (18, 0), WORDS)).nvlink.gpus[2:] == ()
+
+
+def test_four_gh200_on_a_board_are_joined():
+    """The others leave out the links to the one that is dead."""
+    assert missing_of([GH200] * 4, said(*[(18, 0)] * 4)) == [(18, 0)] * 4
+    assert missing_of([GH200] * 4, said((12, 0), (12, 0), (12, 0), "\t Unable to retrieve NVLink information as all links are inActive\n")) == [
+        (12, 0), (12, 0), (12, 0), (0, 12),
+    ]  # fmt: skip
+    assert missing_of([GH200] * 2, said(DOWN, DOWN)) == [(0, 0), (0, 0)]
+
+
+def test_part_of_a_board_without_switches_has_links_that_lead_elsewhere():
+    mesh = said((4, 2), (4, 2), (5, 1), (5, 1))  # half of a DGX-1
+    assert {missing for _, missing in missing_of([V100] * 4, mesh, is_vm=True)} == {0}
+    assert {missing for _, missing in missing_of([V100] * 4, mesh)} == {1, 2}
+    whole = said((6, 0), (6, 0), (5, 1), (5, 1))  # a board of four, on which one link is broken
+    assert [missing for _, missing in missing_of([V100] * 4, whole, is_vm=True)] == [0, 0, 1, 1]
+    assert [missing for _, missing in missing_of([V100] * 8, said(*[(6, 0)] * 7, (4, 2)), is_vm=True)] == [0] * 7 + [2]
+    assert {missing for _, missing in missing_of([A100] * 2, said((4, 8), (4, 8)), is_vm=True)} == {0}
+    assert [missing for _, missing in missing_of([A100] * 2, said((4, 8), (3, 9)), is_vm=True)] == [8, 9]
+    assert {missing for _, missing in missing_of([H100] * 3, said(*[(12, 6)] * 3), is_vm=True)} == {0}
+
+
+def test_host_that_gave_away_a_part_of_such_a_board():
+    lent = [f"0000:{0x14 + number:02x}:00.0" for number in range(4)]
+    mesh = said((4, 2), (4, 2), (5, 1), (5, 1))
+    assert {missing for _, missing in missing_of([V100] * 8, mesh, lent=lent)} == {0}
+    switched = said(*[(18, 0)] * 3, (16, 2))
+    assert [missing for _, missing in missing_of([H100] * 8, switched, lent=lent)] == [0, 0, 0, 2]
 
 
 def test_board_whose_links_no_table_has_is_compared_with_itself():
@@ -144,3 +243,21 @@ def test_fabric_that_is_not_told_is_none():
     assert fabric_of({"fabric.state": "Not Started"}) == (("it has not joined",), ())
     busy = {"fabric.state": "Completed", "fabric.status": "Success", "fabric.health.access_timeout_recovery": "True"}
     assert fabric_of(busy) == ((), ("it is being recovered",))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"fabric.state": "Strange"}, {"fabric.health.summary": "Strange"}, {"fabric.health.bandwidth": "Half"},
+        {"fabric.health.route_unhealthy": "[Unknown Error]"}, {"fabric.health.access_timeout_recovery": ""},
+    ],
+)  # fmt: skip
+def test_fabric_in_words_that_are_not_known_is_unknown_and_not_well(said):
+    with pytest.raises(ValueError, match=r"nvidia-smi says '.*' of fabric\."):
+        fabric_of({"fabric.state": "Completed", "fabric.status": "Success", **said})
+    assert fabric_of({"fabric.state": "Not Started", "fabric.health.summary": "Strange"}) == (
+        ("it has not joined",),
+        (),
+    )
+    every = {f"fabric.health.{name}": "Not Supported" for name in ("summary", "bandwidth", "route_unhealthy")}
+    assert fabric_of({"fabric.state": "In Progress", "fabric.status": "Undefined", **every}) == ((), ())

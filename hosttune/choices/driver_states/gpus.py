@@ -55,6 +55,14 @@ def lost(facts: Facts) -> Told | None:
     return "; ".join(told), f"{_HARDWARE}{unless}: {way_of((gpu.action for gpu in silent), silent[0].slot)}"
 
 
+def all_lost(facts: Facts) -> Told | None:
+    """The GPUs of this host were there in this boot, and are on the PCI bus no more."""
+    if not (told := said_by_log(facts, "all_lost")):
+        return None
+    on_purpose = " (where somebody took it out on purpose, reboot)"
+    return told, f"{_HARDWARE}{on_purpose}: {way_of(('RESTART_BM',), '')}"
+
+
 def guest(facts: Facts) -> Told | None:
     if not said_by_log(facts, "is_vgpu") or (facts.driver.is_loaded and facts.nvidia.smi == "answers"):
         return None

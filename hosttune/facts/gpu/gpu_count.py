@@ -17,11 +17,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError
-from hosttune.facts.base import Fact, attempt, lazy
+from hosttune.facts.base import Fact, lazy
 from hosttune.facts.containers.kubernetes import ROOTS
-from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.nvlink import is_of_sxm
-from hosttune.facts.reading import line, names_in, parsed, texts
+from hosttune.facts.reading import parsed, texts
 from hosttune.frozen import frozen
 from hosttune.textfiles import own_file
 
@@ -35,8 +34,6 @@ CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
 # Where the type of the machine stands in what cloud-init keeps, by cloud.
 TYPE_KEYS = {"azure": ("ds", "meta_data", "imds", "compute", "vmSize"), "oracle": ("ds", "shape")}
 _RESOURCE = "nvidia.com/gpu"
-_OTHER_MAKERS = frozenset({"0x1002", "0x8086"})  # AMD, Intel
-_ACCELERATORS = ("0x1200", "0x0302", "0x0380")  # processing accelerator, 3D controller, other display controller
 _BOARDS = (4, 8, 16)
 # NVSwitches of a board of eight, by generation: HGX-2 and HGX A100, which come in pairs too; HGX H100 and H200.
 _SWITCHES = {"volta": 6, "ampere": 6, "hopper": 4}
@@ -55,7 +52,7 @@ class Expected:
 class GpuCount(Fact):
     """GPUs that are on the bus, whoever drives them, and those that should be. A number is 0 where nothing says it."""
 
-    present: int  # NVIDIA's; where there is none, the accelerators of AMD and Intel
+    present: int  # NVIDIA's; where there is none, those of AMD and Intel (other_gpus)
     by_name: Expected  # from the instance type, or the product name
     by_kubelet: int  # GPUs that the device plugin has registered, MIG devices left out
     by_board: int  # GPUs of a board such as theirs, where there are fewer; not in virtual machines
@@ -115,20 +112,11 @@ def board_of(sxm: int, generation: str, nvswitches: int) -> int:
 
 def collect(reader: Reader, facts: Facts) -> GpuCount:
     return GpuCount(
-        present=lazy(lambda: facts.gpus.count or _others(reader)),
+        present=lazy(lambda: facts.gpus.count or facts.other_gpus.count),
         by_name=lazy(_by_name, reader, facts),
         by_kubelet=lazy(_by_kubelet, reader, facts),
         by_board=lazy(_by_board, facts),
     )
-
-
-def _others(reader: Reader) -> int:
-    found = 0
-    for slot in names_in(reader, DEVICES):
-        kind = attempt(line, reader, f"{DEVICES}/{slot}/class")
-        if isinstance(kind, str) and kind.startswith(_ACCELERATORS):
-            found += attempt(line, reader, f"{DEVICES}/{slot}/vendor") in _OTHER_MAKERS
-    return found
 
 
 def _by_name(reader: Reader, facts: Facts) -> Expected:

@@ -23,8 +23,8 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 # How nvidia_smi.messages_in hands on a line: when, how often, and what the driver wrote.
 STAMP = r"^(?:(\d{9,}\.\d+) )?(?:\((\d+) times(?: until (\d{9,}\.\d+))?\) )?(?:\[ *[\d.]+\] ?)?(?:\[ *[TC]\d+\] )?"
 _BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
-# With MIG the line names the instance; drivers of long ago leave out "PCI:".
-_XID = STAMP + rf"NVRM: Xid \((?:PCI:)?{_BUS}(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d+)(.*)"
+# With MIG the line names the instance (GPU-I:05 GPU-CI:00); drivers of long ago leave out "PCI:".
+_XID = STAMP + rf"NVRM: Xid \((?:PCI:)?{_BUS}(?: [^)]*)?\): (\d+)(.*)"
 _SXID = STAMP + rf"nvidia-nvswitch\d*: SXid \(PCI:{_BUS}\): (\d+), (Fatal|Non-fatal)\b"
 _NVLINK5 = r"\s(Nonfatal|Fatal)\s.*?\((0x[0-9A-Fa-f]+)\s+(0x[0-9A-Fa-f]+)"
 _RECOVERY = r"GPU recovery action changed from 0x[0-9a-f]+ \([^)]*\) to 0x([0-9a-f]+) \(([^)]*)\)"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
 from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, GRACE, generation_of
-from hosttune.facts.reading import hint, if_absent, sure
+from hosttune.facts.reading import hint, if_absent, line, sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -108,7 +108,7 @@ class Gpus(Fact):
     def ours(self) -> tuple[Gpu, ...]:
         """Those that a driver of this host has to drive, by slot: without the ones that are held for virtual machines,
         unless all are."""
-        ours = tuple(gpu for gpu in self.devices if not str(raw(gpu, "driver")).startswith("vfio"))
+        ours = tuple(gpu for gpu in self.devices if not is_vfio(str(raw(gpu, "driver"))))
         return ours or self.devices
 
     @property
@@ -129,7 +129,7 @@ class Gpus(Fact):
     @property
     def is_passed_through(self) -> bool:
         """Every GPU is held for virtual machines."""
-        return self.has_gpu and all(driver.startswith("vfio") for driver in self.drivers)
+        return self.has_gpu and all(map(is_vfio, self.drivers))
 
     @property
     def is_vgpu(self) -> bool:
@@ -186,7 +186,8 @@ def _functions(reader: Reader) -> dict[str, str]:
         if reader.stat("/sys/bus") is ABSENT:
             raise UnknownFact("/sys is not mounted")
         return {}
-    return {slot: read_pci(reader, slot, "class") for slot in slots if read_pci(reader, slot, "vendor") == _NVIDIA}
+    told = ((slot, line(reader, f"{DEVICES}/{slot}/vendor")) for slot in slots)
+    return {slot: if_absent(line(reader, f"{DEVICES}/{slot}/class"), "") for slot, vendor in told if vendor == _NVIDIA}
 
 
 def _is_switch(reader: Reader, slot: str, kind: str) -> bool:
@@ -227,6 +228,11 @@ def _gpu(reader: Reader, slot: str, class_id: str, names: Callable[[], dict[str,
 def _subsystem(reader: Reader, slot: str) -> str:
     vendor, board = (read_pci(reader, slot, f"subsystem_{part}").removeprefix("0x") for part in ("vendor", "device"))
     return f"{vendor}:{board}" if vendor and board else ""
+
+
+def is_vfio(driver: str) -> bool:
+    """It holds a device for a virtual machine: vfio-pci, or one of its kin (nvgrace-gpu-vfio-pci)."""
+    return "vfio" in driver
 
 
 def driver_of(reader: Reader, slot: str) -> str:

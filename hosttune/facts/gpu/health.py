@@ -6,6 +6,7 @@ A GPU that does not answer keeps its place here, with every field of nvidia-smi 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,6 +33,7 @@ from hosttune.facts.gpu.health_smi import (
     SLOWDOWNS,
     SRAM_OVER,
     dead,
+    error_words,
     fabric_of,
     has_repairs,
     is_supported,
@@ -42,14 +44,16 @@ from hosttune.facts.gpu.health_smi import (
     questions_for,
     repairs_in,
     whole,
+    with_kin,
     word,
     yes,
 )
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
-from hosttune.facts.gpu.nvidia_smi import printed
+from hosttune.facts.gpu.nvidia_smi import instead
 from hosttune.facts.reading import ask, parsed, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -62,7 +66,9 @@ T = TypeVar("T")
 _TIMEOUT_S = 30.0
 _MICROSECONDS = 1e6
 _RETIREMENTS = frozenset({63, 64})
-_MOST_UNKNOWN = 4  # each costs one more run of nvidia-smi
+_MOST_REFUSALS = 4  # each costs one more run of nvidia-smi
+_CORRUPTED = 14  # NVML_ERROR_CORRUPTED_INFOROM as an exit status
+_BROKEN = regex(r"requires? reset|reset required|is lost|fallen off", re.IGNORECASE)  # in the place of a value
 
 
 @frozen
@@ -81,7 +87,7 @@ class GpuHealth(Fact):
     power_max_w: float
     sm_clock_mhz: int
     sm_clock_max_mhz: int
-    event_reasons: int  # nvmlClocksEventReasons, a bit mask; of this moment
+    event_reasons: int  # nvmlClocksEventReasons, a bit mask; of this moment; 0 where the GPU has none
     slowed_s: float  # slowed by heat or power brake since the driver was loaded, in seconds; -1 on older drivers
     ecc: str  # Enabled, Disabled; empty where the GPU has none
     ecc_pending: str  # after the next reset
@@ -96,13 +102,14 @@ class GpuHealth(Fact):
     mig: str  # Enabled, Disabled; empty where the GPU has none
     mig_pending: str
     compute_mode: str  # Default, Exclusive_Process, Prohibited
-    inforom: str  # whether the checksums of its settings store are right: valid; empty on drivers that do not say
+    inforom: str  # whether its settings store is right: valid, corrupted ...; empty on drivers that do not say
     is_sram_over: bool  # its chip had more uncorrected errors than NVIDIA puts up with; False also on older drivers
     repairs: tuple[str, ...]  # Channel Repair Pending, TPC Repair Pending, Unrepairable Memory; none on older drivers
     fabric_state: str  # Not Started, In Progress, Completed; empty without a fabric, or on drivers that do not say
     fabric_faults: tuple[str, ...]  # what keeps it from its fabric, phrases
     fabric_delays: tuple[str, ...]  # what makes it slow there
     recovery_action: str  # None, Reset, Reboot, Drain P2P, Drain and Reset; empty on drivers that do not say
+    breakdown: str  # what nvidia-smi says of it in the place of values: [GPU requires reset]; unread for another error
     silence: str = ""  # why it is taken not to answer, a sentence; empty for one that does, or where nobody was asked
     silence_way_out: str = ""  # what a person does about that
     model: str = ""  # its PCI device ID, 0x2330; empty for one that is gone from the bus
@@ -127,6 +134,11 @@ class GpuHealth(Fact):
     def recovery_way_out(self) -> str:
         """What the recovery that the driver asks for means to a person."""
         return way_of((SAID.get(self.recovery_action, "RESET_GPU"),), self.slot)
+
+    @property
+    def breakdown_way_out(self) -> str:
+        """What a person does about what stands in the place of values."""
+        return way_of(("RESET_GPU" if "reset" in self.breakdown.lower() else "RESTART_BM",), self.slot)
 
     @property
     def slowdowns(self) -> tuple[str, ...]:
@@ -180,7 +192,7 @@ class _Told:
         self.slots = shared(self._slots)
         self.asked = shared(self._ask)
         self.remapped = shared(self._remapped)
-        self.repairs = shared(lambda: _repairs(reader) if has_repairs(self.driver) and self.asked()[0] else {})
+        self.repairs = shared(lambda: _repairs(reader) if has_repairs(self.driver) and self.asked()[0] else None)
         self.errors = shared(self._errors)
         self.sxids = shared(self._sxids)
 
@@ -226,6 +238,32 @@ class _Told:
             raise UnknownFact("nvidia-smi showed it at first, and then no more")
         return f"it {silent.why}" if silent else words and f"nvidia-smi says {words} of all that it is asked of it"
 
+    def inforom(self, slot: str) -> str:
+        """Drivers before 580 only warn, in a line of its own or by their exit status."""
+        if slot in self.facts.nvidia.corrupted:
+            return "corrupted"
+        told = parsed(word, self.row(slot).get(INFOROM, "N/A"), INFOROM)
+        if not told and self.facts.nvidia.smi_status == _CORRUPTED and not self.facts.nvidia.corrupted:
+            raise UnknownFact(
+                f"nvidia-smi ends with status {_CORRUPTED}: an InfoROM is corrupted, it does not say which"
+            )
+        return told
+
+    def breakdown(self, slot: str) -> str:
+        words = error_words(self.row(slot))
+        of = {spelled: f"{spelled} of {', '.join(names)}" for spelled, names in words.items()}
+        if broken := [said for spelled, said in of.items() if _BROKEN.search(spelled)]:
+            return f"nvidia-smi says {'; '.join(broken)}"
+        if of:
+            raise UnknownFact(f"nvidia-smi says {'; '.join(of.values())}")
+        return ""
+
+    def repaired(self, slot: str) -> tuple[str, ...]:
+        found = self.repairs()
+        if found is not None and slot not in found:
+            raise UnknownFact("nvidia-smi tells of the repairs of other GPUs, and not of this one")
+        return found[slot] if found is not None else ()
+
     def row(self, slot: str) -> Mapping[str, str]:
         """What nvidia-smi prints of a GPU; raises UnknownFact for one that does not answer."""
         rows, problem = self.asked()
@@ -239,7 +277,7 @@ def _asked(reader: Reader, driver: str) -> tuple[Mapping[str, Mapping[str, str]]
     of the loaded one.
     """
     problem = "nvidia-smi knows none of the fields"
-    todo, unknown = list(questions_for(driver)), set[str]()
+    todo, unknown, refusals = list(questions_for(driver)), set[str](), 0
     while todo:
         fields = tuple(name for name in todo[0] if name not in unknown)
         answer = attempt(ask, reader, query_of(fields), timeout_s=_TIMEOUT_S)
@@ -251,13 +289,13 @@ def _asked(reader: Reader, driver: str) -> tuple[Mapping[str, Mapping[str, str]]
         said = parse_rows(answer.text or answer.errors, fields, answer.status)
         if said.rows:
             return said.rows, ""
-        lines = (answer.text or answer.errors).strip().splitlines()
-        problem = printed(lines[0]) if lines else f"exit status {answer.status}"
+        problem = instead(answer)
         if not said.refused:
             break
-        missing = set(said.unknown) & {*COMMON, *DETAILS} - unknown
+        missing = with_kin(set(said.unknown)) & {*COMMON, *DETAILS} - unknown
         unknown |= missing
-        if not missing or len(unknown) > _MOST_UNKNOWN:
+        refusals += 1
+        if not missing or refusals > _MOST_REFUSALS:
             del todo[0]
     return {}, f"nvidia-smi: {problem}"
 
@@ -273,19 +311,23 @@ def _remapped(reader: Reader) -> Mapping[str, Mapping[str, str]]:
             if said.rows:
                 return said.rows
             if not said.refused:
-                lines = (answer.text or answer.errors).strip().splitlines()
-                why = printed(lines[0]) if lines else f"exit status {answer.status}, and nothing printed"
-                raise UnknownFact(f"nvidia-smi does not tell of remapped rows: {why}")
+                raise UnknownFact(f"nvidia-smi does not tell of remapped rows: {instead(answer)}")
         elif isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
             raise UnknownFact(answer.reason)
     return {}
 
 
-def _repairs(reader: Reader) -> Mapping[str, tuple[str, ...]]:
+def _repairs(reader: Reader) -> Mapping[str, tuple[str, ...]] | None:
+    """None in an older record. Raises UnknownFact where it was asked and did not tell."""
     answer = reader.query(REPAIRS, timeout_s=_TIMEOUT_S)
     if isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
         raise UnknownFact(answer.reason)
-    return repairs_in(answer.text) if isinstance(answer, Completed) else {}
+    if not isinstance(answer, Completed):
+        return None
+    found = parsed(repairs_in, answer.text)
+    if not found:
+        raise UnknownFact(f"nvidia-smi does not tell of repairs of memory: {instead(answer)}")
+    return found
 
 
 def _gpu(slot: str, told: _Told) -> GpuHealth:
@@ -315,7 +357,7 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         power_max_w=lazy(take, parse_number, "power.max_limit"),
         sm_clock_mhz=lazy(take, whole, "clocks.sm"),
         sm_clock_max_mhz=lazy(take, whole, "clocks.max.sm"),
-        event_reasons=lazy(lambda: take(mask, OLD_REASONS if OLD_REASONS in told.row(slot) else REASONS)),
+        event_reasons=lazy(lambda: take(_reasons, OLD_REASONS if OLD_REASONS in told.row(slot) else REASONS)),
         slowed_s=lazy(lambda: made(lambda row, _: _slowed(row))),
         ecc=lazy(take, word, "ecc.mode.current"),
         ecc_pending=lazy(take, word, "ecc.mode.pending"),
@@ -327,21 +369,26 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         remap_failed=lazy(made, _failed),
         worn_banks=lazy(lambda: made(lambda _, remapped: _worn(remapped))),
         rows_lost=lazy(lambda: made(lambda _, one: whole(_of(one, "remapped_rows.uncorrectable"), "remapped rows"))),
-        inforom=lazy(take, word, INFOROM),
+        inforom=lazy(told.inforom, slot),
         is_sram_over=lazy(take, yes, SRAM_OVER),
-        repairs=lazy(lambda: told.repairs().get(slot, ())),
+        repairs=lazy(told.repaired, slot),
         fabric_state=lazy(take, word, FABRIC_STATE),
-        fabric_faults=lazy(lambda: fabric_of(told.row(slot))[0]),
-        fabric_delays=lazy(lambda: fabric_of(told.row(slot))[1]),
+        fabric_faults=lazy(lambda: parsed(fabric_of, told.row(slot))[0]),
+        fabric_delays=lazy(lambda: parsed(fabric_of, told.row(slot))[1]),
         mig=lazy(take, word, "mig.mode.current"),
         mig_pending=lazy(take, word, "mig.mode.pending"),
         compute_mode=lazy(take, word, "compute_mode"),
         recovery_action=lazy(take, word, RECOVERY, "the recovery action"),
+        breakdown=lazy(told.breakdown, slot),
         silence=lazy(told.silence, slot),
         silence_way_out=way_of((silent.action if isinstance(silent, SilentGpu) else "RESTART_BM",), slot),
         model=gpu.device_id if gpu else "",
         ships_with_ecc=gpu is not None and gpu.ships_with_ecc,
     )
+
+
+def _reasons(spelled: str, what: str) -> int:
+    return mask(spelled, what) if is_supported(spelled) else 0
 
 
 def _of(row: Mapping[str, str] | None, name: str) -> str:
@@ -356,7 +403,7 @@ def _worn(remapped: Mapping[str, str] | None) -> int:
 def _failed(row: Mapping[str, str], remapped: Mapping[str, str] | None) -> bool:
     """Whether a row found no spare one. With MIG nvidia-smi tells of the banks alone: with spares left none failed."""
     spelled = _of(remapped, FAILURE)
-    if remapped is None or is_supported(spelled) or row["mig.mode.current"] != "Enabled":
+    if remapped is None or is_supported(spelled) or row.get("mig.mode.current") != "Enabled":
         return yes(spelled, "failed row remapping")
     if _of(remapped, NONE) != "0":
         raise UnknownFact("with MIG nvidia-smi does not tell whether the row remapper has failed")
@@ -368,7 +415,7 @@ def _pending(
 ) -> bool:
     """Of pages (before Ampere) or rows. With MIG nvidia-smi does not tell of rows; none waits where none was retired in
     this boot, for a reboot is a reset."""
-    is_told = remapped is None or is_supported(remapped[PENDING]) or row["mig.mode.current"] != "Enabled"
+    is_told = remapped is None or is_supported(remapped[PENDING]) or row.get("mig.mode.current") != "Enabled"
     if not is_told and any(one.number in _RETIREMENTS and not one.is_settled for one in errors()):
         message = "with MIG nvidia-smi does not tell whether a memory row waits for a reset, and one was retired"
         raise UnknownFact(message)

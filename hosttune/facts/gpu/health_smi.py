@@ -9,10 +9,11 @@ a common field that is named in a refusal is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from hosttune.facts.gpu.gpu_errors import slot_of
+from hosttune.facts.gpu.nvidia_smi import DENIED
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -40,6 +41,11 @@ _FABRIC = {
         "health.route_recovery_in_progress", "health.access_timeout_recovery",
     )
 }  # fmt: skip
+_YES_NO = frozenset({"true", "false", "yes", "no", "none"})
+_FABRIC_WORDS = {
+    "state": frozenset({"not started", "in progress", "completed"}), "health.summary": frozenset({"healthy"}),
+    "health.bandwidth": frozenset({"full"}),
+}  # fmt: skip
 # Banks of memory by the spare rows that they have left (nvmlRowRemapperHistogramValues_t); MIG does not hide it.
 FEW, NONE = "remapped_rows.histogram.low", "remapped_rows.histogram.none"
 PENDING, FAILURE = "remapped_rows.pending", "remapped_rows.failure"
@@ -54,7 +60,7 @@ FIELDS = (
 _FIRST_WITH_DETAILS = 580
 REPAIRS = ("nvidia-smi", "-q", "-d", "ECC")
 _FIRST_WITH_REPAIRS = 590
-_REPAIR = regex(r"\s+(Channel Repair Pending|TPC Repair Pending|Unrepairable Memory)\s+: Yes\s*")
+_REPAIR = regex(r"\s+(Channel Repair Pending|TPC Repair Pending|Unrepairable Memory)\s+: (\S.*)")
 _FORMAT = "--format=csv,noheader,nounits"
 OLD_REMAPPED_FIELDS = ("gpu_bus_id", *_ROWS)
 REMAPPED_FIELDS = (*OLD_REMAPPED_FIELDS, FEW, NONE)
@@ -99,20 +105,33 @@ def questions_for(driver: str) -> tuple[tuple[str, ...], ...]:
     return FIELDS if _branch(driver) >= _FIRST_WITH_DETAILS else FIELDS[1:]
 
 
+def with_kin(unknown: Iterable[str]) -> set[str]:
+    """The fields that a driver does not know, and those that came with them: a refusal names the first that it meets,
+    so where that is the first of a group (fabric.state) it does not know the others either.
+    """
+    names = set(unknown)
+    for name in tuple(names):
+        group = [one for one in DETAILS if one.startswith(f"{name.rpartition('.')[0]}.")]
+        names |= set(group) if group and group[0] == name else set()
+    return names
+
+
 def has_repairs(driver: str) -> bool:
     """Whether `REPAIRS` tells of repairs of memory on a driver of this version."""
     return _branch(driver) >= _FIRST_WITH_REPAIRS
 
 
 def repairs_in(output: str) -> Mapping[str, tuple[str, ...]]:
-    """By slot what is said to be so (Channel Repair Pending, Unrepairable Memory) in an answer to `REPAIRS`."""
+    """By slot what is said to be so (Channel Repair Pending, Unrepairable Memory) in an answer to `REPAIRS`. Raises
+    ValueError for an error in its place.
+    """
     found: dict[str, tuple[str, ...]] = {}
     slot = ""
     for line in output.splitlines():
         if line.startswith("GPU ") and (bus := _BUS_ID.fullmatch(line[4:].strip())):
             slot = slot_of(*bus.group(1, 2, 3, 4))
             found[slot] = ()
-        elif slot and (repair := _REPAIR.fullmatch(line)):
+        elif slot and (repair := _REPAIR.fullmatch(line.rstrip())) and yes(repair[2], repair[1]):
             found[slot] = (*found[slot], repair[1])
     return found
 
@@ -154,6 +173,18 @@ def dead(row: Mapping[str, str]) -> str:
     return next((word for word in words if is_supported(word)), words[0] if words else "nothing")
 
 
+def error_words(row: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """The words of an error that stand in the place of values in a row ([Unknown Error], [GPU requires reset], ERR!),
+    each with the fields that say so. A right that is missing is none.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name, spelled in row.items():
+        is_error = re.fullmatch(r"\[.*\]|ERR!", spelled) and is_supported(spelled) and not DENIED.search(spelled)
+        if is_error:
+            found[spelled] = (*found.get(spelled, ()), name)
+    return found
+
+
 def parse_number(spelled: str, what: str) -> float:
     """A number with or without its unit (700.00, 700.00 W, 12 us). Raises ValueError for [N/A], ERR! and
     [Unknown Error].
@@ -191,7 +222,8 @@ def yes(spelled: str, what: str) -> bool:
 
 def fabric_of(row: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(what keeps a GPU from its fabric, what makes it slow there), phrases; nothing where it has none, or the driver
-    does not tell. Source: nvmlGpuFabricState_t, nvmlGpuFabricHealthMask (NVML API reference).
+    does not tell. Raises ValueError for words that are not known, beside which nothing bad is told. Source:
+    nvmlGpuFabricState_t, nvmlGpuFabricHealthMask (NVML API reference).
     """
     said = {name: row.get(field, "N/A") for name, field in _FABRIC.items()}
     told = {name: words.lower() for name, words in said.items() if is_supported(words)}
@@ -211,6 +243,11 @@ def fabric_of(row: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]
         for name in ("route_recovery_in_progress", "access_timeout_recovery")
     ):
         slow.append("it is being recovered")
+    if not apart and not slow:
+        for name, spelled in {"state": state, **said}.items():
+            is_clear = name == "status" or spelled.lower() in _FABRIC_WORDS.get(name, _YES_NO)
+            if is_supported(spelled) and not is_clear:
+                _unclear(spelled, f"fabric.{name}")
     return tuple(apart), tuple(slow)
 
 

@@ -7,10 +7,11 @@ NVIDIA, Virtual GPU Client Licensing User Guide.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
-from hosttune.facts.gpu.nvidia_smi import printed
+from hosttune.facts.gpu.nvidia_smi import instead, printed
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 QUESTION = ("nvidia-smi", "-q")
 _TIMEOUT_S = 30.0
+_A_GPU = regex(r"^GPU [0-9A-Fa-f]{4,8}:", re.MULTILINE)
 _STATUS = regex(r"\s+License Status\s+: (\S.*)")
 
 
@@ -56,4 +58,8 @@ def _states(reader: Reader, facts: Facts) -> tuple[str, ...]:
         return ()
     if facts.nvidia.smi != "answers":
         raise UnknownFact(facts.nvidia.problem)
-    return states_in(require_known(reader.query(QUESTION, timeout_s=_TIMEOUT_S), "nvidia-smi").text)
+    done = require_known(reader.query(QUESTION, timeout_s=_TIMEOUT_S), "nvidia-smi")
+    states = states_in(done.text)
+    if not states and (done.status or not _A_GPU.search(done.text)):
+        raise UnknownFact(f"nvidia-smi does not tell of a licence: {instead(done)}")
+    return states

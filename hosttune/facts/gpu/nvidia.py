@@ -1,7 +1,7 @@
 """What the NVIDIA driver itself says: nvidia-smi, and its lines in the kernel log of this boot.
 
-Neither is asked without an NVIDIA GPU. nvidia-smi loads the kernel module when it is not loaded, so it is asked only
-when it is. What the two print is read in facts/gpu/nvidia_smi.py.
+nvidia-smi loads the kernel module when it is not loaded, so it is asked only when it is, and never without a GPU on the
+PCI bus. What the two print is read in facts/gpu/nvidia_smi.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
-from hosttune.facts.gpu.nvidia_lost import SilentGpu, silent_gpus
+from hosttune.facts.gpu.gpus import is_vfio
+from hosttune.facts.gpu.nvidia_lost import SilentGpu, silent_gpus, told_by_log
 from hosttune.facts.gpu.nvidia_smi import (
     QUERY,
     NvidiaGpu,
@@ -65,8 +66,10 @@ class Nvidia(Fact):
     refusal: str  # not loaded, mismatch, no devices, no library, gpu lost, no permission, other; empty for none
     problem: str  # a sentence where smi is not `answers`
     gpus: tuple[NvidiaGpu, ...]  # those that answer
+    corrupted: tuple[str, ...]  # slots of GPUs of which nvidia-smi warns that their InfoROM is corrupted
     messages: tuple[str, ...]  # NVRM, Xid, SXid and nouveau lines of this boot's kernel log, newest last, 200 at most
     silent: tuple[SilentGpu, ...]  # GPUs that do not answer, by slot, and those of which that is not known
+    all_lost: str  # what says that this host had GPUs in this boot, of which none is left; empty where it does not
     needs_open: bool  # a GPU was refused: it works with the open kernel module alone
     not_for_open: bool  # a GPU was refused: the open kernel module cannot drive it
     legacy_branch: str  # the branch that the driver names for a GPU that is too old for it: 580
@@ -99,8 +102,10 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
         refusal=lazy(lambda: asked().said.refusal),
         problem=lazy(lambda: asked().problem),
         gpus=lazy(lambda: asked().said.gpus),
+        corrupted=lazy(lambda: asked().said.corrupted),
         messages=lazy(messages),
         silent=lazy(_silent, reader, facts, asked, messages),
+        all_lost=lazy(_all_lost, facts, messages),
         needs_open=lazy(lambda: needs_open(words())),
         not_for_open=lazy(lambda: not_for_open(words())),
         legacy_branch=lazy(lambda: legacy_branch(words())),
@@ -129,7 +134,7 @@ def _smi(reader: Reader, facts: Facts) -> _Asked:
     if isinstance(answer, Unreadable) and HANGS in answer.reason:
         return _Asked("hangs", -1, nothing, answer.reason)
     done = require_known(answer, "nvidia-smi")
-    said = parse_smi(done.text or done.errors, done.status)
+    said = parse_smi(f"{done.text}\n{done.errors}", done.status)
     if said.gpus:
         return _Asked("answers", done.status, said, "")
     why = said.sentence or f"exit status {done.status}, and nothing printed"
@@ -150,9 +155,12 @@ def _why_no_smi(facts: Facts) -> str:
 
 
 def _messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
-    """The lines of the log; none without a GPU. Raises UnknownFact with why they may not, or cannot, be read."""
+    """The lines of the log. Raises UnknownFact with why they may not, or cannot, be read; without a GPU nobody misses
+    them.
+    """
     if not _has_gpu(reader, facts):
-        return ()
+        found = attempt(facts.kernel_log.lines, messages_in)
+        return found if isinstance(found, tuple) else ()
     try:
         return facts.kernel_log.lines(messages_in)
     except UnknownFact as unknown:
@@ -166,12 +174,29 @@ def _silent(
     reader: Reader, facts: Facts, asked: Callable[[], _Asked], messages: Callable[[], tuple[str, ...]]
 ) -> tuple[SilentGpu, ...]:
     """The GPUs that the driver holds and nvidia-smi does not show; those without a driver are told elsewhere."""
-    if not _has_gpu(reader, facts):
-        return ()
+    _has_gpu(reader, facts)  # raises where no driver runs
     devices = facts.gpus.devices
     held = [gpu.slot for gpu in devices if raw(gpu, "driver") == "nvidia"]
     said = attempt(lambda: asked().said)
     return silent_gpus(said, attempt(messages), held, [gpu.slot for gpu in devices], _narrowed(reader, facts))
+
+
+def _all_lost(facts: Facts, messages: Callable[[], tuple[str, ...]]) -> str:
+    """Those that are held for virtual machines are none of this host. In a container what the log and /proc say is of
+    its host, and a driver that is loaded beside NVSwitches may be there for these.
+    """
+    devices = facts.gpus.devices
+    if not all(is_vfio(gpu.driver) for gpu in devices) or raw(facts.host, "is_container") is True:
+        return ""
+    log = attempt(messages)
+    gone = told_by_log(log)[0] if isinstance(log, tuple) else {}
+    there = {gpu.slot for gpu in devices}
+    if lost := [f"the GPU at {slot} {why}" for slot, why in gone.items() if slot not in there]:
+        return f"{'; '.join(lost)}; no GPU of this host is left on it"
+    loaded = raw(facts.driver, "loaded_version")
+    if devices or facts.gpus.nvswitches or not isinstance(loaded, str) or not loaded:
+        return ""
+    return f"no GPU is left on the PCI bus, and there was one: the NVIDIA driver {loaded} does not load without"
 
 
 def _narrowed(reader: Reader, facts: Facts) -> str:

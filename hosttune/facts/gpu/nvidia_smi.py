@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.gpu_errors import STAMP, kind_of, slot_of, stamped
@@ -17,10 +18,14 @@ from hosttune.frozen import frozen
 from hosttune.host.secrets import MASK, mask_text
 from hosttune.regex import regex
 
+if TYPE_CHECKING:
+    from hosttune.host.door import Completed
+
 QUERY = (
     "nvidia-smi", "--query-gpu=pci.bus_id,driver_version,persistence_mode,name", "--format=csv,noheader",
 )  # fmt: skip
 MAX_MESSAGES = 200
+DENIED = regex(r"\[?insufficient permissions\]?", re.IGNORECASE)  # in the place of a value, or of all
 
 _BUS_ID = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 # The name stands last: it is the only field that may hold a comma.
@@ -29,7 +34,7 @@ _VERSION = regex(r"\d+\.\d[\d.]*")
 # Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error; branches differ in what is before it.
 _HANDLE = regex(rf"device handle for GPU ?\d*:? ?{_BUS_ID}:?(.*)", re.IGNORECASE)
 _LOST = regex(rf"GPU ?\d*:? ?{_BUS_ID}:? .*?((?:GPU is lost|Unknown Error|fallen off the bus).*)", re.IGNORECASE)
-_DENIED = regex(r"\[?insufficient permissions\]?", re.IGNORECASE)
+_CORRUPTED = regex(rf"\s*WARNING: infoROM is corrupted at gpu {_BUS_ID}\s*", re.IGNORECASE)
 _LONGEST = 300  # of a sentence: what is printed where an answer should be may be anything
 _NO_SENTENCE = regex(r"\s*$|\$ |modprobe: |[-+|=]+$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8}")
 # NVML's return codes, as far as they are states of a host.
@@ -83,11 +88,12 @@ class SmiAnswer:
     denied: tuple[str, ...]  # slots of GPUs that this user may not open
     sentence: str  # the first line that is no row of the table: an error, or a warning before it
     refusal: str  # no permission | no devices | not loaded | no library | gpu lost | mismatch | other; empty for none
+    corrupted: tuple[str, ...] = ()  # slots of GPUs whose InfoROM is corrupted, as a warning says
 
 
 def parse_smi(output: str, status: int) -> SmiAnswer:
     """The answer to `QUERY`: rows, and of a GPU that is lost a line, or a row of error words ([GPU is lost], ERR!)."""
-    gpus, sentences = [], []
+    gpus, sentences, corrupted = [], [], []
     lost: dict[str, str] = {}
     for line in output.splitlines():
         row = _ROW.fullmatch(line.strip())
@@ -95,19 +101,35 @@ def parse_smi(output: str, status: int) -> SmiAnswer:
             gpus.append(NvidiaGpu(slot_of(*row.group(1, 2, 3, 4)), row[7], row[5].strip(), lazy(_switch, row[6])))
         elif row:
             lost[slot_of(*row.group(1, 2, 3, 4))] = printed(row[5])
+        elif slot := corrupted_in(line):
+            corrupted.append(slot)
         elif not _NO_SENTENCE.match(line):
             sentences.append(printed(line))
             if gone := _HANDLE.search(line) or _LOST.search(line):
                 lost[slot_of(*gone.group(1, 2, 3, 4))] = printed(gone[5]) or "no device handle"
-    denied = tuple(slot for slot, words in lost.items() if _DENIED.search(words))
+    denied = tuple(slot for slot, words in lost.items() if DENIED.search(words))
     refusal = "" if gpus else _refusal(output, status)
     unreached = {slot: words for slot, words in lost.items() if slot not in denied}
-    return SmiAnswer(tuple(gpus), unreached, denied, next(iter(sentences), ""), refusal)
+    return SmiAnswer(tuple(gpus), unreached, denied, next(iter(sentences), ""), refusal, tuple(corrupted))
 
 
 def printed(line: str) -> str:
     """A line that is no answer, as it may be shown: without serials and control characters, and not long."""
     return mask_text("".join(one for one in line[: 10 * _LONGEST] if one.isprintable()).strip())[:_LONGEST]
+
+
+def instead(done: Completed) -> str:
+    """The first line of what is no answer, or how the program ended without one."""
+    lines = (done.text or done.errors).strip().splitlines()
+    return printed(lines[0]) if lines else f"exit status {done.status}, and nothing printed"
+
+
+def corrupted_in(line: str) -> str:
+    """The slot of the GPU of which nvidia-smi warns, in a line before or after its answer, that its InfoROM is
+    corrupted; empty for another line.
+    """
+    match = _CORRUPTED.fullmatch(line)
+    return slot_of(*match.group(1, 2, 3, 4)) if match else ""
 
 
 def _refusal(output: str, status: int) -> str:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.gpu.health import GpuHealth
-from hosttune.facts.gpu.nvidia_smi import printed
+from hosttune.facts.gpu.nvidia_smi import corrupted_in, printed
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.gpu.gpus import Gpu
@@ -33,8 +35,12 @@ _SXM: Mapping[str, tuple[int, float]] = {
     "0x20b0": (12, 25.0), "0x20b2": (12, 25.0), "0x20b3": (0, 0.0),  # A100; one of 64 GB that was made to order
     "0x20bd": (0, 0.0), "0x20f3": (0, 0.0),  # A800
     "0x2330": (18, 26.562), "0x2335": (18, 26.562), "0x2339": (18, 26.562), "0x2324": (0, 0.0), "0x2329": (0, 0.0),
+    "0x232c": (0, 0.0), "0x2337": (0, 0.0), "0x2342": (0, 0.0),  # H20-3e, H100 of 64 GB, GH200
     "0x2901": (18, 53.125), "0x3182": (18, 53.125), "0x2941": (18, 53.125), "0x31c2": (18, 53.125),  # Blackwell
 }  # fmt: skip
+_SOLD_ALONE = "0x2342"  # GH200: one is joined to nobody, four on a board are
+# V100 (SXM2): eight are joined to each other without switches, each to four of the others; or four, each to all.
+_MESH = frozenset({"0x1db1", "0x1db5"})
 # Cards that take bridges, which join two, or four.
 _BRIDGED = frozenset({
     "0x1dba", "0x1e30", "0x1e78", "0x2203", "0x2204", "0x2230", "0x2231", "0x2233", "0x2235", "0x20b5", "0x20b7",
@@ -43,9 +49,8 @@ _BRIDGED = frozenset({
 _GPU = regex(r"GPU (\d+): ")
 _LINK = regex(r"\s*Link \d+: (?:(\d+(?:\.\d+)?) GB/s|(<inactive>))\s*")
 _ALL_DOWN = regex(r"\s*(?:NVML: )?Unable to retrieve NVLink information as all links are inActive\s*", re.IGNORECASE)
-_NO_LINKS = regex(
-    r"\s*(?:Device does not have or support Nvlink|Nvlink queries are not supported .*)\s*", re.IGNORECASE
-)
+_NO_LINKS = regex(r"\s*Device does not have or support Nvlink\s*", re.IGNORECASE)
+_IN_MIG = regex(r"\s*Nvlink queries are not supported .*", re.IGNORECASE)
 _SOUND = 0.97  # of the speed of a link: it is rounded
 _DISABLED = "NVreg_NvLinkDisable"
 
@@ -56,6 +61,7 @@ class Links:
 
     speeds: tuple[float, ...]  # GB/s of each link that is up
     down: int  # links that are told as inactive; -1 for all, however many these are
+    unclear: str = ""  # the first line about them that says something else
 
 
 @frozen
@@ -64,7 +70,7 @@ class NvlinkGpu(Fact):
 
     slot: str  # 0000:1b:00.0; GPU 3 where nvidia-smi tells no slot
     is_sxm: bool  # its board joins it to others; else a card with bridges, where some links are down by design
-    up: int  # links that are up
+    up: int  # links that are up; unread where nvidia-smi tells of them in words that are not known
     missing: int  # links of a GPU of an SXM board that are down and have to be up
     sibling_up: int  # the most links that are up on a GPU of its model here
     gbytes: float  # GB/s of its slowest link that is up, in one direction; 0 where none is
@@ -89,8 +95,8 @@ class Nvlink(Fact):
 
 
 def status_in(output: str) -> Mapping[int, Links | None]:
-    """By the number of each GPU its links; None for one that has none, or whose links are not told. Raises ValueError
-    for an answer that is none.
+    """By the number of each GPU its links; None for one in MIG mode, of which they are not told. Raises ValueError for
+    an answer that is none.
     """
     found: dict[int, Links | None] = {}
     number = -1
@@ -98,20 +104,24 @@ def status_in(output: str) -> Mapping[int, Links | None]:
         if gpu := _GPU.match(line):
             number = int(gpu[1])
             found[number] = Links((), 0)
-        elif number < 0 or not line.strip():
+        elif number < 0 or not line.strip() or _NO_LINKS.fullmatch(line) or corrupted_in(line):
             continue
-        elif link := _LINK.fullmatch(line):
-            links = found[number] or Links((), 0)
-            speed = (float(link[1]),) if link[1] else ()
-            found[number] = Links(links.speeds + speed, links.down + (not speed))
         elif _ALL_DOWN.fullmatch(line):
             found[number] = Links((), -1)
-        elif _NO_LINKS.fullmatch(line):
+        elif _IN_MIG.fullmatch(line):
             found[number] = None
+        else:
+            links, link = found[number] or Links((), 0), _LINK.fullmatch(line)
+            if link and float(link[1] or 0):
+                found[number] = replace(links, speeds=(*links.speeds, float(link[1])))
+            elif link:
+                found[number] = replace(links, down=links.down + 1)
+            else:
+                found[number] = replace(links, unclear=links.unclear or printed(line))
     if not found:
         message = f"nvidia-smi: {printed(next(iter(output.strip().splitlines()), ''))}"
         raise ValueError(message)
-    return {gpu: None if links == Links((), 0) else links for gpu, links in found.items()}
+    return found
 
 
 def is_of_sxm(device_id: str) -> bool:
@@ -121,8 +131,19 @@ def is_of_sxm(device_id: str) -> bool:
 
 def may_have_links(gpus: Sequence[Gpu]) -> bool:
     """Some of these can be joined by NVLinks."""
-    bridged = [gpu.device_id for gpu in gpus if gpu.device_id in _BRIDGED]
-    return any(is_of_sxm(gpu.device_id) for gpu in gpus) or len(bridged) > len(set(bridged))
+    models = [gpu.device_id for gpu in gpus]
+    several = [model for model in models if model in _BRIDGED or model == _SOLD_ALONE]
+    return any(is_of_sxm(model) and model != _SOLD_ALONE for model in models) or len(several) > len(set(several))
+
+
+def lacks_peers(model: str, ups: Sequence[int]) -> bool:
+    """Whether links of GPUs of a model may lead to GPUs that belong to another machine, by how many are up on each of
+    those that are here: a part of a board without NVSwitches.
+    """
+    links, here = _SXM.get(model, (0, 0.0))[0], len(ups)
+    if model in _MESH:  # four that have all their links are a board of four
+        return here < 8 and (here > 4 or max(ups) < links)
+    return links > 0 and 1 < here < 4 and {*ups} == {links // 3 * (here - 1)}  # of four, each joined to all others
 
 
 def asked(reader: Reader, facts: Facts, question: tuple[str, ...]) -> str:
@@ -134,9 +155,11 @@ def asked(reader: Reader, facts: Facts, question: tuple[str, ...]) -> str:
 
 
 def slots_of(facts: Facts, numbers: Sequence[int]) -> tuple[str, ...]:
-    """The slots of GPUs by their number: nvidia-smi numbers them as it lists them. Empty where it lists others."""
+    """The slots of GPUs by their number: nvidia-smi numbers them as it lists them. Empty where one of these numbers is
+    none of a GPU that it lists.
+    """
     slots = tuple(gpu.slot for gpu in facts.nvidia.gpus)
-    return slots if list(numbers) == list(range(len(slots))) else ()
+    return slots if set(numbers) <= set(range(len(slots))) else ()
 
 
 def collect(reader: Reader, facts: Facts) -> Nvlink:
@@ -158,44 +181,85 @@ def _gpus(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:
         told = status_in(output)
     except ValueError as error:
         raise UnknownFact(str(error)) from None
-    slots = slots_of(facts, tuple(told))
-    devices = {gpu.slot: gpu.device_id for gpu in facts.gpus.devices}
-    names = [slots[number] if slots else f"GPU {number}" for number in told]
-    # without slots all are of one model, or of none that is known
-    only = next(iter(set(devices.values())), "") if len(set(devices.values())) == 1 else ""
-    models = [devices.get(name, only) for name in names]
-    every = list(zip(names, models, told.values(), strict=True))
-    up: dict[str, list[int]] = {}
-    for _, model, links in every:
-        up.setdefault(model, []).append(len(links.speeds) if links else 0)
-    nobody = not any(map(sum, up.values()))
+    every = _named(facts, told)
+    boards = _Boards(facts, every)
     return tuple(
-        _gpu(facts, name, model, links, up[model], lambda: nobody and facts.host.is_vm)
-        for name, model, links in every
-        if links
+        _gpu(facts, name, model, links, boards) for name, model, links in every if not boards.has_none(model, links)
     )
 
 
-def _gpu(
-    facts: Facts, name: str, model: str, links: Links, siblings: list[int], are_kept_away: Callable[[], bool]
-) -> NvlinkGpu:
-    count, gbytes = _SXM.get(model, (0, 0.0))
+def _named(facts: Facts, told: Mapping[int, Links | None]) -> list[tuple[str, str, Links]]:
+    """(slot, model, links) of each GPU that nvidia-smi lists, also of one of which it tells no links; without those in
+    MIG mode. Raises UnknownFact where it is not known which are left out.
+    """
+    slots, listed = slots_of(facts, tuple(told)), len(facts.nvidia.gpus)
+    if not slots and len(told) < listed:
+        raise UnknownFact(f"nvidia-smi tells of the NVLinks of {len(told)} GPUs, and lists {listed}")
+    devices = {gpu.slot: gpu.device_id for gpu in facts.gpus.devices}
+    # without slots all are of one model, or of none that is known
+    only = next(iter(set(devices.values())), "") if len(set(devices.values())) == 1 else ""
+    left_out = dict.fromkeys(set(range(len(slots))) - set(told), Links((), 0, "it is left out"))
+    every = sorted({**told, **left_out}.items())
+    names = [slots[number] if slots else f"GPU {number}" for number, _ in every]
+    return [(name, devices.get(name, only), links) for name, (_, links) in zip(names, every, strict=True) if links]
+
+
+class _Boards:
+    """What the links of a GPU are judged by: those of the others."""
+
+    def __init__(self, facts: Facts, every: Sequence[tuple[str, str, Links]]) -> None:
+        self.ups: dict[str, list[int]] = {}  # links that are up on each GPU of a model
+        for _, model, links in every:
+            self.ups.setdefault(model, []).append(len(links.speeds))
+        self.are_all_down = not any(links.speeds or links.unclear for _, _, links in every)
+        self.is_vm = shared(lambda: facts.host.is_vm)
+        self.lent = shared(lambda: {gpu.device_id for gpu in facts.gpus.devices if is_vfio(gpu.driver)})
+
+    def has_none(self, model: str, links: Links) -> bool:
+        """Nothing is told of them, as of a GPU that cannot have any."""
+        if links.speeds or links.down:
+            return False
+        if not is_of_sxm(model):
+            can_be_joined = model in _BRIDGED or not model
+            return not (links.unclear and can_be_joined) and not any(self.ups[model])
+        return self.are_all_down and self.is_vm()
+
+    def is_kept_away(self, model: str) -> bool:
+        """Its links, or some of them, lead out of this machine: it was given the GPU without them, or without the GPUs
+        at their other ends; or it gave these away itself.
+        """
+        if self.are_all_down:
+            return self.is_vm()
+        return lacks_peers(model, self.ups[model]) and (model in self.lent() or self.is_vm())
+
+
+def _gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards) -> NvlinkGpu:
+    (count, gbytes), siblings = _SXM.get(model, (0, 0.0)), boards.ups[model]
     health = shared(lambda: next((gpu for gpu in facts.health.gpus if gpu.slot == name), None))
-    up = len(links.speeds)
+    unclear = links.unclear or ("" if links.speeds or links.down else "it prints none")
+    if not model:
+        unclear = unclear or "which of the GPUs here it means is not known"
+
+    def up() -> int:
+        """Words that are not known are no links that are up, unless all of them are so anyway."""
+        if unclear and not links.down and not 0 < count <= len(links.speeds):
+            raise UnknownFact(f"nvidia-smi does not tell which of its NVLinks are up: {unclear}")
+        return len(links.speeds)
 
     def missing() -> int:
         """One GPU alone has nobody to be joined to; a virtual machine may be given GPUs without their links."""
-        wanted = count or max(up + max(links.down, 0), *siblings)
-        if not is_of_sxm(model) or up >= wanted or len(siblings) < 2 or are_kept_away():
+        if not is_of_sxm(model) or len(siblings) < 2 or boards.is_kept_away(model):
             return 0
         mine = attempt(health)
-        has_mig = isinstance(mine, GpuHealth) and raw(mine, "mig") == "Enabled"
-        return 0 if has_mig else wanted - up  # older drivers tell links of MIG as inactive
+        if isinstance(mine, GpuHealth) and raw(mine, "mig") == "Enabled":
+            return 0  # older drivers tell links of MIG as inactive
+        wanted = count or max(len(links.speeds) + max(links.down, 0), *siblings)
+        return max(0, wanted - up())
 
     return NvlinkGpu(
         slot=name,
         is_sxm=is_of_sxm(model),
-        up=up,
+        up=lazy(up),
         missing=lazy(missing),
         sibling_up=max(siblings),
         gbytes=min(links.speeds, default=0.0),

@@ -68,6 +68,5 @@ def _counts(reader: Reader, facts: Facts) -> tuple[NvlinkCounts, ...]:
     if not facts.nvlink.is_possible:
         return ()
     found = counts_in(asked(reader, facts, QUESTION))
-    numbers = range(len(facts.nvidia.gpus))
-    slots = slots_of(facts, numbers) if set(found) <= set(numbers) else ()
+    slots = slots_of(facts, tuple(found))
     return tuple(NvlinkCounts(slots[one] if slots else f"GPU {one}", *counts) for one, counts in found.items())

@@ -1,9 +1,10 @@
 """GPUs and accelerators of AMD and Intel, as the PCI bus shows them. The rules for GPUs are about NVIDIA's; of these
 the driver that holds them and, of AMD's, the errors of memory are told.
 
-Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes 0302 and 1200 (processing accelerator). Graphics that a
-processor brings are left out: of the display classes 0300 and 0380 the models below count, and what has 8 GiB of its
-own (mem_info_vram_total of amdgpu). Errors: ras/umc_err_count (Documentation/gpu/amdgpu/ras.rst), `ue: 0` and `ce: 0`.
+Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes 0302 and 1200 (processing accelerator), of which Intel's own
+are NPUs (drivers/accel/ivpu) and FPGAs; Gaudi is of Habana Labs. Graphics that a processor brings are left out: of the
+display classes 0300 and 0380 the models below count, and what has 8 GiB of its own (mem_info_vram_total of amdgpu).
+Errors: ras/umc_err_count (Documentation/gpu/amdgpu/ras.rst), `ue: 0` and `ce: 0`.
 Names are those of the models below, else of pci.ids(5).
 """
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-_VENDORS = {"0x1002": "AMD", "0x8086": "Intel", "0x1da3": "Intel"}  # the last is Habana Labs (Gaudi)
-_DISPLAY, _COMPUTE = ("0x0300", "0x0380"), ("0x0302", "0x1200")
+_INTEL = "0x8086"
+_VENDORS = {"0x1002": "AMD", _INTEL: "Intel", "0x1da3": "Intel"}  # the last is Habana Labs (Gaudi)
+_DISPLAY, _3D, _ACCELERATOR = ("0x0300", "0x0380"), "0x0302", "0x1200"
 _OWN_MEMORY_BYTES = 8 << 30
 _MODELS = {
     "0x738c": "Instinct MI100", "0x738e": "Instinct MI100", "0x7408": "Instinct MI250X", "0x740c": "Instinct MI250X",
@@ -89,16 +91,21 @@ def _devices(reader: Reader) -> tuple[OtherGpu, ...]:
         slot: _VENDORS[vendor] for slot, vendor in vendors.items() if isinstance(vendor, str) and vendor in _VENDORS
     }
     return tuple(
-        _gpu(reader, slot, vendor, str(vendors[slot])) for slot, vendor in found.items() if _is_gpu(reader, slot)
+        _gpu(reader, slot, vendor, str(vendors[slot]))
+        for slot, vendor in found.items()
+        if _is_gpu(reader, slot, str(vendors[slot]))
     )
 
 
-def _is_gpu(reader: Reader, slot: str) -> bool:
+def _is_gpu(reader: Reader, slot: str, vendor_id: str) -> bool:
     kind = str(line(reader, f"{DEVICES}/{slot}/class"))
-    if not kind.startswith((*_DISPLAY, *_COMPUTE)) or isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str):
+    is_known = kind.startswith((*_DISPLAY, _3D, _ACCELERATOR))
+    if not is_known or isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str):
         return False
-    if kind.startswith(_COMPUTE) or line(reader, f"{DEVICES}/{slot}/device") in _MODELS:
+    if kind.startswith(_3D) or line(reader, f"{DEVICES}/{slot}/device") in _MODELS:
         return True
+    if kind.startswith(_ACCELERATOR):
+        return vendor_id != _INTEL
     memory = attempt(integer, reader, f"{DEVICES}/{slot}/mem_info_vram_total")
     return isinstance(memory, int) and memory >= _OWN_MEMORY_BYTES
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, raw, shared
-from hosttune.facts.gpu.gpus import DEVICES, driver_of, read_pci, width_of
+from hosttune.facts.gpu.gpus import DEVICES, driver_of, is_vfio, read_pci, width_of
 from hosttune.facts.reading import if_absent, line, names_in, texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 _SLOT = regex(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # PCI class codes of what moves data to and from GPUs: Ethernet and InfiniBand controllers, NVMe.
 _KINDS = {"0x0200": "network", "0x0207": "network", "0x0108": "nvme"}
-_USER_SPACE = ("vfio", "uio_", "igb_uio")  # kernel drivers that hand a device to a program (DPDK, Linux drivers guide)
+_USER_SPACE = ("uio_", "igb_uio")  # as vfio, kernel drivers that hand a device to a program (DPDK, Linux drivers guide)
 _ALL_ONES = ("63", "255")  # six bits of the link status register; older kernels show eight
 _ERRORS = regex(r"^(\w+) (\d+)$", re.MULTILINE)
 # What a link corrects; the others tell of what devices did (NonFatalErr: a read of a function that is not there).
 _REPLAYED = ("RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout")
 _BROKEN = ("SDES", "DLP")  # fatal: the link went down by surprise, or its protocol broke
 _PROBES = ("UnsupReq", "CmpltTO")  # not fatal: what looking for functions that are not there leaves behind
+_LOAD_PERCENT = 50  # of the time a kernel runs
 _REPLAYS_A_MINUTE = {2.5: 0.15, 5.0: 0.3, 8.0: 0.48, 16.0: 0.96, 32.0: 1.92, 64.0: 3.84}  # by GT/s, of one lane
 
 
@@ -65,7 +66,7 @@ class PcieLink(Fact):
     sibling_width: int  # the widest link of a device of the same model here
     is_like_siblings: bool  # there are others of its model here, and all of them have the same width and speed
     is_asleep: bool  # it is powered down while nobody uses it (runtime power management), and tells nothing of its link
-    is_working: bool  # nvidia-smi says that this GPU computes at this moment
+    is_working: bool  # nvidia-smi says that this GPU is under load, so that its link runs at full speed
     corrected: int  # what device or port had to send again since boot; -1 where the kernel does not count
     uncorrected: int  # since boot, without what looking for functions that are not there leaves behind
     broken: int  # of them those with which the link itself went down
@@ -103,12 +104,12 @@ class Pcie(Fact):
     @property
     def has_user_space_driver(self) -> bool:
         """A program drives one of these devices itself (DPDK, SPDK), or a virtual machine does."""
-        return any(device.driver.startswith(_USER_SPACE) for device in self.devices)
+        return self.has_passthrough or any(device.driver.startswith(_USER_SPACE) for device in self.devices)
 
     @property
     def has_passthrough(self) -> bool:
         """vfio-pci holds one of these devices for a virtual machine."""
-        return any(device.driver.startswith("vfio") for device in self.devices)
+        return any(is_vfio(device.driver) for device in self.devices)
 
 
 def ports_of(path: str) -> tuple[str, ...]:
@@ -284,10 +285,10 @@ def _errors(reader: Reader, slots: Sequence[str], wanted: Mapping[str, Callable[
 
 
 def _working(facts: Facts) -> set[str]:
-    """The slots of the GPUs that are busy now, as far as nvidia-smi tells."""
+    """The slots of the GPUs under load now, as far as nvidia-smi tells: others let their links slow down."""
     gpus = raw(facts.health, "gpus")
     busy = ((gpu.slot, raw(gpu, "utilization_percent")) for gpu in (gpus if isinstance(gpus, tuple) else ()))
-    return {slot for slot, percent in busy if isinstance(percent, int) and percent > 0}
+    return {slot for slot, percent in busy if isinstance(percent, int) and percent >= _LOAD_PERCENT}
 
 
 def _lower(one: float, other: float) -> float:
