@@ -154,7 +154,7 @@ def _messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
     if not _has_gpu(reader, facts):
         return ()
     try:
-        return facts.kernel_log.lines(messages_in)
+        return facts.kernel_log.certain(facts.kernel_log.lines(messages_in))
     except UnknownFact as unknown:
         old = reader.query(OLD_JOURNAL) if unknown.reason.startswith("not in this record") else None
         if isinstance(old, Completed) and (found := messages_in(old.text)):

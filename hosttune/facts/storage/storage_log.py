@@ -10,7 +10,7 @@ not support has other words). A task that the log names and that went on since i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.reading import line
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
+T = TypeVar("T")
 _MOST = 400  # lines that are kept, the newest, and as many of disks' errors, which come in storms
 _HEAD = r"^(?:(\d{9,}\.\d+) )?(?:kernel: )?(?:\[ *[\d.]+\] ?)?(?:\[ *[TC]\d+\] )?"
 _EXT4 = regex(
@@ -79,11 +80,15 @@ class StorageLog(Fact):
 
 def collect(reader: Reader, facts: Facts) -> StorageLog:
     lines = shared(lambda: facts.kernel_log.lines(chosen))
+
+    def certain(make: Callable[[], tuple[T, ...]]) -> tuple[T, ...]:
+        return lazy(lambda: facts.kernel_log.certain(make()))
+
     return StorageLog(
-        refusing=lazy(lambda: refusing_in(lines())),
-        silent=lazy(lambda: silent_in(lines(), reader.now())),
-        hung=lazy(_hung, reader, lines),
-        erring=lazy(_erring, reader, facts, lines),
+        refusing=certain(lambda: refusing_in(lines())),
+        silent=certain(lambda: silent_in(lines(), reader.now())),
+        hung=certain(lambda: _hung(reader, lines)),
+        erring=certain(lambda: _erring(reader, facts, lines)),
     )
 
 
