@@ -156,6 +156,13 @@ def test_buffer_that_has_wrapped_is_not_taken_for_a_quiet_log():
         _ = facts_of("", "").host_log.lockups
 
 
+def test_who_may_not_see_the_journal_is_told_so_where_the_buffer_has_wrapped():
+    hidden = Completed(1, b"", b"Hint: You are currently not seeing messages from other users and the system.\n")
+    with pytest.raises(UnknownFact, match="needs root, or the group adm"):
+        _ = facts_of(hidden, WRAPPED).host_log.uncorrected
+    assert facts_of(hidden, HEAD).host_log.uncorrected == 0
+
+
 def test_what_a_wrapped_buffer_has_counts_and_what_it_has_not_is_unknown():
     found = facts_of("", f"{WRAPPED}[ 7100.0] {LINES[0]}\n").host_log
     assert found.lockups == ("soft lockup in kworker/1:2 (22 s)",)

@@ -199,5 +199,7 @@ def _unseen(log: KernelLog, dmesg: Callable[[], tuple[float | None, str]], reade
     age_s = _uptime_s(reader) - oldest[0] if isinstance(oldest, tuple) and oldest[0] is not None else 0.0
     if age_s >= _DAY_S:
         return ""
+    if isinstance(journal, Unreadable):
+        return journal.reason
     left = f"only the last {age_s / 3600:.1f} hours" if age_s > 0 else "nothing"
     return f"of the kernel log of this boot {left} can be seen: the buffer of the kernel keeps no more, nor the journal"
