@@ -266,7 +266,7 @@ def _links(facts: Facts) -> Iterator[_Found]:
 
 def _rdma(facts: Facts) -> Iterator[_Found]:
     for port in facts.rdma.ports:
-        if port.is_active:
+        if port.is_active and not port.is_function:
             yield Sign(Aspect.RDMA_PORT, port.name)
 
 

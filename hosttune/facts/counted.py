@@ -83,7 +83,7 @@ def _disks(facts: Facts) -> _Told:
 
 def _ports(facts: Facts) -> _Told:
     for port in facts.rdma.ports:
-        if port.is_active:
+        if port.is_active and not port.is_function:
             yield f"Gb/s of {port.name}", port.rate_gbps, ()
 
 
@@ -115,6 +115,8 @@ def _of_modules(facts: Facts) -> Iterator[Counter]:
 
 def _of_ports(facts: Facts) -> Iterator[Counter]:
     for port in facts.rdma.ports:
+        if port.is_function:
+            continue
         yield Counter(f"link breaks of {port.name}", port.link_downed, 1)
         yield Counter(f"symbol errors of {port.name}", port.symbol_errors, 100)
 

@@ -34,6 +34,7 @@ NAMES = {
     "0x2684": "NVIDIA GeForce RTX 4090", "0x2860": "NVIDIA GeForce RTX 4070 Laptop GPU", "0x27b8": "NVIDIA L4",
 }  # fmt: skip
 LOGS = (JOURNAL, DMESG)
+HEAD = "Linux version 6.8.0-60-generic (buildd@lcy02-amd64-109) #63-Ubuntu SMP PREEMPT_DYNAMIC\n"
 ARCHIVE = "http://archive.ubuntu.com/ubuntu noble-updates/restricted amd64 Packages"
 ARCHIVES = f"""Package files:
  100 /var/lib/dpkg/status
@@ -52,7 +53,7 @@ def loaded(
     rows = "".join(
         f"0000{gpu.slot.upper()}, {version}, Disabled, {NAMES[gpu.device]}\n" for gpu in gpus if gpu.device in NAMES
     )
-    log = f"NVRM: loading NVIDIA UNIX Open Kernel Module for {arch}  {version}  Release Build  (dvs)\n"
+    log = f"{HEAD}NVRM: loading NVIDIA UNIX Open Kernel Module for {arch}  {version}  Release Build  (dvs)\n"
     shown = (
         f"filename:       /lib/modules/{kernel}/kernel/nvidia-580srv-open/nvidia.ko.zst\nversion:        {version}\n"
     )
@@ -104,7 +105,7 @@ def links_of(gpus: Sequence[GpuSpec]) -> str:
 
 def not_loaded(log: str = "") -> dict[tuple[str, ...], str | None]:
     """The answers of a host without a driver."""
-    return {JOURNAL: log, DMESG: log}
+    return dict.fromkeys(LOGS, HEAD + log)
 
 
 def saying(
@@ -137,7 +138,7 @@ def saying(
         kept = {f"0000{slot.upper()}": ", ".join([broken[slot]] * 3) if slot in broken else "" for slot in slots}
         shown = ((row, *row.split(", ", 1)) for row in rows)
         told[QUERY] = "".join(f"{slot}, {kept[slot] or rest}\n" for _, slot, rest in shown if slot in kept)
-    told |= dict.fromkeys(LOGS, "".join(f"{line}\n" for line in log))
+    told |= dict.fromkeys(LOGS, HEAD + "".join(f"{line}\n" for line in log))
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
     more = [{"argv": list(argv), "status": 0, "stdout": text, "stderr": ""} for argv, text in told.items()]
     return RecordReader({**record.data, "queries": [*kept, *more]}, record.file)

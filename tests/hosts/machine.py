@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.facts.services.clock import SYNCHRONIZED, TRACKING
 from hosttune.facts.services.units import show_command
 from hosttune.facts.storage.filesystems import LSBLK
@@ -20,7 +19,7 @@ from hosttune.host.door import Space
 from hosttune.host.record import encode_bytes
 from tests.hosts.boot_files import boot_files
 from tests.hosts.container_files import kernel_limits
-from tests.hosts.driver import apt_answers
+from tests.hosts.driver import apt_answers, not_loaded
 from tests.hosts.kernel_files import gpu_files, memory_files, processor_files
 from tests.hosts.network_files import network_files
 from tests.hosts.service_files import service_files, service_links
@@ -410,7 +409,7 @@ class Machine:
         queries += [_answer(TRACKING, tracked)] if self.has_systemd else []
         queries.append(_answer(LSBLK, self._lsblk()))
         told = {
-            ("uname", "-m"): f"{self.arch}\n", JOURNAL: "", DMESG: "", **blank_answers(self), **storage_answers(self),
+            ("uname", "-m"): f"{self.arch}\n", **not_loaded(), **blank_answers(self), **storage_answers(self),
             **self.queries,
         }  # fmt: skip
         queries += [_answer(argv, text) for argv, text in told.items()]

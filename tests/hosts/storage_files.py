@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.facts.storage.nvme import question
 from hosttune.facts.storage.spare import compared, wipefs
 
@@ -48,7 +47,7 @@ def controller_links(machine: Machine) -> dict[str, str]:
 def storage_answers(machine: Machine) -> dict[tuple[str, ...], str]:
     """Drives that are well, and a kernel log that has nothing to say of storage."""
     healthy = f"{json.dumps(SMART, indent=2)}\n"
-    return {JOURNAL: "", DMESG: ""} | {question("nvme", name): healthy for name in controllers(machine)}
+    return {question("nvme", name): healthy for name in controllers(machine)}
 
 
 def queue_files(disk: DiskSpec, base: str) -> dict[str, str]:

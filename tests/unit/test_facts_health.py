@@ -39,7 +39,11 @@ def health_of(answers, log="", **files):
         "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.195.03  x\n",
         "/sys/module/nvidia/version": "570.195.03\n",
     }  # fmt: skip
-    base = {QUERY: f"{LINE}, 570.195.03, Enabled, NVIDIA H100\n", JOURNAL: log, DMESG: log or "x\n"}
+    base = {
+        QUERY: f"{LINE}, 570.195.03, Enabled, NVIDIA H100\n",
+        JOURNAL: log,
+        DMESG: f"[    0.000000] Linux version 6.8\n{log}",
+    }
     links = {f"{PCI}/driver": "../../../bus/pci/drivers/nvidia"}
     return Facts(FakeReader(every | files, links=links, queries=base | answers)).health
 

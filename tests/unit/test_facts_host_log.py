@@ -7,11 +7,11 @@ import pytest
 from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
-from hosttune.facts.kernel.host_log import MAX_LINES, chosen, lockups_in, severities
-from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
+from hosttune.facts.kernel.host_log import MAX_LINES, chosen, lockups_in, modules_in, severities
+from hosttune.facts.kernel.kernel_log import DAY_OLD, DMESG, JOURNAL, merged
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordingReader, RecordReader
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
 
 NOW = 1_780_000_000.0
@@ -27,8 +27,12 @@ def log_of(*texts, at=NOW - 60):
     return "".join(f"{at:.6f} kernel: {text}\n" for text in texts)
 
 
+HEAD = "[    0.000000] Linux version 6.8.0-60-generic (buildd@lcy02)\n"
+UPTIME = {"/proc/uptime": "7200.00 1.00\n"}
+
+
 def reader(journal, **more):
-    return FakeReader({"/proc/uptime": "7200.00 1.00\n"}, queries={JOURNAL: journal, DMESG: "", **more}, now=NOW)
+    return FakeReader(UPTIME, queries={JOURNAL: journal, DMESG: HEAD, **more}, now=NOW)
 
 
 def test_host_log_of_a_quiet_host_is_empty():
@@ -74,7 +78,117 @@ def test_host_log_errors_of_hardware_by_how_bad_they_were():
         "[Hardware Error]: event severity: fatal", check.format("", "8c00004000010091"),
         check.format(" Exception", "be00000000800400"), "mce: [Hardware Error]: Machine check events logged",
     ])  # fmt: skip
-    assert (seen["corrected"], seen["uncorrected"], seen["fatal"]) == (2, 2, 1)
+    assert seen == {"corrected": 2, "uncorrected": 2, "before": 1}
+
+
+AMD = "[Hardware Error]: CPU:0 (19:1:1) MC17_STATUS[Over|{}|MiscV|AddrV|-|-|SyndV|UECC|{}|-|-]: {}"
+
+
+def test_host_log_machine_checks_as_amd_s_decoder_writes_them():
+    lines = [
+        AMD.format("UE", "-", "0xfc2000000000011b"), AMD.format("-", "Deferred", "0xdc2030000000011b"),
+        AMD.format("CE", "-", "0x9c2040000000011b"),
+    ]  # fmt: skip
+    assert severities(lines) == {"uncorrected": 2, "corrected": 1}
+    assert chosen("\n".join(lines)) == tuple(lines)
+
+
+def test_host_log_what_was_left_from_before_the_boot_is_not_of_this_one():
+    check = "mce: [Hardware Error]: CPU 12: Machine Check: 0 Bank 7: {}"
+    bad, good, booted = check.format("be00000000800400"), check.format("8c00004000010091"), "Run /init as init process"
+    firmware = "[Hardware Error]: event severity: recoverable"
+    assert severities([bad, good, firmware, booted]) == {"before": 2}
+    assert severities([booted, bad, good, f"{{1}}{firmware}"]) == {"uncorrected": 2, "corrected": 1}
+    assert severities([f"{{1}}{firmware}", booted]) == {"uncorrected": 1}
+
+
+def test_host_log_corrected_errors_by_module():
+    line = "EDAC MC0: {} CE memory read error on {} (channel:0 slot:0 page:0x0 offset:0x0 grain:32 syndrome:0x0)"
+    said = [line.format(2, "DIMM_A1"), line.format(3, "DIMM_A1 or DIMM_B1"), "EDAC MC0: 1 UE on DIMM_A1 (channel:0)"]
+    assert modules_in(said) == {"DIMM_A1": 5, "DIMM_B1": 3}
+    seen = Facts(reader(log_of(*said))).host_log
+    assert seen.corrected_of == {"DIMM_A1": 5, "DIMM_B1": 3}
+
+
+def facts_of(journal, buffer, more=None, uptime="7200.00 1.00\n"):
+    queries = {JOURNAL: journal, DMESG: buffer} | (more or {})
+    return Facts(FakeReader({"/proc/uptime": uptime}, queries=queries, now=NOW))
+
+
+def test_journal_that_ended_early_does_not_hide_what_the_buffer_has():
+    """A disk that fails takes the journal along."""
+    journal = log_of(LINES[0], at=NOW - 7000)
+    found = facts_of(journal, f"{HEAD}[  195.0] {LINES[0]}\n[ 7100.0] {LINES[2]}\n").host_log
+    assert (found.lockups, found.out_of_memory) == (("soft lockup in kworker/1:2 (22 s)",), ("python3",))
+
+
+def test_journal_that_was_shortened_does_not_hide_what_the_buffer_has():
+    found = facts_of(log_of(LINES[0]), f"{HEAD}[  195.0] {LINES[2]}\n[ 7140.0] {LINES[0]}\n").host_log
+    assert (found.lockups, found.out_of_memory) == (("soft lockup in kworker/1:2 (22 s)",), ("python3",))
+
+
+def test_lines_that_both_have_are_told_once_though_their_clocks_differ():
+    later = [NOW - 50 + step for step in range(3)]
+    journal = "".join(log_of(LINES[1], at=at) for at in (NOW - 7100, *later))
+    buffer = "".join(f"[ {at - NOW + 7200 - 40:.6f}] {LINES[1]}\n" for at in later)
+    assert [card.link_downs for card in facts_of(journal, HEAD + buffer).host_log.cards] == [4]
+    more = f"{buffer}[ 7190.0] {LINES[1]}\n"
+    assert [card.link_downs for card in facts_of(journal, HEAD + more).host_log.cards] == [5]
+
+
+def test_lines_of_a_journal_keep_their_order_when_the_clock_is_set():
+    journal = log_of("NVRM: a", at=NOW) + log_of("NVRM: b", at=NOW - 9000)
+    assert merged(journal, "", 600.0) == journal
+
+
+WRAPPED = "[ 5400.1] audit: type=1400\n"
+LONG = "864000.00 1.00\n"
+
+
+def test_buffer_that_has_wrapped_is_not_taken_for_a_quiet_log():
+    found = facts_of("", WRAPPED)
+    with pytest.raises(UnknownFact, match=r"of the kernel log of this boot only the last 0\.5 hours can be seen"):
+        _ = found.host_log.uncorrected
+    with pytest.raises(UnknownFact):
+        _ = found.storage_log.erring
+    assert not found.kernel_log.is_whole
+    with pytest.raises(UnknownFact, match="nothing can be seen"):
+        _ = facts_of("", "").host_log.lockups
+
+
+def test_who_may_not_see_the_journal_is_told_so_where_the_buffer_has_wrapped():
+    hidden = Completed(1, b"", b"Hint: You are currently not seeing messages from other users and the system.\n")
+    with pytest.raises(UnknownFact, match="needs root, or the group adm"):
+        _ = facts_of(hidden, WRAPPED).host_log.uncorrected
+    assert facts_of(hidden, HEAD).host_log.uncorrected == 0
+
+
+def test_what_a_wrapped_buffer_has_counts_and_what_it_has_not_is_unknown():
+    found = facts_of("", f"{WRAPPED}[ 7100.0] {LINES[0]}\n").host_log
+    assert found.lockups == ("soft lockup in kworker/1:2 (22 s)",)
+    with pytest.raises(UnknownFact, match=r"last 0\.5 hours"):
+        _ = found.uncorrected
+
+
+@pytest.mark.parametrize(
+    ("journal", "buffer", "more"),
+    [
+        ("", "[ 700000.1] audit: type=1400\n", {}),  # of a host that runs for days
+        ("", "[ 860000.1] audit: type=1400\n", {DAY_OLD: f"{NOW - 90_000:.6f} systemd[1]: Started x.\n"}),
+        ("", "[    9.1] audit: type=1400\n", {}),  # what a server says more than its buffer holds while it boots
+    ],
+)
+def test_host_that_runs_for_long_is_not_unknown_for_ever(journal, buffer, more):
+    found = facts_of(journal, buffer, more, LONG)
+    assert (found.host_log.uncorrected, found.kernel_log.unseen) == (0, "")
+    assert found.kernel_log.is_whole == ("9.1" in buffer)
+
+
+def test_journal_that_has_the_boot_is_whole_whatever_the_buffer_lost():
+    found = facts_of(log_of("Linux version 6.8.0-60-generic"), "[ 860000.1] audit: type=1400\n", uptime=LONG)
+    assert (found.kernel_log.is_whole, found.host_log.uncorrected) == (True, 0)
+    alone = facts_of(log_of("Run /init as init process"), ABSENT)
+    assert (alone.kernel_log.is_whole, alone.host_log.uncorrected) == (True, 0)
 
 
 def test_host_log_each_lockup_is_told_once():
@@ -99,11 +213,11 @@ def test_what_facts_want_of_the_log_is_asked_of_each_program_once():
     slot = "/sys/bus/pci/devices/0000:1b:00.0"
     gpu = {f"{slot}/vendor": "0x10de", f"{slot}/device": "0x2330", f"{slot}/class": "0x030200"}
     lines = log_of(LINES[0], "NVRM: Xid (PCI:0000:1b:00): 79, x", "nfs: server nfs01 not responding, timed out")
-    door = FakeReader({**gpu, "/proc/uptime": "7200.00 1.00\n"}, queries={JOURNAL: lines, DMESG: ""}, now=NOW)
+    door = FakeReader({**gpu, **UPTIME}, queries={JOURNAL: lines, DMESG: HEAD}, now=NOW)
     facts = Facts(door)
     seen = (facts.host_log.lockups, facts.storage_log.silent, facts.storage_log.refusing, facts.nvidia.messages)
     assert list(map(len, seen)) == [1, 1, 0, 1]
-    assert [argv for argv in door.asked if argv[0] in {"journalctl", "dmesg"}] == [JOURNAL]
+    assert [argv for argv in door.asked if argv[0] in {"journalctl", "dmesg"}] == [JOURNAL, DMESG]
 
 
 def test_journal_that_is_too_long_leaves_nothing_that_is_well():

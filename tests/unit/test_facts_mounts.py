@@ -221,3 +221,16 @@ def test_rotating_disk_below_one_of_several_is_told():
 
     assert facts.mounts.at["/data"].disks == ("sdb", "sdc")
     assert facts.mounts.at["/data"].is_rotational
+
+
+def test_lines_of_fstab_that_a_boot_mounts_and_whether_something_is_there():
+    fstab = (
+        "/dev/sda1 / ext4 defaults 0 1\n/dev/sdb1 /data ext4 defaults,nofail 0 2\nnfs01:/x /work nfs4 _netdev 0 0\n"
+        "/dev/sdc1 /spare ext4 noauto 0 2\nnfs01:/y /home/shared nfs4 x-systemd.automount 0 0\n/swap.img none swap sw 0 0\n"
+    )
+    found = mounts(DATA, fstab=fstab).expected
+    assert [(one.target, one.line, one.is_mounted) for one in found] == [
+        ("/", 1, True),
+        ("/data", 2, True),
+        ("/work", 3, False),
+    ]

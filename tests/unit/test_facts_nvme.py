@@ -165,3 +165,25 @@ def test_nothing_is_asked_where_there_is_no_drive():
     assert reader.asked == []
     facts, _ = host(names=(), files={"/sys/class/nvme/nvme-subsys0": "x"})
     assert facts.nvme.drives == ()
+
+
+@pytest.mark.parametrize(
+    ("files", "links", "is_told"),
+    [
+        ({}, {}, True),
+        ({"driver_override": "vfio-pci\n"}, {}, False),
+        ({"class": "0x010601\n"}, {}, False),  # a SATA controller
+        ({"physfn/vendor": "0x144d\n"}, {}, False),  # a virtual function is for a guest
+        ({}, {"driver": "../../drivers/vfio-pci"}, False),
+    ],
+)
+def test_drive_on_the_bus_without_a_driver(files, links, is_told):
+    base = "/sys/bus/pci/devices/0000:c9:00.0"
+    every = {f"{base}/class": "0x010802\n"} | {f"{base}/{name}": text for name, text in files.items()}
+    hung = {f"{base}/{name}": target for name, target in links.items()}
+    for is_loaded in (True, False):
+        folders = ["/sys/bus/pci/drivers/nvme"] if is_loaded else []
+        found = Facts(FakeReader(every, links=hung, folders=folders)).nvme.drives
+        assert [(one.name, one.state) for one in found] == [("0000:c9:00.0", "without driver")] * (
+            is_told and is_loaded
+        )

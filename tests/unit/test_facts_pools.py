@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.storage.pools import THIN, data_errors_in, parse_thin
+from hosttune.facts.storage.pools import THIN, data_errors_in, erring_in, parse_thin
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import Unreadable
@@ -31,6 +31,37 @@ def test_pool_of_zfs():
     assert (pool.name, pool.kind, pool.stopped, pool.is_degraded, pool.data_errors) == ("tank", "ZFS", "", False, 0)
     assert pool.used_percent == 62.0
     assert pool.is_rebuilt is False
+
+
+def config(*rows):
+    return (
+        "  pool: tank\nconfig:\n\n\tNAME STATE READ WRITE CKSUM\n"
+        + "".join(f"\t{row}\n" for row in rows)
+        + "\nerrors: x\n"
+    )
+
+
+def test_disks_with_errors_are_named_in_the_place_of_their_groups():
+    rows = (
+        "tank ONLINE 0 0 4",
+        "  raidz1-0  ONLINE 0 0 4",
+        "    sda ONLINE 0 0 0",
+        "    sdb  ONLINE  0 0 4",
+        "    sdc ONLINE 0 0 0",
+    )
+    assert erring_in(config(*rows), is_whole=True) == ("sdb (0 read, 0 write, 4 checksum)",)
+    unattributed = (*rows[:3], rows[4])
+    assert erring_in(config(*unattributed), is_whole=True) == ("raidz1-0 (0 read, 0 write, 4 checksum)",)
+
+
+def test_cache_or_spare_that_failed_leaves_the_pool_whole():
+    rows = (
+        "tank ONLINE 0 0 0", "  sda ONLINE 0 0 0", "cache", "  nvme0n1  UNAVAIL 0 0 0  cannot open", "spares",
+        "  sdd  AVAIL   ", "  sde   UNAVAIL   cannot open",
+    )  # fmt: skip
+    assert erring_in(config(*rows), is_whole=True) == ("nvme0n1 UNAVAIL", "sde UNAVAIL")
+    assert erring_in(config(*rows), is_whole=False) == ()  # the state of the pool tells
+    assert erring_in(SOUND, is_whole=True) == ()
 
 
 @pytest.mark.parametrize("state", ["FAULTED", "SUSPENDED", "UNAVAIL"])

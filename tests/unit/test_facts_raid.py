@@ -42,6 +42,24 @@ def test_array_with_its_members_and_what_goes_on(text, level, wanted, missing, f
     assert (array.sync, array.percent, array.is_active, array.is_container) == (sync, percent, True, False)
 
 
+@pytest.mark.parametrize(
+    ("level", "layout", "members", "is_lost"),
+    [
+        ("raid5", "level 5, 512k chunk, algorithm 2", "UU_", False), ("raid5", "level 5, 512k chunk", "U__", True),
+        ("raid4", "level 4, 512k chunk", "U__", True), ("raid6", "level 6, 64k chunk", "UU__", False),
+        ("raid6", "level 6, 64k chunk", "U___", True), ("raid1", "", "U__", False), ("raid1", "", "__", True),
+        ("raid10", "512K chunks 2 near-copies", "U__U", False), ("raid10", "512K chunks 2 near-copies", "UU__", True),
+        ("raid10", "512K chunks 2 near-copies", "UU_U_", False), ("raid10", "512K chunks 2 near-copies", "_UUU_", True),
+        ("raid10", "512K chunks 2 far-copies", "U__U", True), ("raid10", "512K chunks 2 far-copies", "_U_U", False),
+        ("raid10", "512K chunks 3 near-copies", "U__UUU", False), ("raid10", "2 near-copies 2 far-copies", "U__U", False),
+    ],
+)  # fmt: skip
+def test_array_that_misses_more_than_its_level_can(level, layout, members, is_lost):
+    count = f"[{len(members)}/{members.count('U')}] [{members}]"
+    array = one(f"md0 : active {level} sdb1[1] sda1[0]\n      976630464 blocks super 1.2 {layout} {count}\n")
+    assert array.is_lost is is_lost
+
+
 def test_inactive_array_is_no_container_of_firmware_raid():
     broken, container = parse_mdstat(
         f"{HEAD}md127 : inactive sdb1[1](S) sda1[0](S)\n      1 blocks super 1.2\n\n"

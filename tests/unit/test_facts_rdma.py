@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.network.rdma import rate_of, word_of
+from hosttune.facts.network.rdma import lanes_of, rate_of, word_of
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -33,6 +33,12 @@ def test_rate_is_a_number_of_gigabits():
     assert (rate_of("400 Gb/sec (4X NDR)"), rate_of("2.5 Gb/sec (1X SDR)")) == (400.0, 2.5)
     with pytest.raises(ValueError, match="is no rate"):
         rate_of("fast")
+    assert [lanes_of(one) for one in ("400 Gb/sec (4X NDR)", "100 Gb/sec (1X NDR)", "100 Gb/sec", "fast")] == [
+        4,
+        1,
+        0,
+        0,
+    ]
 
 
 def test_ports_are_compared_with_active_ones_of_the_same_model_and_layer():
@@ -63,6 +69,97 @@ def test_port_whose_state_cannot_be_read_is_unknown_in_that_field_alone():
 
 def test_host_without_rdma_has_no_ports():
     assert ports({}) == {}
+
+
+def test_link_with_one_lane_or_at_the_first_speed_is_stunted_on_infiniband_alone():
+    seen = ports(
+        port("mlx5_0", rate="100 Gb/sec (1X NDR)"), port("mlx5_1", rate="10 Gb/sec (4X SDR)"),
+        port("mlx5_2", "1: DOWN", rate="10 Gb/sec (4X SDR)"), port("mlx5_3", rate="25 Gb/sec (1X EDR)", layer="Ethernet"),
+        port("mlx5_4", rate="200 Gb/sec (2X NDR)"),
+    )  # fmt: skip
+    assert [name for name, one in seen.items() if one.is_stunted] == ["mlx5_0/1", "mlx5_1/1"]
+
+
+DOWN = {"state": "1: DOWN", "rate": "10 Gb/sec (4X SDR)"}
+
+
+def alone(phys="2: Polling", layer="InfiniBand", flags="0x1002", carriers="0", near=False, vm=False, breaks=0):
+    """A port that is down, and all others of its kind with it, beside a GPU or below a root port of its own."""
+    root, switch, gpu = "pci0000:15/0000:15:01.0", "0000:16:00.0", "0000:17:00.0"
+    place = f"{root}/{switch}/0000:18:00.0" if near else "pci0000:40/0000:40:01.0/0000:41:00.0"
+    files = port("mlx5_0", **DOWN, layer=layer, link_downed=breaks) | {
+        f"{CLASS}/mlx5_0/ports/1/phys_state": f"{phys}\n"
+    }
+    files = {path.replace(f"{CLASS}/mlx5_0/device", f"/sys/devices/{place}"): text for path, text in files.items()}
+    net = f"/sys/devices/{place}/net/ib0"
+    files |= {f"{net}/flags": f"{flags}\n", f"{net}/carrier_up_count": f"{carriers}\n"}
+    files |= {
+        f"/sys/devices/{root}/{switch}/{gpu}/{name}": text
+        for name, text in (("vendor", "0x10de"), ("device", "0x2330"), ("class", "0x030200"))
+    }
+    files["/proc/cpuinfo"] = "processor : 0\nflags : fpu" + (" hypervisor" if vm else "") + "\n"
+    files["/proc/sys/kernel/arch"] = "x86_64\n"
+    links = {
+        f"/sys/bus/pci/devices/{gpu}": f"../../../devices/{root}/{switch}/{gpu}",
+        f"{CLASS}/mlx5_0/device": f"../../../devices/{place}",
+    }
+    return Facts(FakeReader(files, links=links)).rdma.ports[0]
+
+
+@pytest.mark.parametrize(
+    ("what", "is_meant"),
+    [
+        ({}, False),  # a used card in a workstation
+        ({"phys": "3: Disabled", "near": True}, False),  # never cabled
+        ({"near": True}, True),  # a rail that looks for its switch
+        ({"vm": True}, True),  # nobody gives a guest a port for nothing
+        ({"flags": "0x1003"}, True),
+        ({"phys": "3: Disabled", "carriers": "1"}, True),
+        ({"phys": "3: Disabled", "breaks": 1}, True),
+        ({"phys": "3: Disabled", "layer": "Ethernet", "flags": "0x1003"}, False),  # what an installer switches on
+        ({"phys": "3: Disabled", "layer": "Ethernet", "flags": "0x1002", "carriers": "2"}, False),  # switched off
+        ({"phys": "3: Disabled", "layer": "Ethernet", "flags": "0x1003", "carriers": "2"}, True),
+        ({"phys": "3: Disabled", "layer": "Ethernet", "near": True}, False),
+        ({"phys": "3: Disabled", "layer": "Ethernet", "near": True, "flags": "0x1003"}, True),
+    ],
+)
+def test_port_of_a_kind_that_is_all_down_is_meant_where_something_tells(what, is_meant):
+    assert alone(**what).is_meant is is_meant
+
+
+def test_interface_whose_flags_are_no_number_is_not_taken_as_off():
+    with pytest.raises(UnknownFact, match="flags"):
+        _ = alone(flags="up").is_meant
+
+
+def test_rails_are_not_compared_with_the_cards_of_storage():
+    place = "pci0000:15/0000:15:01.0/0000:16:00.0"
+    gpu, rail = "0000:17:00.0", "0000:18:00.0"
+    files = {
+        path.replace(f"{CLASS}/mlx5_0/device", f"/sys/devices/{place}/{rail}"): text
+        for path, text in (
+            port("mlx5_0") | port("mlx5_1", rate="200 Gb/sec (4X HDR)") | port("mlx5_2", "1: DOWN")
+        ).items()
+    }
+    files |= {
+        f"/sys/devices/{place}/{gpu}/{name}": text
+        for name, text in (("vendor", "0x10de"), ("device", "0x2330"), ("class", "0x030200"))
+    }
+    links = {
+        f"/sys/bus/pci/devices/{gpu}": f"../../../devices/{place}/{gpu}",
+        f"{CLASS}/mlx5_0/device": f"../../../devices/{place}/{rail}",
+    }
+    found = Facts(FakeReader(files, links=links)).rdma.ports
+    assert [(one.is_near_gpu, one.sibling_gbps) for one in found] == [(True, 400), (False, 200), (False, 200)]
+
+
+def test_virtual_function_is_a_port_while_it_is_active():
+    idle, used = port("mlx5_2", "1: DOWN", model="0x101e"), port("mlx5_3", model="0x101e")
+    marks = {f"{CLASS}/{name}/device/physfn/vendor": "0x15b3" for name in ("mlx5_2", "mlx5_3")}
+    found = Facts(FakeReader(port("mlx5_0") | idle | used | marks)).rdma.ports
+    assert [(one.name, one.is_function) for one in found] == [("mlx5_0/1", False), ("mlx5_3/1", True)]
+    hidden = {f"{CLASS}/mlx5_2/ports/1/state": Unreadable("no")}
+    assert len(Facts(FakeReader(idle | marks | hidden)).rdma.ports) == 1
 
 
 ROOT, SWITCH = "pci0000:15/0000:15:01.0", "0000:16:00.0"

@@ -71,3 +71,37 @@ def test_program_that_is_not_installed():
 )
 def test_what_a_status_means(status, health):
     assert health_in(json.dumps({"smart_status": status} if status else {}).encode()) == health
+
+
+def unanswered(status, *words):
+    return json.dumps({"smartctl": {"exit_status": status, "messages": [{"string": word} for word in words]}})
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (unanswered(2, "Smartctl open device: /dev/sda failed: No such device"), "open device: /dev/sda failed"),
+        (unanswered(2), "it does not answer"),
+        (unanswered(4, "Read SMART Data failed: scsi error aborted command"), "Read SMART Data failed"),
+    ],
+)
+def test_disk_that_does_not_answer_is_not_well(answer, reason):
+    found, _ = smart({"sda": answer, "sdb": PASSED})
+    assert found.is_installed
+    with pytest.raises(UnknownFact, match=f"does not tell the health of /dev/sda: .*{reason}"):
+        _ = found.disks[0].is_failing
+    assert not found.disks[1].is_failing
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        unanswered(0, "Device is in STANDBY mode, exit(0)"), unanswered(4, "Device lacks SMART capability"),
+        unanswered(2, "Smartctl open device: /dev/sda failed: DELL or MegaRaid controller, please try adding '-d megaraid,N'"),
+        json.dumps({"smartctl": {"exit_status": 4}, "smart_status": {"passed": True}}),
+        json.dumps({"smartctl": {"exit_status": 192}}),
+    ],
+)  # fmt: skip
+def test_disk_that_sleeps_or_has_no_such_health_is_well(answer):
+    found, _ = smart({"sda": answer, "sdb": PASSED})
+    assert (found.disks[0].is_failing, found.disks[0].warning) == (False, "")

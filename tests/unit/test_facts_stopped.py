@@ -78,3 +78,23 @@ def test_xfs_that_shut_itself_down_answers_with_errors_alone():
     assert seen(fstype="xfs", whole="rw,attr2", stats=refused).stopped == "shut down"
     assert seen(fstype="btrfs", whole="rw", stats=refused).stopped == "answering with errors alone"
     assert seen(fstype="xfs", stats={"/": Unreadable("needs root: permission denied on /")}).stopped == ""
+
+
+UUID = "/sys/fs/btrfs/0b6c7f0e-3a44-4b8e-9d10-6c2f7e0a9b1f"
+SOUND = "write_errs 0\nread_errs 0\nflush_errs 0\ncorruption_errs {}\ngeneration_errs 0\n"
+
+
+def test_disks_of_btrfs_that_did_wrong_or_are_missing():
+    files = {
+        f"{UUID}/devices/nvme0n1p2/size": "1\n", f"{UUID}/devinfo/1/error_stats": SOUND.format(0),
+        f"{UUID}/devinfo/1/missing": "0\n", f"{UUID}/devinfo/2/error_stats": SOUND.format(3),
+        f"{UUID}/devinfo/3/missing": "1\n", "/sys/fs/btrfs/features/raid1c34": "0\n",
+    }  # fmt: skip
+    assert seen(fstype="btrfs", files=files).erring == ("disk 2: 3 corruption", "disk 3 is missing")
+    assert seen(fstype="ext4", files=files).erring == ()
+    assert (
+        seen(fstype="btrfs", files={f"{UUID}/devices/sda1/size": "1\n", f"{UUID}/devinfo/1/missing": "1\n"}).erring
+        == ()
+    )
+    with pytest.raises(UnknownFact, match="no permission"):
+        _ = seen(fstype="btrfs", files=files, unreadable={f"{UUID}/devinfo/2": "no permission"}).erring

@@ -140,3 +140,9 @@ def test_record_keeps_these_lines_and_no_others():
     assert "SerialNumber" not in str(record)
     again = Facts(RecordReader(record, "a.json")).storage_log
     assert (again.refusing, len(again.silent)) == (("loop5",), 1)
+
+
+def test_errors_of_a_path_are_those_of_its_drive():
+    lines = ["[ 9.1] critical medium error, dev nvme3c3n1, sector 8 op 0x0:(READ) flags 0x80700"]
+    assert [one.name for one in errors_in(lines, NOW)] == ["nvme3n1"]
+    assert [one.name for one in errors_in(["[ 9.1] I/O error, dev nvme3n1, sector 8"], NOW)] == ["nvme3n1"]

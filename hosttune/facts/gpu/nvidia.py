@@ -162,7 +162,7 @@ def _messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
         found = attempt(facts.kernel_log.lines, messages_in)
         return found if isinstance(found, tuple) else ()
     try:
-        return facts.kernel_log.lines(messages_in)
+        return facts.kernel_log.certain(facts.kernel_log.lines(messages_in))
     except UnknownFact as unknown:
         old = reader.query(OLD_JOURNAL) if unknown.reason.startswith("not in this record") else None
         if isinstance(old, Completed) and (found := messages_in(old.text)):

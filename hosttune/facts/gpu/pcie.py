@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES, driver_of, is_vfio, read_pci, width_of
-from hosttune.facts.reading import if_absent, line, names_in, texts
+from hosttune.facts.reading import if_absent, is_there, line, names_in, texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -47,6 +47,7 @@ class PcieDevice(Fact):
     driver: str  # the kernel driver that has it; empty for none
     ports: tuple[str, ...]  # the bridges above it, the root port first; empty where sysfs shows none
     virtual_functions: int  # SR-IOV functions that are switched on
+    is_left: bool  # no driver has it, though nobody keeps it from one (driver_override), and it is no virtual function
 
 
 @frozen
@@ -70,6 +71,7 @@ class PcieLink(Fact):
     corrected: int  # what device or port had to send again since boot; -1 where the kernel does not count
     uncorrected: int  # since boot, without what looking for functions that are not there leaves behind
     broken: int  # of them those with which the link itself went down
+    is_undriven: bool = False  # no driver has it, and one has others of its model: it could not make this one work
     is_gone: bool = False  # its registers read as all ones: nothing answers on the bus
     split_with: tuple[str, ...] = ()  # what has the other lanes of its slot, where that is split (bifurcation)
     other_half: str = ""  # the slot of the other half of a network card with two connectors (Socket Direct)
@@ -158,7 +160,13 @@ def _device(reader: Reader, slot: str, kind: str) -> PcieDevice:
         driver=lazy(driver_of, reader, slot),
         ports=lazy(_ports, reader, slot),
         virtual_functions=lazy(_virtual_functions, reader, slot),
+        is_left=lazy(_is_left, reader, slot),
     )
+
+
+def _is_left(reader: Reader, slot: str) -> bool:
+    is_free = read_pci(reader, slot, "driver_override") in {"", "(null)"}
+    return is_free and driver_of(reader, slot) == "" and not is_there(reader, f"{DEVICES}/{slot}/physfn")
 
 
 def _ports(reader: Reader, slot: str) -> tuple[str, ...]:
@@ -232,6 +240,9 @@ class _LinkContext:
     def other_half(self, slot: str) -> str:
         return next((other for other in self.cards().get(self.guid(slot), ()) if other != slot), "")
 
+    def has_driver(self, model: str) -> bool:
+        return any(one.driver and _model(self.reader, one.slot) == model for one in self.devices)
+
     def is_like_siblings(self, model: str) -> bool:
         all_of_them = list(self.models().get(model, {}).values())
         return len(all_of_them) > 1 and len(set(all_of_them)) == 1
@@ -268,6 +279,7 @@ def _link(device: PcieDevice, look: _LinkContext) -> PcieLink:
             _errors, reader, (slot, port), {"fatal": lambda _: True, "nonfatal": lambda name: name not in _PROBES}
         ),
         broken=lazy(_errors, reader, (slot, port), {"fatal": _BROKEN.__contains__}),
+        is_undriven=lazy(lambda: device.is_left and look.has_driver(model)),
         is_gone=lazy(lambda: read_pci(reader, slot, "current_link_width") in _ALL_ONES),
         split_with=lazy(_beside, reader, device, look.devices),
         other_half=lazy(look.other_half, slot),

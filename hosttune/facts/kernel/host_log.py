@@ -2,15 +2,16 @@
 
 Sources: Linux, kernel/watchdog.c (soft lockup), kernel/watchdog_perf.c (hard LOCKUP), kernel/rcu
 (stall.h), mm/oom_kill.c (oom-kill:constraint=), arch/x86/kernel/cpu/mce/core.c (print_mce), drivers/acpi/apei (ghes.c,
-bert.c), drivers/firmware/efi/cper.c (event severity), drivers/net/ethernet/mellanox/mlx5 (events.c,
-en_main.c); NVIDIA's open kernel modules, nvidia-peermem.c. Lines of other drivers on links say `NIC Link is Down`.
+bert.c), drivers/firmware/efi/cper.c (event severity), drivers/edac (mce_amd.c: MCn_STATUS, which stands in the place of
+print_mce; edac_mc.c), drivers/net/ethernet/mellanox/mlx5 (events.c, en_main.c); NVIDIA's open kernel modules,
+nvidia-peermem.c. Lines of other drivers on links say `NIC Link is Down`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.kernel.kernel_log import OF_HOST
@@ -20,20 +21,26 @@ from hosttune.host.secrets import mask_text
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
+T = TypeVar("T")
 MAX_LINES = 500  # of a kind, the last ones: a link that comes and goes for weeks writes many
 _CHOSEN = regex(OF_HOST)
 _LINE = regex(r"(?:(\d{9,})\.\d+ )?(?:kernel: )?(.*)")
 _SOFT = regex(r"soft lockup - CPU#\d+ stuck for (\d+)s! \[(.{0,40}?):\d+\]")
 _HARD = regex(r"hard LOCKUP on cpu \d+|rcu.*detected (?:expedited )?stalls?")
 _OOM = regex(r"constraint=CONSTRAINT_NONE,.*\btask=([^,]{1,40})")
-_SEVERITY = regex(r"Hardware Error\].*event severity: (\w+)")
-_MACHINE_CHECK = regex(r"Hardware Error\].*Machine Check.*: \w+ Bank \d+: ([0-9a-f]{16})")
-_UNCORRECTED = 1 << 61  # MCi_STATUS.UC
+_SEVERITY = regex(r"(\{\d+\})?\[Hardware Error\].*event severity: (\w+)")
+_STATUS = regex(
+    r"Hardware Error\].*(?:Machine Check(?: Exception)?: \w+ Bank \d+: |MC\d+_STATUS\[[^\]]*\]: 0x)([0-9a-f]{16})"
+)
+_UNCORRECTED = 1 << 61 | 1 << 44  # MCi_STATUS.UC; AMD's Deferred: not corrected, and not used yet
+_BOOTED = regex(r"Run /\S+ as init process")
+_OF_MODULE = regex(r"EDAC MC\d+: (\d+) CE .*?\bon (\S.*?) \(")
+_STORM = "CMCI storm detected"
 _SLOT = regex(r"\b([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b")
 _NO_CARD = regex(r"pciehp|NVRM|nvlink", re.IGNORECASE)  # links of other kinds go down, too
 _DOWN = regex(r"Link (is )?[Dd]own")
@@ -63,9 +70,11 @@ class HostLog(Fact):
 
     lockups: tuple[str, ...]  # of processors in the last 24 hours: `soft lockup in python3 (27 s), 3 times`
     out_of_memory: tuple[str, ...]  # programs killed because the host itself, no control group, had no memory left
-    uncorrected: int  # errors of hardware that could not be corrected, and the host went on
+    uncorrected: int  # errors of hardware in this boot that could not be corrected, and the host went on
     corrected_a_day: int  # reports of corrected ones in the last 24 hours; the kernel leaves some out in a storm
-    ended_by_hardware: bool  # the firmware says that the boot before this one ended with such an error
+    storms: int  # of interrupts of corrected ones in the last 24 hours, in which the kernel stopped listening
+    corrected_of: Mapping[str, int]  # by memory module, the corrected errors that its driver named in the last 24 hours
+    ended_by_hardware: bool  # firmware or processors kept an error from before this boot that was not corrected
     cards: tuple[LoggedCard, ...]  # by slot
     peermem_errors: int  # of nvidia-peermem
 
@@ -85,14 +94,37 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
     lines = shared(lambda: facts.kernel_log.lines(chosen))
     now = reader.now()
     recent = shared(lambda: [text for at, text in map(_timed, lines()) if at is None or now - at <= _DAY_S])
+
+    def certain(make: Callable[[], T]) -> T:
+        return lazy(lambda: facts.kernel_log.certain(make()))
+
     return HostLog(
-        lockups=lazy(lambda: lockups_in(recent())),
-        out_of_memory=lazy(lambda: tuple(match[1] for line in lines() if (match := _OOM.search(line)))),
-        uncorrected=lazy(lambda: severities(lines())["uncorrected"]),
-        corrected_a_day=lazy(lambda: severities(recent())["corrected"]),
-        ended_by_hardware=lazy(lambda: severities(lines())["fatal"] > 0),
-        cards=lazy(lambda: cards_in(_slots(reader), lines(), recent(), _since_settled(facts, lines(), now))),
-        peermem_errors=lazy(lambda: sum("nvidia-peermem" in line for line in lines())),
+        lockups=certain(lambda: lockups_in(recent())),
+        out_of_memory=certain(lambda: tuple(match[1] for line in lines() if (match := _OOM.search(line)))),
+        uncorrected=certain(lambda: severities(lines())["uncorrected"]),
+        corrected_a_day=certain(lambda: severities(recent())["corrected"]),
+        storms=certain(lambda: sum(_STORM in line for line in recent())),
+        corrected_of=certain(lambda: modules_in(recent())),
+        ended_by_hardware=certain(lambda: severities(lines())["before"] > 0),
+        cards=lazy(
+            lambda: tuple(
+                _as_seen(card, facts)
+                for card in cards_in(_slots(reader), lines(), recent(), _since_settled(facts, lines(), now))
+            )
+        ),
+        peermem_errors=certain(lambda: sum("nvidia-peermem" in line for line in lines())),
+    )
+
+
+def _as_seen(card: LoggedCard, facts: Facts) -> LoggedCard:
+    """What nothing is said of may be unseen."""
+    certain = facts.kernel_log.certain
+    return LoggedCard(
+        slot=card.slot,
+        link_downs=lazy(certain, card.link_downs),
+        is_hot=lazy(certain, card.is_hot),
+        cable=lazy(certain, card.cable),
+        slot_power=card.slot_power,
     )
 
 
@@ -121,15 +153,33 @@ def _since_settled(facts: Facts, lines: Sequence[str], now: float) -> list[str]:
 
 
 def severities(texts: Iterable[str]) -> Counter[str]:
-    """How many errors of hardware were uncorrected, corrected and fatal. A kernel that meets a fatal one does not write
-    any more: the firmware keeps it (ACPI's boot error record table), and the next boot's kernel tells.
+    """How many errors of hardware were uncorrected and corrected, and how many from before this boot were not. A kernel
+    that meets a fatal one does not write any more. The next boot's tells: what the firmware kept (ACPI's boot error
+    record table) has no number, and what the banks of the processors kept is told before init runs.
     """
     found: Counter[str] = Counter()
+    of_banks: Counter[str] = Counter()
     for text in texts:
-        if severity := _SEVERITY.search(text):
-            found[{"recoverable": "uncorrected"}.get(severity[1], severity[1])] += 1
-        elif status := _MACHINE_CHECK.search(text):
-            found["uncorrected" if int(status[1], 16) & _UNCORRECTED else "corrected"] += 1
+        if _BOOTED.search(text):
+            found["before"] += of_banks["uncorrected"]
+            of_banks.clear()
+        elif severity := _SEVERITY.search(text):
+            how = "uncorrected" if severity[2] in {"recoverable", "fatal"} else severity[2]
+            if severity[1]:
+                found[how] += 1
+            elif how == "uncorrected":
+                found["before"] += 1
+        elif status := _STATUS.search(text):
+            of_banks["uncorrected" if int(status[1], 16) & _UNCORRECTED else "corrected"] += 1
+    return found + of_banks
+
+
+def modules_in(texts: Iterable[str]) -> Mapping[str, int]:
+    """How many corrected errors are told of each memory module. What may be of either of two counts for both."""
+    found: Counter[str] = Counter()
+    for text in texts:
+        if match := _OF_MODULE.search(text):
+            found.update(dict.fromkeys(match[2].split(" or "), int(match[1])))
     return found
 
 

@@ -1,4 +1,8 @@
-"""The kernel that runs: release, flavour, architecture and command line."""
+"""The kernel that runs: release, flavour, architecture and command line, and what it says of itself.
+
+Source of the last: /proc/sys/kernel/tainted (kernel: Documentation/admin-guide/tainted-kernels.rst), whose bits stay
+until the next boot, whatever becomes of the log.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.reading import derived, hint, line, parsed, require_known, text
+from hosttune.facts.reading import derived, hint, if_absent, integer, line, parsed, require_known, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -22,6 +26,8 @@ _RELEASE = "/proc/sys/kernel/osrelease"
 _FLAVOUR = regex(r"\d+\.[\d.]+(?:-\d+|\+(?:deb|bpo)[\w.]*)-([a-z][\w.-]*)")
 _VERSION = regex(r"(\d+)\.(\d+)")
 _STAT = "/proc/stat"
+_TAINTED = "/proc/sys/kernel/tainted"
+_MACHINE_CHECK, _BAD_PAGE, _DIED = 1 << 4, 1 << 5, 1 << 7
 _BOOT = regex(r"^btime (\d+)$", re.MULTILINE)
 _ARGUMENT = regex(r'(?:[^\s"]|"[^"]*"?)+')
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i386": "i686", "armhf": "armv7l", "ppc64el": "ppc64le"}
@@ -38,6 +44,22 @@ class Kernel(Fact):
     architecture: str  # as uname -m: x86_64, aarch64
     command_line: tuple[str, ...]  # /proc/cmdline, one argument each
     booted_at: int  # in seconds since the epoch; 0 of an image
+    taints: int  # bits of what happened to it since the boot; 0 of an image
+
+    @property
+    def has_died(self) -> bool:
+        """A part of it ended with an error of its own (oops, BUG), and what that part held is held for ever."""
+        return bool(self.taints & _DIED)
+
+    @property
+    def has_bad_page(self) -> bool:
+        """It met a page of memory whose marks cannot be: somebody wrote where it must not, or the memory is bad."""
+        return bool(self.taints & _BAD_PAGE)
+
+    @property
+    def has_machine_check(self) -> bool:
+        """A processor reported an exception for an error of hardware, and the host went on."""
+        return bool(self.taints & _MACHINE_CHECK)
 
 
 def flavour_of(release: str) -> str:
@@ -76,6 +98,7 @@ def collect(reader: Reader, facts: Facts) -> Kernel:
         architecture=lazy(_architecture, reader, facts),
         command_line=lazy(lambda: derived(line(reader, "/proc/cmdline"), "/proc/cmdline", split_command_line)),
         booted_at=0 if reader.persistent_only else lazy(_booted_at, reader),
+        taints=0 if reader.persistent_only else lazy(lambda: if_absent(integer(reader, _TAINTED), 0)),
     )
 
 

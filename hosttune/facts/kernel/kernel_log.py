@@ -2,16 +2,25 @@
 
 Each program is asked once for all that facts want of it: every question reads the whole journal. Only the lines that
 one of them names are kept: the log is long, and the rest of it nobody's business.
+
+Both forget. A journal is shortened (journald.conf(5), SystemMaxUse=), or ends where nothing can be written any more: on
+a full disk, or one that has just failed. The buffer is a ring of some hundred KiB (kernel: log_buf_len=). What either
+has counts, and nothing is "none" but where the last day was seen: from the head of the boot on, or from a day ago.
 """
 
 from __future__ import annotations
 
+import heapq
 import re
-from typing import TYPE_CHECKING
+from collections import deque
+from math import inf
+from operator import itemgetter
+from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.reading import hint, if_absent
 from hosttune.frozen import frozen
+from hosttune.host.door import Completed
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 
@@ -21,6 +30,8 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
+T = TypeVar("T")
+
 # Patterns that mean the same to PCRE2 (journalctl) and to Python.
 OF_GPUS = (  # lines of the driver, of nouveau, and about refused modules
     r"NVRM|Xid|nouveau|nvidia-nvswitch.*Probing"
@@ -28,7 +39,8 @@ OF_GPUS = (  # lines of the driver, of nouveau, and about refused modules
 )
 OF_HOST = (
     r"soft lockup|hard LOCKUP|detected (expedited )?stalls?"
-    r"|oom-kill:constraint=CONSTRAINT_NONE|Hardware Error\].*(event severity:|Machine Check)"
+    r"|oom-kill:constraint=CONSTRAINT_NONE|Hardware Error\].*(event severity:|Machine Check|MC\d+_STATUS\[)"
+    r"|CMCI storm detected|EDAC MC\d+: \d+ CE |Run /\S+ as init process"
     r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
 )
 _OF_BLOCKS = "(I/O|timeout|medium|protection) error, dev "
@@ -36,10 +48,15 @@ OF_STORAGE = (
     r"EXT4-fs \(.*(emounting filesystem read-only|shut down requested|: mounted filesystem)"
     rf"|nfs: server .* (not responding|OK)|INFO: task .* blocked |{_OF_BLOCKS}"
 )
-_WANTED = f"{OF_GPUS}|{OF_HOST}|{OF_STORAGE}"
+_HEAD = (
+    r"Linux version \d|Run /\S+ as init process"  # what every kernel says, first and when it has booted (init/main.c)
+)
+_WANTED = f"{OF_GPUS}|{OF_HOST}|{OF_STORAGE}|{_HEAD}"
 _KERNEL = ("journalctl", "-k", "-b", "--no-pager")
 # Each line as `SECONDS-SINCE-1970 kernel: TEXT`.
 JOURNAL = (*_KERNEL, "--no-hostname", "-o", "short-unix", "--case-sensitive=true", f"--grep={_WANTED}")
+# Any line that is older than a day: one is enough to know that a journal without the head reaches back so far.
+DAY_OLD = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix", "--until=-24h", "-n", "1")
 DMESG = ("dmesg",)
 _TIMEOUT_S = 20.0
 # With a letter at the head of each alternative Python skips what begins with no such letter: less than half the time.
@@ -50,8 +67,12 @@ _MAY_NOT = regex(r"not seeing messages|insufficient permissions|Permission denie
 _SINCE_BOOT = regex(r"^\[ *(\d+\.\d+)\] ?(?:\[ *[TC]\d+\] )?", re.MULTILINE)  # some kernels name thread or CPU
 
 
-_NEITHER = "neither journalctl nor dmesg shows the kernel log of this boot"
+_OF_HEAD = regex(rf"{_HEAD}|Run /\S+ as init process")
+_LINE = regex(r"(?:(\d{9,}(?:\.\d+)?) )?(?:kernel: )?(.*)")
 _NOT_ALLOWED = "needs root, or the group adm: the kernel log of this boot"
+_DAY_S = 86400
+_SETTLED_S = 600  # a server may say more while it boots than its buffer holds
+_DRIFT = 0.001  # of the uptime: the clock of the buffer is not set by anybody
 
 
 @frozen
@@ -60,27 +81,34 @@ class KernelLog(Fact):
 
     journal: str  # of the journal; empty also where it holds no kernel log, which looks the same
     buffer: str  # of the kernel's own buffer, which forgets the oldest
+    both: str  # what either of them has, each line once; raises where neither can be read
+    is_whole: bool  # it reaches back to the boot
+    unseen: str  # why lines of the last day may be missing; empty where they are not
 
     def lines(self, chosen: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
-        """What `chosen` takes of the journal's lines; the kernel's own buffer has the last word on "nothing". Raises
-        UnknownFact with why the log may not, or cannot, be read.
+        """What `chosen` takes of the lines that there are. Raises UnknownFact with why the log may not, or cannot, be
+        read. Where it takes nothing, `certain` says whether that is none.
         """
-        journal = attempt(lambda: self.journal)
-        if isinstance(journal, str) and (found := chosen(journal)):
-            return found
-        buffer = attempt(lambda: self.buffer)
-        if isinstance(buffer, str) and (found := chosen(buffer)):
-            return found
-        if isinstance(journal, Unreadable) and (isinstance(buffer, Unreadable) or journal.reason != _NOT_ALLOWED):
-            raise UnknownFact(journal.reason)  # a journal that is too long, say: the buffer has not all of it
-        if isinstance(buffer, Unreadable):
-            raise UnknownFact(buffer.reason)
-        return ()
+        return chosen(self.both)
+
+    def certain(self, told: T) -> T:
+        """What was made of lines; raises UnknownFact where it is none, and lines of the last day may be missing."""
+        if not told and self.unseen:
+            raise UnknownFact(self.unseen)
+        return told
 
 
 def collect(reader: Reader, facts: Facts) -> KernelLog:
     del facts
-    return KernelLog(journal=lazy(_journal, reader), buffer=lazy(_buffer, reader))
+    dmesg = shared(_dmesg, reader)
+    log: KernelLog = KernelLog(
+        journal=lazy(_journal, reader),
+        buffer=lazy(lambda: dmesg()[1]),
+        both=lazy(lambda: _both(log, reader)),
+        is_whole=lazy(lambda: _is_whole(log, dmesg)),
+        unseen=lazy(lambda: _unseen(log, dmesg, reader)),
+    )
+    return log
 
 
 def dated(log: str, booted: float) -> str:
@@ -95,13 +123,83 @@ def _journal(reader: Reader) -> str:
     return answer.text if answer else ""
 
 
-def _buffer(reader: Reader) -> str:
+def _dmesg(reader: Reader) -> tuple[float | None, str]:
+    """How long after the boot the oldest line was said, None where nothing tells, and the lines that are wanted."""
     answer = if_absent(reader.query(DMESG, timeout_s=_TIMEOUT_S), None)
     if answer is None or answer.status != 0:
         is_refused = answer is not None and _MAY_NOT.search(answer.errors)
         raise UnknownFact(
             _NOT_ALLOWED if is_refused else "neither journalctl nor dmesg shows the kernel log of this boot"
         )
+    first = _SINCE_BOOT.search(answer.text)
     log = "".join(f"{line}\n" for line in answer.text.splitlines() if _IS_WANTED.search(line))
+    uptime = _uptime_s(reader)
+    return float(first[1]) if first else None, dated(log, reader.now() - uptime) if uptime else log
+
+
+def _uptime_s(reader: Reader) -> float:
     seconds = re.match(r"\d+(?:\.\d+)?", hint(reader, "/proc/uptime"))
-    return dated(log, reader.now() - float(seconds[0])) if seconds else log
+    return float(seconds[0]) if seconds else 0.0
+
+
+def _both(log: KernelLog, reader: Reader) -> str:
+    journal, buffer = attempt(lambda: log.journal), attempt(lambda: log.buffer)
+    if isinstance(buffer, Unreadable):
+        if isinstance(journal, Unreadable):
+            raise UnknownFact(journal.reason)
+        if not journal:
+            raise UnknownFact(buffer.reason)
+        return journal
+    return merged("" if isinstance(journal, Unreadable) else journal, buffer, _SETTLED_S + _DRIFT * _uptime_s(reader))
+
+
+def merged(journal: str, buffer: str, apart_s: float) -> str:
+    """The lines of both in the order of their times. A line of the buffer that the journal has, too, is left out: the
+    clocks differ, by `apart_s` at most, so lines with the same words are taken for one where they are that near.
+    """
+    own = [_parts(line) for line in journal.splitlines()]
+    rest = dict(enumerate(map(_parts, buffer.splitlines())))
+    places: dict[str, deque[int]] = {}
+    for place, (_, words, _) in rest.items():
+        places.setdefault(words, deque()).append(place)
+    for at, words, _ in own:
+        same = places.get(words)
+        while same and rest[same[0]][0] < at - apart_s < inf:
+            same.popleft()
+        if same and (rest[same[0]][0] <= at + apart_s or rest[same[0]][0] == inf):
+            del rest[same.popleft()]
+    both = heapq.merge(own, rest.values(), key=itemgetter(0))  # keeps the order of each: clocks are set while they run
+    return "".join(f"{line}\n" for _, _, line in both)
+
+
+def _parts(line: str) -> tuple[float, str, str]:
+    """When a line was said, in seconds since the epoch (endless where it does not tell), its words, and the line."""
+    match = _LINE.fullmatch(line)
+    return (float(match[1]) if match and match[1] else inf), (match[2] if match else line).strip(), line
+
+
+def _is_whole(log: KernelLog, dmesg: Callable[[], tuple[float | None, str]]) -> bool:
+    if _OF_HEAD.search(log.both):
+        return True
+    oldest = attempt(dmesg)
+    return isinstance(oldest, tuple) and oldest[0] is not None and oldest[0] <= _SETTLED_S
+
+
+def _unseen(log: KernelLog, dmesg: Callable[[], tuple[float | None, str]], reader: Reader) -> str:
+    journal = attempt(lambda: log.journal)
+    if isinstance(journal, Unreadable) and journal.reason != _NOT_ALLOWED:
+        return journal.reason  # a journal that is too long, say: the buffer has not all of it
+    if log.is_whole:
+        return ""
+    if not isinstance(journal, Unreadable):
+        older = attempt(lambda: if_absent(reader.query(DAY_OLD, timeout_s=_TIMEOUT_S), None))
+        if isinstance(older, Completed) and re.match(r"\d{9,}", older.text):
+            return ""
+    oldest = attempt(dmesg)
+    age_s = _uptime_s(reader) - oldest[0] if isinstance(oldest, tuple) and oldest[0] is not None else 0.0
+    if age_s >= _DAY_S:
+        return ""
+    if isinstance(journal, Unreadable):
+        return journal.reason
+    left = f"only the last {age_s / 3600:.1f} hours" if age_s > 0 else "nothing"
+    return f"of the kernel log of this boot {left} can be seen: the buffer of the kernel keeps no more, nor the journal"

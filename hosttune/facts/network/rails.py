@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
-from hosttune.facts.reading import if_absent, integer, is_there, line, names_in, require_known
+from hosttune.facts.reading import if_absent, integer, line, names_in, require_known
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.network.rdma import RdmaPort
@@ -93,15 +93,11 @@ def most_common(values: Sequence[Any]) -> Any:
 
 
 def collect(reader: Reader, facts: Facts) -> Rails:
-    near = shared(_near, reader, facts)
-    return Rails(
-        roce=lazy(lambda: _rails(reader, facts, near())),
-        gpus=lazy(lambda: tuple(RailedGpu(slot, devices) for slot, devices in near().items())),
-    )
+    return Rails(roce=lazy(_rails, reader, facts), gpus=lazy(_gpus, reader, facts))
 
 
-def _near(reader: Reader, facts: Facts) -> Mapping[str, tuple[str, ...]]:
-    """Slot of a GPU -> RDMA devices below the same switch: a bridge that both hang on and that is no root port."""
+def _gpus(reader: Reader, facts: Facts) -> tuple[RailedGpu, ...]:
+    """Each with the RDMA devices below the same switch: a bridge that both hang on and that is no root port."""
 
     def switches(path: str) -> set[str]:
         return set(ports_of(if_absent(reader.resolve(path), ""))[1:])
@@ -109,31 +105,25 @@ def _near(reader: Reader, facts: Facts) -> Mapping[str, tuple[str, ...]]:
     devices = {name: switches(f"{_CLASS}/{name}/device") for name in names_in(reader, _CLASS)}
     slots = [gpu.slot for gpu in facts.gpus.devices] if devices else []
     above = {slot: switches(f"{DEVICES}/{slot}") for slot in slots}
-    return {slot: tuple(name for name, own in devices.items() if own & above[slot]) for slot in slots}
+    return tuple(RailedGpu(slot, tuple(name for name, own in devices.items() if own & above[slot])) for slot in slots)
 
 
-def _rails(reader: Reader, facts: Facts, near: Mapping[str, tuple[str, ...]]) -> tuple[Rail, ...]:
+def _rails(reader: Reader, facts: Facts) -> tuple[Rail, ...]:
     """Without virtual functions and ports whose interface is in another network namespace: those are somebody's own."""
-    beside_gpus = {name for names in near.values() for name in names}
     ports = [port for port in facts.rdma.ports if port.link_layer == "Ethernet" and port.is_active and port.interfaces]
-    ports = [port for port in ports if not is_there(reader, f"{_CLASS}/{_device(port)}/device/physfn")]
+    ports = [port for port in ports if not port.is_function]
     kinds: dict[object, list[Rail]] = {}
     found = []
     for port in ports:
-        is_near = _device(port) in beside_gpus
-        kin = kinds.setdefault((port.model, port.rate_gbps, is_near), [])
-        kin.append(_rail(reader, port, kin, 2 if is_near else _FEW))
+        kin = kinds.setdefault((port.model, port.rate_gbps, port.is_near_gpu), [])
+        kin.append(_rail(reader, port, kin, 2 if port.is_near_gpu else _FEW))
         found.append(kin[-1])
     return tuple(found)
 
 
-def _device(port: RdmaPort) -> str:
-    return port.name.partition("/")[0]
-
-
 def _rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:
     """`kin` are all of its kind, in the end."""
-    interface, device = port.interfaces[0], _device(port)
+    interface, device = port.interfaces[0], port.name.partition("/")[0]
     folder = f"{_CLASS}/{device}/ports/{port.name.rpartition('/')[2]}"
 
     def most(name: str) -> Any:

@@ -1,6 +1,10 @@
 """Ports of RDMA devices (InfiniBand, RoCE, EFA): whether they are up, how fast, and how often the link broke.
 
-Source: kernel, Documentation/ABI/stable/sysfs-class-infiniband (state, phys_state, rate, link_layer, counters).
+Sources: kernel, Documentation/ABI/stable/sysfs-class-infiniband (state, phys_state, rate, link_layer, counters),
+Documentation/ABI/testing/sysfs-class-net (flags, carrier_up_count). A port of Ethernet that is down always says
+`Disabled`; one of InfiniBand says `Polling` while it looks for the other end, and some cards `Disabled` without cable.
+
+Virtual functions (SR-IOV) are ports while they are active: else nobody uses them, or a guest does, who sees more.
 
 On HGX B200 and newer ConnectX functions stand between host and NVSwitches (NVIDIA, Fabric Manager user guide). They are
 no rails, and their firmware refuses counters: each read writes `mlx5_cmd_out_err ... ACCESS_REG` to the kernel log
@@ -11,11 +15,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, lazy, raw, shared
+from hosttune.facts.base import Fact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.nvidia_tables import is_switched
 from hosttune.facts.gpu.pcie import ports_of
-from hosttune.facts.reading import derived, hint, if_absent, integer, line, names_in
+from hosttune.facts.reading import derived, hint, if_absent, integer, is_there, line, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -29,12 +33,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CLASS = "/sys/class/infiniband"
 _FULL = 65535
-_RATE = regex(r"([\d.]+) Gb/sec")
+_RATE = regex(r"([\d.]+) Gb/sec(?: \((\d+)X )?")
+_UP = 0x1  # IFF_UP: somebody has switched the interface on (netdevice(7))
+_SLOWEST_GBPS = 10  # four lanes of SDR, InfiniBand's first speed: what a link comes up with that can do no better
 
 
 @frozen
 class RdmaPort(Fact):
-    """One port. Its siblings are the ports of the same model and link layer, whose state it is compared with."""
+    """One port. Its siblings are the ports of the same model and link layer that are near a GPU (below one PCIe switch)
+    as it is, or as little: rails are compared with rails, and not with the cards of storage.
+    """
 
     name: str  # mlx5_0/1
     model: str  # PCI device ID 0x1021; empty where the device has none
@@ -42,6 +50,11 @@ class RdmaPort(Fact):
     state: str  # ACTIVE | DOWN | INIT | ARMED ...
     phys_state: str  # LinkUp | Polling | Disabled ...
     rate_gbps: float  # Gb/s
+    lanes: int  # of its link, 4 of a whole cable of InfiniBand; 0 where the rate does not tell
+    is_near_gpu: bool  # it shares a PCIe switch with a GPU
+    is_function: bool  # a virtual function (SR-IOV): such come and go
+    has_been_up: bool  # its link was, since the driver was loaded
+    is_meant: bool  # something tells that it is to be used, whether it is up or not
     symbol_errors: int  # since the driver was loaded; 0 where the device does not count
     link_downed: int  # how often the link broke since then
     interfaces: tuple[str, ...]  # the network interfaces of its device: eth2
@@ -51,6 +64,13 @@ class RdmaPort(Fact):
     @property
     def is_active(self) -> bool:
         return self.state == "ACTIVE"
+
+    @property
+    def is_stunted(self) -> bool:
+        """It is up on InfiniBand with one lane, or at the speed of 2001: some of its lanes do not work."""
+        return (
+            self.link_layer == "InfiniBand" and self.is_active and (self.lanes == 1 or self.rate_gbps <= _SLOWEST_GBPS)
+        )
 
     @property
     def own_downs(self) -> int:
@@ -92,17 +112,28 @@ def rate_of(content: str) -> float:
     return float(match[1])
 
 
+def lanes_of(content: str) -> int:
+    """`400 Gb/sec (4X NDR)` -> 4; 0 where it does not tell."""
+    match = _RATE.match(content)
+    return int(match[2] or 0) if match else 0
+
+
 def collect(reader: Reader, facts: Facts) -> Rdma:
     bridges = shared(_bridges, reader, facts)
-    return Rdma(ports=lazy(lambda: _ports(reader, bridges())), bridges=lazy(bridges))
+    return Rdma(ports=lazy(lambda: _ports(reader, facts, bridges())), bridges=lazy(bridges))
 
 
-def _ports(reader: Reader, bridges: tuple[str, ...]) -> tuple[RdmaPort, ...]:
+def _ports(reader: Reader, facts: Facts, bridges: tuple[str, ...]) -> tuple[RdmaPort, ...]:
     found: list[RdmaPort] = []
     for device in names_in(reader, _CLASS):
         if device not in bridges:
-            found += (_port(reader, device, port, found) for port in names_in(reader, f"{_CLASS}/{device}/ports"))
+            own = (_port(reader, facts, device, port, found) for port in names_in(reader, f"{_CLASS}/{device}/ports"))
+            found += (port for port in own if attempt(_is_idle_function, port) is not True)
     return tuple(found)
+
+
+def _is_idle_function(port: RdmaPort) -> bool:
+    return port.is_function and not port.is_active
 
 
 def _bridges(reader: Reader, facts: Facts) -> tuple[str, ...]:
@@ -126,7 +157,7 @@ def _bridges(reader: Reader, facts: Facts) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _port(reader: Reader, device: str, port: str, beside: list[RdmaPort]) -> RdmaPort:
+def _port(reader: Reader, facts: Facts, device: str, port: str, beside: list[RdmaPort]) -> RdmaPort:
     """`beside` are all ports, in the end."""
     folder = f"{_CLASS}/{device}/ports/{port}"
 
@@ -143,6 +174,11 @@ def _port(reader: Reader, device: str, port: str, beside: list[RdmaPort]) -> Rdm
         state=lazy(read, "state", word_of),
         phys_state=lazy(read, "phys_state", word_of),
         rate_gbps=lazy(read, "rate", rate_of),
+        lanes=lazy(read, "rate", lanes_of),
+        is_near_gpu=lazy(lambda: any(device in gpu.devices for gpu in facts.rails.gpus)),
+        is_function=lazy(is_there, reader, f"{_CLASS}/{device}/device/physfn"),
+        has_been_up=lazy(lambda: found.link_downed > 0 or any(_of_interfaces(reader, found, "carrier_up_count"))),
+        is_meant=lazy(lambda: found.is_active or _is_meant(reader, facts, found)),
         symbol_errors=lazy(count, "symbol_error"),
         link_downed=lazy(count, "link_downed"),
         interfaces=lazy(names_in, reader, f"{_CLASS}/{device}/device/net"),
@@ -156,9 +192,30 @@ def _model(reader: Reader, device: str) -> str:
     return hint(reader, f"{_CLASS}/{device}/device/device").strip()
 
 
+def _of_interfaces(reader: Reader, port: RdmaPort, name: str) -> list[int]:
+    """A number that sysfs has of each interface of a port; of an older kernel none."""
+    folder = f"{_CLASS}/{port.name.partition('/')[0]}/device/net"
+    found = ((path, line(reader, path)) for path in (f"{folder}/{one}/{name}" for one in port.interfaces))
+    return [derived(word, path, lambda text: int(text, 0)) for path, word in found if word is not ABSENT]
+
+
+def _is_meant(reader: Reader, facts: Facts, port: RdmaPort) -> bool:
+    """Of a port that is not active. Servers have Ethernet ports that nobody has plugged a cable into, with an interface
+    that an installer has switched on, and workstations a used card of InfiniBand: such are no fault.
+    """
+    is_on = any(flags & _UP for flags in _of_interfaces(reader, port, "flags"))
+    if port.link_layer == "Ethernet":
+        return (port.is_near_gpu and port.sibling_gbps > 0) or (is_on and (port.is_near_gpu or port.has_been_up))
+    if port.sibling_gbps > 0 or is_on or port.has_been_up:
+        return True
+    return port.phys_state != "Disabled" and (port.is_near_gpu or facts.host.is_vm)
+
+
 def _siblings(port: RdmaPort, ports: list[RdmaPort]) -> list[RdmaPort]:
-    kind = (port.model, raw(port, "link_layer"))
-    return [one for one in ports if (one.model, raw(one, "link_layer")) == kind and raw(one, "state") == "ACTIVE"]
+    def kind(one: RdmaPort) -> object:
+        return one.model, raw(one, "link_layer"), raw(one, "is_near_gpu")
+
+    return [one for one in ports if kind(one) == kind(port) and raw(one, "state") == "ACTIVE"]
 
 
 def _best(port: RdmaPort, ports: list[RdmaPort]) -> float:

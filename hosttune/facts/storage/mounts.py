@@ -38,6 +38,7 @@ _UNASKED: int = unread("space is asked of visible local mounts only")
 _SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes", "reserved_bytes")
 # statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
+_ON_DEMAND = frozenset({"noauto", "x-systemd.automount"})  # fstab(5), systemd.mount(5)
 _SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
 _SYSTEM_TREES = (
     "/boot/", "/snap/", "/var/snap/", "/run/", "/proc/", "/sys/", "/dev/", "/var/lib/snapd/",
@@ -80,11 +81,23 @@ class Mount(Fact):
 
 
 @frozen
+class ExpectedMount(Fact):
+    """What a boot mounts by a line of fstab."""
+
+    target: str
+    source: str
+    line: int  # from 1
+    owner: str  # who rewrites this line: cloud-init ...; empty: the administrator
+    is_mounted: bool  # something is mounted there
+
+
+@frozen
 class Mounts(Fact):
     """All mounts, in the kernel's order."""
 
     all: tuple[Mount, ...]
     are_planned: bool = False  # by the fstab of an image
+    expected: tuple[ExpectedMount, ...] = ()  # by fstab, without what is mounted when somebody asks for it
 
     @property
     def visible(self) -> tuple[Mount, ...]:
@@ -134,7 +147,19 @@ def is_system(target: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Mounts:
-    return Mounts(lazy(_planned if reader.persistent_only else _mounted, reader, facts), reader.persistent_only)
+    if reader.persistent_only:
+        return Mounts(lazy(_planned, reader, facts), are_planned=True)
+    return Mounts(lazy(_mounted, reader, facts), expected=lazy(_expected, facts))
+
+
+def _expected(facts: Facts) -> tuple[ExpectedMount, ...]:
+    there = {mount.target for mount in facts.mounts.all}
+    wanted = (one for one in facts.fstab.entries if one.target.startswith("/") and not one.is_swap)
+    return tuple(
+        ExpectedMount(one.target, one.source, one.line, one.owner, bool({one.target, one.path} & there))
+        for one in wanted
+        if not _ON_DEMAND & set(one.options)
+    )
 
 
 def _planned(_reader: Reader, facts: Facts) -> tuple[Mount, ...]:

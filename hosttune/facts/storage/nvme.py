@@ -4,6 +4,8 @@
 works and whether it is too hot. The rest is the log page SMART / Health Information (NVM Express Base Specification,
 page 02h), which root alone may ask for, and which nvme(1) or smartctl(8) fetches. A controller that is not live is not
 asked: it does not answer. Volumes of a cloud, and drives that a hypervisor makes up, have no health of their own.
+
+A drive that did not answer when it was looked for is on the PCI bus, and has no driver (drivers/nvme/host/pci.c).
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
-from hosttune.facts.reading import if_absent, integer, line, names_in, require_known
+from hosttune.facts.gpu.gpus import read_pci
+from hosttune.facts.reading import if_absent, integer, is_there, line, names_in, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 _CLASS = "/sys/class/nvme"
 _NAME = regex(r"nvme\d+")
 _TIMEOUT_S = 5.0
+_WITHOUT_DRIVER = "without driver"
+_PCI_CLASS = "0x010802"  # NVM Express, an I/O controller (PCI Code and ID Assignment Specification)
+_DRIVER = "/sys/bus/pci/drivers/nvme"
 # Amazon's, Azure's, Google's, Oracle's and Alibaba's; those of qemu, VMware, VirtualBox, and Linux' own target.
 _MADE_UP = regex(
     r"Amazon .*|MSFT NVMe .*|Microsoft NVMe .*|nvme_card.*|OCI .*|Oracle .*Block.*|QEMU .*|VMware .*|ORCL-VBOX-.*|"
@@ -48,9 +54,9 @@ class Drive(Fact):
     alone, and the rest is as of a drive that is well.
     """
 
-    name: str  # nvme0; of the one that stands for drives that nobody can ask: `8 NVMe drives`
+    name: str  # nvme0; of one without driver its place; of what stands for drives that nobody can ask: `8 NVMe drives`
     address: str  # on the PCI bus, 0000:c1:00.0; empty where it has none
-    state: str  # live, new, resetting, connecting, deleting, dead
+    state: str  # live, new, resetting, connecting, deleting, dead; without driver
     is_untold: bool  # no program is installed that could ask it for its health
     celsius: int  # -1 where it does not tell
     is_out_of_bounds: bool  # its temperature is, as it says itself
@@ -90,14 +96,24 @@ _WELL = DriveLog(0, 100, 0, 0, 0)
 
 
 def collect(reader: Reader, facts: Facts) -> Nvme:
-    del facts
-    return Nvme(lazy(_drives, reader))
+    return Nvme(lazy(_drives, reader, facts))
 
 
-def _drives(reader: Reader) -> tuple[Drive, ...]:
+def _drives(reader: Reader, facts: Facts) -> tuple[Drive, ...]:
     if reader.persistent_only:
         return ()
-    return tuple(_drive(reader, name) for name in names_in(reader, _CLASS) if _NAME.fullmatch(name))
+    driven = tuple(_drive(reader, name) for name in names_in(reader, _CLASS) if _NAME.fullmatch(name))
+    return (*driven, *(_sound(slot, slot, state=_WITHOUT_DRIVER) for slot in _without_driver(reader, facts)))
+
+
+def _without_driver(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    """Where drives stand on the PCI bus that the driver, which is loaded, does not drive."""
+    left = (
+        (one.slot for one in facts.pcie.devices if one.kind == "nvme" and one.is_left)
+        if is_there(reader, _DRIVER)
+        else ()
+    )
+    return tuple(slot for slot in left if read_pci(reader, slot, "class") == _PCI_CLASS)
 
 
 def _drive(reader: Reader, name: str) -> Drive:

@@ -32,6 +32,9 @@ _NAME = regex(r"[A-Za-z][\w.: -]{0,254}")  # zpoolconcepts(7); never an option
 _TIMEOUT_S = 10.0
 _DEAD = frozenset({"FAULTED", "SUSPENDED", "UNAVAIL", "REMOVED", "OFFLINE"})
 _ERRORS = regex(r"^errors: (?:(No known data errors)|(\d+) data errors|(Permanent errors))", re.MULTILINE)
+_COUNT = r" +(\d[\d.]*[A-Z]?)"  # 0, 12, 1.2K
+_DEVICE = regex(rf"\t( *)(\S+) +(ONLINE|DEGRADED|FAULTED|UNAVAIL|REMOVED|OFFLINE)(?:{_COUNT}{_COUNT}{_COUNT})?(?: .*)?")
+_FAILED = frozenset({"FAULTED", "UNAVAIL", "REMOVED"})
 _REBUILT = regex(r"^ *scan: resilver in progress", re.MULTILINE)
 _THIN_LINE = regex(r"(.+): \d+ \d+ thin-pool (?:(Fail|Error)|\d+ (\d+)/(\d+) (\d+)/(\d+) \S+ (.*))")
 _STOPS = ("ro", "out_of_data_space", "needs_check")
@@ -49,6 +52,9 @@ class Pool(Fact):
     data_errors: int  # files and blocks that are lost, as far as it knows
     used_percent: float  # of its space
     metadata_percent: float  # of the space for the metadata of a thin pool; 0 of ZFS
+    erring: tuple[
+        str, ...
+    ] = ()  # disks of ZFS with errors since the last zpool clear, and of a whole pool those that failed
 
 
 @frozen
@@ -87,7 +93,31 @@ def _zfs(reader: Reader, name: str) -> Pool:
         data_errors=lazy(lambda: parsed(data_errors_in, status())),
         used_percent=lazy(lambda: parsed(percent_of, _zpool(reader, ("zpool", "list", "-H", "-o", "capacity", name)))),
         metadata_percent=0.0,
+        erring=lazy(lambda: erring_in(status(), is_whole=state == "ONLINE")),
     )
+
+
+def erring_in(status: str, *, is_whole: bool) -> tuple[str, ...]:
+    """The disks of which `zpool status` counts errors: `sda (0 read, 0 write, 12 checksum)`; of a pool that is whole
+    also those that failed, a cache, log or spare: `sdb UNAVAIL`. A group is named where none of its disks is.
+    """
+    rows = [match for line in status.splitlines() if (match := _DEVICE.fullmatch(line))]
+    found: dict[str, str] = {}
+    groups: list[tuple[int, str]] = []  # indent and name of what the row lies in
+    for row in rows:
+        indent, name = len(row[1]), row[2]
+        while groups and groups[-1][0] >= indent:
+            groups.pop()
+        errors = [number for number in row.groups()[3:] if number]
+        if any(number != "0" for number in errors):
+            found[name] = "{} ({} read, {} write, {} checksum)".format(name, *errors)
+        elif is_whole and row[3] in _FAILED:
+            found[name] = f"{name} {row[3]}"
+        if name in found:
+            for _, above in groups:
+                found.pop(above, None)
+        groups.append((indent, name))
+    return tuple(found.values())
 
 
 def _zpool(reader: Reader, argv: tuple[str, ...]) -> str:

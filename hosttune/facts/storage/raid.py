@@ -3,7 +3,9 @@
 /proc/mdstat, readable by all (md(4); drivers/md/md.c, md_seq_show, and each level's status function): an array with its
 members, of levels with redundancy `[wanted/working]`, and a line of progress while members are synchronised. An array
 that has lost data is `broken` once the kernel has met that, there or in its array_state (Linux 5.4 and newer,
-MD_BROKEN: of raid0 and linear, later of raid1 and raid10); every write to it fails.
+MD_BROKEN: of raid0 and linear, later of raid1 and raid10); every write to it fails. One that misses more members than
+its level has to spare is still called active: raid4 and 5 spare one, raid6 two, raid1 all but one, raid10 of each block
+all copies but one (`2 near-copies`, which lie on neighbours: md(4)).
 
 /sys/block/md*/md/mismatch_cnt counts the sectors that the last check found different (kernel: admin-guide/md.rst). For
 raid1 and raid10 it cannot be interpreted reliably (md(4), SCRUBBING AND MISMATCHES: what changes while it is written,
@@ -31,7 +33,9 @@ _ARRAY = regex(
     r"(?: ((?:raid|linear|multipath|faulty)[^\s\[]*))?((?: \S+\[\d+\]\S*)*) *"
 )
 _MEMBER = regex(r"(\S+)\[\d+\]((?:\([A-Z]\))*)")
-_WORKING = regex(r"\[(\d+)/(\d+)\] \[[U_]+\]")
+_WORKING = regex(r"\[(\d+)/(\d+)\] \[([U_]+)\]")
+_COPIES = regex(r"\b(\d+) (near|far|offset)-copies")
+_SPARES = {"raid4": 1, "raid5": 1, "raid6": 2}
 _CONTAINER = regex(r" super external:[^/\s]")  # one of its arrays has `external:/md127/0`
 _WITHOUT_SPARE = frozenset({"raid0", "linear"})
 _WITH_PARITY = frozenset({"raid4", "raid5", "raid6"})
@@ -51,6 +55,7 @@ class Array(Fact):
     is_container: bool  # of arrays of firmware RAID (IMSM, DDF), which are listed by themselves; never active
     sync: str  # recovery, resync or reshape while that goes on; empty for none; a check is no fault
     percent: float  # of that; -1 where it waits or none goes on
+    is_lost: bool = False  # it misses more members than its level has to spare
     is_broken: bool = False  # the kernel says that it has lost data, and fails every write to it
     members: tuple[str, ...] = ()  # the devices that it is made of, as /proc/mdstat has them: sda1
     gone: tuple[str, ...] = ()  # of raid0 and linear: members that the kernel has no device of any more
@@ -123,6 +128,7 @@ def parse_mdstat(content: str) -> tuple[Array, ...]:
                 is_active=match[2] == "active",
                 wanted=wanted,
                 missing=max(0, wanted - there),
+                is_lost=working is not None and _is_lost(match[3] or "", working[3], rest),
                 failed=tuple(name for name, flags in members if "(F)" in flags),
                 is_container=bool(_CONTAINER.search(rest)),
                 sync=progress[1] if progress and is_syncing else "",
@@ -132,3 +138,18 @@ def parse_mdstat(content: str) -> tuple[Array, ...]:
             )
         )
     return tuple(sorted(found, key=lambda array: array.name))
+
+
+def _is_lost(level: str, members: str, told: str) -> bool:
+    """`members` is U for each member that works, in their order, and _ for each that does not."""
+    if level in _SPARES:
+        return members.count("_") > _SPARES[level]
+    if level == "raid1":
+        return "U" not in members
+    copies = {kind: int(many) for many, kind in _COPIES.findall(told)}
+    gap = "_" * max(copies.values(), default=2)
+    if level != "raid10" or len(copies) > 1:
+        return level == "raid10" and "U" not in members
+    if "near" in copies and len(members) % len(gap) == 0:
+        return gap in (members[at : at + len(gap)] for at in range(0, len(members), len(gap)))
+    return gap in members + members[: len(gap) - 1]

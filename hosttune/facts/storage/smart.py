@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.reading import sure
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import Absent, Unreadable
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ _TRANSPORTS = frozenset({"sata", "sas"})
 _TIMEOUT_S = 5.0
 _FAILURE_TO_COME = 0x5D
 _LONGEST = 100
+_NO_ANSWER = 0b111  # smartctl(8), EXIT STATUS: the device was not opened or does not say what it is; a command failed
+_NONE_TO_TELL = regex(
+    r"lacks SMART|SMART (?:support is:? +)?(?:Unavailable|Disabled)|not supported|try (?:adding|an additional) '-d"
+)
 
 
 @frozen
@@ -89,10 +94,12 @@ def _answer(reader: Reader, name: str) -> tuple[bool, str] | None:
     if isinstance(answer, Absent):
         return None
     try:
-        return health_in(answer.stdout)
+        health, problem = health_in(answer.stdout), no_answer_in(answer.stdout)
     except (ValueError, TypeError, AttributeError):
-        lines = answer.errors.strip().splitlines() or ["it printed something else"]
-        raise UnknownFact(f"smartctl does not tell the health of /dev/{name}: {lines[0][:_LONGEST]}") from None
+        health, problem = None, (answer.errors.strip().splitlines() or ["it printed something else"])[0]
+    if problem:
+        raise UnknownFact(f"smartctl does not tell the health of /dev/{name}: {problem[:_LONGEST]}")
+    return health
 
 
 def health_in(output: bytes) -> tuple[bool, str]:
@@ -106,3 +113,15 @@ def health_in(output: bytes) -> tuple[bool, str]:
     if scsi.get("asc", _FAILURE_TO_COME) == _FAILURE_TO_COME:
         return True, ""
     return False, str(scsi.get("ie_string", "it gives no reason"))[:_LONGEST]
+
+
+def no_answer_in(output: bytes) -> str:
+    """Why a disk did not answer, in the words of smartctl; empty for one that did, that sleeps, or that has no such
+    health: what lacks SMART, and a volume of a controller that wants a type (`-d`). Raises as health_in.
+    """
+    said = json.loads(output)
+    told = said.get("smartctl", {})
+    if "passed" in said.get("smart_status", {}) or not int(told.get("exit_status", 0)) & _NO_ANSWER:
+        return ""
+    words = [str(one.get("string", "")) for one in told.get("messages", ())]
+    return "" if any(map(_NONE_TO_TELL.search, words)) else next(filter(None, words), "it does not answer")

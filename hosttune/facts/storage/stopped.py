@@ -5,16 +5,21 @@ and where CVE-2024-50191 is not mended, the file system turns `ro` while its mou
 neither, and there the kernel log tells; for whom it is hidden, what ext4 counts is left
 (Documentation/ABI/testing/sysfs-fs-ext4; fs/ext4/super.c, sysfs.c). XFS that shut itself down shows nothing in the
 mount table of any kernel, but refuses stat(2) of everything on it with EIO (xfs_vn_getattr in fs/xfs/xfs_iops.c).
+
+btrfs counts what each of its disks did wrong until `btrfs device stats -z`, and goes on where it has another copy
+(/sys/fs/btrfs/UUID/devinfo/N: error_stats, missing; Linux 5.14 and newer, fs/btrfs/sysfs.c).
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.reading import if_absent, integer
+from hosttune.facts.reading import if_absent, integer, line, names_in, text
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -25,6 +30,9 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _EXT4 = "/sys/fs/ext4"
+_BTRFS = "/sys/fs/btrfs"
+_DASHES = 4
+_STAT = regex(r"^(write|read|flush|corruption|generation)_errs (\d+)$", re.MULTILINE)
 _EIO = ": Input/output error"  # how the door's reason ends
 
 
@@ -39,6 +47,7 @@ class LocalFilesystem(Fact):
     errors: int  # that ext4 counted since e2fsck was there last; 0 for other types
     age_s: float  # since the last one; -1 where there is none
     is_recent: bool  # it came in this boot
+    erring: tuple[str, ...] = ()  # of btrfs: what its disks did wrong, `disk 2: 3 corruption`, or `disk 2 is missing`
 
 
 @frozen
@@ -83,6 +92,7 @@ def _looked_at(reader: Reader, facts: Facts, mount: Mount) -> LocalFilesystem:
         errors=lazy(lambda: counted()[0]),
         age_s=lazy(age_s),
         is_recent=lazy(is_recent),
+        erring=lazy(_erring, reader, mount),
     )
 
 
@@ -103,6 +113,23 @@ def _counted(reader: Reader, mount: Mount) -> tuple[int, int]:
         return 0, 0
     place = f"{_EXT4}/{_device(reader, mount)}"
     return _number(reader, f"{place}/errors_count"), _number(reader, f"{place}/last_error_time")
+
+
+def _erring(reader: Reader, mount: Mount) -> tuple[str, ...]:
+    if mount.fstype != "btrfs" or reader.persistent_only:
+        return ()
+    place = reader.resolve(mount.source)
+    own = (place if isinstance(place, str) else mount.source).rsplit("/", 1)[-1]
+    folders = (f"{_BTRFS}/{name}" for name in names_in(reader, _BTRFS) if name.count("-") == _DASHES)  # of a UUID
+    folder = next((one for one in folders if own in names_in(reader, f"{one}/devices")), "")
+    found = []
+    for disk in names_in(reader, f"{folder}/devinfo") if folder else ():
+        if if_absent(line(reader, f"{folder}/devinfo/{disk}/missing"), "0") == "1":
+            found.append(f"disk {disk} is missing")
+        stats = _STAT.findall(if_absent(text(reader, f"{folder}/devinfo/{disk}/error_stats"), ""))
+        if wrong := [f"{count} {kind}" for kind, count in stats if count != "0"]:
+            found.append(f"disk {disk}: {', '.join(wrong)}")
+    return tuple(found)
 
 
 def _device(reader: Reader, mount: Mount) -> str:

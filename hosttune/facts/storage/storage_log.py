@@ -4,13 +4,14 @@ silent, and tasks that hang.
 Kernel: fs/ext4/super.c (`Remounting filesystem read-only`, `mounted filesystem`), net/sunrpc/clnt.c (`server X not
 responding, still trying`, `timed out` of a soft mount, `OK`), kernel/hung_task.c (`task NAME:PID blocked for more than
 N seconds`, which is said ten times at most), block/blk-mq.c (`I/O error, dev sda, sector N`; what a disk merely does
-not support has other words). A task that the log names and that went on since is none that hangs: /proc/PID/stat and
-/proc/PID/wchan tell (proc_pid_stat(5)).
+not support has other words; a drive that may be reached over several controllers, nvme0n1, is there as nvme0c1n1). A
+task that the log names and that went on since is none that hangs: /proc/PID/stat and /proc/PID/wchan tell
+(proc_pid_stat(5)).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.reading import line
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
+T = TypeVar("T")
 _MOST = 400  # lines that are kept, the newest, and as many of disks' errors, which come in storms
 _HEAD = r"^(?:(\d{9,}\.\d+) )?(?:kernel: )?(?:\[ *[\d.]+\] ?)?(?:\[ *[TC]\d+\] )?"
 _EXT4 = regex(
@@ -34,6 +36,7 @@ _ERROR = regex(
     _HEAD + r"(?:\w+: )?(?:I/O|timeout|critical medium|protection) error, dev ([\w!-]{1,64}), sector \d+"
     r"(?: op 0x[0-9a-f]+:\((READ|WRITE|FLUSH)\))?(?! op)"
 )
+_PATH = regex(r"(?<=\d)c\d+(?=n\d)")  # of a namespace over one controller (drivers/nvme/host/multipath.c)
 
 
 @frozen
@@ -79,11 +82,15 @@ class StorageLog(Fact):
 
 def collect(reader: Reader, facts: Facts) -> StorageLog:
     lines = shared(lambda: facts.kernel_log.lines(chosen))
+
+    def certain(make: Callable[[], tuple[T, ...]]) -> tuple[T, ...]:
+        return lazy(lambda: facts.kernel_log.certain(make()))
+
     return StorageLog(
-        refusing=lazy(lambda: refusing_in(lines())),
-        silent=lazy(lambda: silent_in(lines(), reader.now())),
-        hung=lazy(_hung, reader, lines),
-        erring=lazy(_erring, reader, facts, lines),
+        refusing=certain(lambda: refusing_in(lines())),
+        silent=certain(lambda: silent_in(lines(), reader.now())),
+        hung=certain(lambda: _hung(reader, lines)),
+        erring=certain(lambda: _erring(reader, facts, lines)),
     )
 
 
@@ -120,7 +127,7 @@ def errors_in(lines: Iterable[str], now: float) -> tuple[ErringDisk, ...]:
     found: dict[str, list[str | None]] = {}
     for one in lines:
         if match := _ERROR.search(one):
-            found.setdefault(match[2], []).append(match[1])
+            found.setdefault(_PATH.sub("", match[2]), []).append(match[1])
     return tuple(
         ErringDisk(name, len(times), max(0.0, now - float(times[-1])) if times[-1] else -1.0)
         for name, times in sorted(found.items())
