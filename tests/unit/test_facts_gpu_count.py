@@ -101,6 +101,22 @@ def test_gpus_that_are_held_for_virtual_machines_are_there(driver):
     assert Facts(FakeReader(files, links=links)).gpu_count.present == 1
 
 
+def test_card_for_the_screen_of_a_dgx_station_stands_in_for_no_gpu():
+    board = {
+        "class": "0x030200",
+        "vendor": "0x10de",
+        "device": "0x20b0",
+        "subsystem_vendor": "0x10de",
+        "subsystem_device": "0x144d",
+    }
+    screen = board | {"class": "0x030000", "device": "0x1fb0", "subsystem_device": "0x1485"}
+    slots = {"0000:01:00.0": board, "0000:47:00.0": board, "0000:81:00.0": board, "0000:c1:00.0": screen}
+    files = {f"{PCI}/{slot}/{name}": text for slot, card in slots.items() for name, text in card.items()}
+    assert Facts(FakeReader(files)).gpu_count.present == 3
+    other = {name.replace("1485", "12db"): text.replace("1485", "12db") for name, text in files.items()}
+    assert Facts(FakeReader(other)).gpu_count.present == 4
+
+
 def test_bus_that_cannot_be_read_is_unknown():
     with pytest.raises(UnknownFact, match="may not"):
         _ = Facts(FakeReader({}, unreadable={PCI: "may not"})).gpu_count.present

@@ -118,6 +118,11 @@ def test_warning_about_the_inforom_says_nothing_of_links():
     assert missing_of(["0x20bd"] * 2, answer) == [(18, 0), (18, 0)]
 
 
+def test_gpu_beside_one_in_mig_mode_is_judged():
+    answer = said((16, 2), "Nvlink queries are not supported for Devices in MIG mode\n")
+    assert missing_of([H100] * 2, answer) == [(16, 2)]
+
+
 def test_gpu_that_is_left_out_is_unknown_and_not_well():
     found = untold_of([H100] * 3, said((18, 0), (17, 1)))
     assert (found["10"], found["11"]) == (0, 1)

@@ -34,6 +34,7 @@ CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
 # Where the type of the machine stands in what cloud-init keeps, by cloud.
 TYPE_KEYS = {"azure": ("ds", "meta_data", "imds", "compute", "vmSize"), "oracle": ("ds", "shape")}
 _RESOURCE = "nvidia.com/gpu"
+_DGX_DISPLAY = ("0x1fb0", "10de:1485")  # the card for the screen of a DGX Station, which computes nothing
 _BOARDS = (4, 8, 16)
 # NVSwitches of a board of eight, by generation: HGX-2 and HGX A100, which come in pairs too; HGX H100 and H200.
 _SWITCHES = {"volta": 6, "ampere": 6, "hopper": 4}
@@ -112,11 +113,16 @@ def board_of(sxm: int, generation: str, nvswitches: int) -> int:
 
 def collect(reader: Reader, facts: Facts) -> GpuCount:
     return GpuCount(
-        present=lazy(lambda: facts.gpus.count or facts.other_gpus.count),
+        present=lazy(_present, facts),
         by_name=lazy(_by_name, reader, facts),
         by_kubelet=lazy(_by_kubelet, reader, facts),
         by_board=lazy(_by_board, facts),
     )
+
+
+def _present(facts: Facts) -> int:
+    gpus = [gpu for gpu in facts.gpus.devices if (gpu.device_id, gpu.subsystem) != _DGX_DISPLAY]
+    return len(gpus) or facts.other_gpus.count
 
 
 def _by_name(reader: Reader, facts: Facts) -> Expected:

@@ -184,13 +184,15 @@ def _gpus(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:
     every = _named(facts, told)
     boards = _Boards(facts, every)
     return tuple(
-        _gpu(facts, name, model, links, boards) for name, model, links in every if not boards.has_none(model, links)
+        _gpu(facts, name, model, links, boards)
+        for name, model, links in every
+        if links and not boards.has_none(model, links)
     )
 
 
-def _named(facts: Facts, told: Mapping[int, Links | None]) -> list[tuple[str, str, Links]]:
-    """(slot, model, links) of each GPU that nvidia-smi lists, also of one of which it tells no links; without those in
-    MIG mode. Raises UnknownFact where it is not known which are left out.
+def _named(facts: Facts, told: Mapping[int, Links | None]) -> list[tuple[str, str, Links | None]]:
+    """(slot, model, links) of each GPU that nvidia-smi lists, also of one of which it tells no links. Raises
+    UnknownFact where it is not known which are left out.
     """
     slots, listed = slots_of(facts, tuple(told)), len(facts.nvidia.gpus)
     if not slots and len(told) < listed:
@@ -201,17 +203,17 @@ def _named(facts: Facts, told: Mapping[int, Links | None]) -> list[tuple[str, st
     left_out = dict.fromkeys(set(range(len(slots))) - set(told), Links((), 0, "it is left out"))
     every = sorted({**told, **left_out}.items())
     names = [slots[number] if slots else f"GPU {number}" for number, _ in every]
-    return [(name, devices.get(name, only), links) for name, (_, links) in zip(names, every, strict=True) if links]
+    return [(name, devices.get(name, only), links) for name, (_, links) in zip(names, every, strict=True)]
 
 
 class _Boards:
     """What the links of a GPU are judged by: those of the others."""
 
-    def __init__(self, facts: Facts, every: Sequence[tuple[str, str, Links]]) -> None:
-        self.ups: dict[str, list[int]] = {}  # links that are up on each GPU of a model
+    def __init__(self, facts: Facts, every: Sequence[tuple[str, str, Links | None]]) -> None:
+        self.ups: dict[str, list[int]] = {}  # links that are up on each GPU of a model; 0 for one in MIG mode
         for _, model, links in every:
-            self.ups.setdefault(model, []).append(len(links.speeds))
-        self.are_all_down = not any(links.speeds or links.unclear for _, _, links in every)
+            self.ups.setdefault(model, []).append(len(links.speeds) if links else 0)
+        self.are_all_down = not any(links and (links.speeds or links.unclear) for _, _, links in every)
         self.is_vm = shared(lambda: facts.host.is_vm)
         self.lent = shared(lambda: {gpu.device_id for gpu in facts.gpus.devices if is_vfio(gpu.driver)})
 
