@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 
 from hosttune.facts.gpu.gpu_count import TYPE_KEYS
 from hosttune.facts.gpu.nvidia_smi import messages_in
-from hosttune.facts.kernel import host_log
+from hosttune.facts.kernel import host_log, kernel_log
 from hosttune.facts.memory import memory_modules
-from hosttune.facts.storage import storage_log
+from hosttune.facts.storage import pools, storage_log
 from hosttune.facts.storage.ageing_record import told_lines
 from hosttune.host.door import Completed, Process, Space, Stat, Usage
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
@@ -37,8 +37,11 @@ _SPEAK_OF_VERSIONS = frozenset(
     {"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"}
 )
 _LOGS = frozenset({"dmesg", "journalctl"})
-_CHOOSERS = (messages_in, storage_log.chosen, host_log.chosen)  # what facts take of the kernel log
+_CHOOSERS = (kernel_log.reach_of, messages_in, storage_log.chosen, host_log.chosen)  # what facts take of the kernel log
 _POOL_FIELDS = ("pool:", "state:", "scan:", "errors:")
+_PLAIN_DISK = regex(  # a group, or the kernel's own name
+    r"(?:mirror|raidz\d?|draid[\w:]*|spare|replacing)-\d+|(?:[sv]d[a-z]+|dm-|md|nvme\d+n)\d*(?:p\d+)?"
+)
 _CRONTABS = "/var/spool/cron/"
 _HOMES = ("/home/", "/root/")
 # Of files that hold much about people and pods the values that facts read, by their name.
@@ -235,5 +238,13 @@ def _short_log(content: str) -> str:
 
 
 def _short_pool(content: str) -> str:
-    """The lines of `zpool status` that facts read: the others name disks by their serial numbers."""
-    return "".join(f"{row}\n" for row in content.splitlines() if row.strip().startswith(_POOL_FIELDS))
+    """The lines of `zpool status` that facts read, with numbers for disks that are named by their serial numbers."""
+    found: list[str] = []
+    for row in content.splitlines():
+        if row.strip().startswith(_POOL_FIELDS):
+            found.append(row)
+        elif match := pools.DEVICE.fullmatch(row):
+            is_plain = f"  pool: {match[2]}" in found or _PLAIN_DISK.fullmatch(match[2])
+            name = match[2] if is_plain else f"disk-{len(found)}"
+            found.append(" ".join((f"\t{match[1]}{name}", *filter(None, match.groups()[2:]))))
+    return "".join(f"{row}\n" for row in found)

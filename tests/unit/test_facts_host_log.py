@@ -241,3 +241,25 @@ def test_of_dmesg_the_same_lines_are_kept_as_journalctl_would_name():
     assert log.splitlines() == wanted
     asked = re.compile(next(word for word in JOURNAL if word.startswith("--grep="))[7:])
     assert [line for line in [*wanted, *others] if asked.search(line)] == wanted
+
+
+@pytest.mark.parametrize("buffer", [HEAD, WRAPPED, "[  700000.1] audit: type=1400\n"])
+def test_a_record_keeps_how_far_the_log_reaches_back(buffer):
+    recorder = RecordingReader(
+        FakeReader(
+            {"/proc/uptime": LONG, "/sys/class/net/lo/mtu": "1\n"},
+            queries={
+                JOURNAL: "",
+                DMESG: buffer,
+                DAY_OLD: "" if buffer == WRAPPED else f"{NOW - 90_000:.6f} ssh: secret\n",
+            },
+            now=NOW,
+        )
+    )
+    found = Facts(recorder).kernel_log
+    complete(found)
+    record = encode_record(recorder, share=False, tool_version="0")
+    assert "audit" not in str(record)
+    assert "secret" not in str(record)
+    seen = Facts(RecordReader(record)).kernel_log
+    assert (seen.is_whole, seen.unseen) == (found.is_whole, found.unseen)

@@ -160,3 +160,19 @@ def test_record_keeps_what_is_asked_and_no_serial_numbers():
     assert "S6XYZ0W123456" not in str(record)
     again = Facts(RecordReader(record, "a.json")).pools.all[0]
     assert (again.data_errors, again.is_rebuilt) == (0, False)
+
+
+def test_a_record_keeps_errors_of_disks_without_their_serial_numbers():
+    rows = (
+        "tank ONLINE 0 0 0",
+        "  mirror-0 ONLINE 0 0 0",
+        "    wwn-0x5000c500a1b2c3d4 ONLINE 3 0 1.2K",
+        "    sdb ONLINE 0 0 0",
+    )
+    recorder = RecordingReader(FakeReader({STATE: "ONLINE\n"}, queries={STATUS: config(*rows), LIST: "62%\n"}))
+    assert Facts(recorder).pools.all[0].erring == ("wwn-0x5000c500a1b2c3d4 (3 read, 0 write, 1.2K checksum)",)
+    record = encode_record(recorder, share=False, tool_version="1")
+    assert "5000c500a1b2c3d4" not in str(record)
+    (told,) = Facts(RecordReader(record, "a.json")).pools.all[0].erring
+    assert told.startswith("disk-")
+    assert told.endswith("(3 read, 0 write, 1.2K checksum)")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
@@ -21,7 +22,7 @@ from hosttune.host.secrets import mask_text
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader

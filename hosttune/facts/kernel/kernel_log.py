@@ -68,6 +68,7 @@ _SINCE_BOOT = regex(r"^\[ *(\d+\.\d+)\] ?(?:\[ *[TC]\d+\] )?", re.MULTILINE)  # 
 
 
 _OF_HEAD = regex(rf"{_HEAD}|Run /\S+ as init process")
+_STAMP = regex(r"\[ *\d+\.\d+\]|\d{9,}\.\d+")
 _LINE = regex(r"(?:(\d{9,}(?:\.\d+)?) )?(?:kernel: )?(.*)")
 _NOT_ALLOWED = "needs root, or the group adm: the kernel log of this boot"
 _DAY_S = 86400
@@ -114,6 +115,12 @@ def collect(reader: Reader, facts: Facts) -> KernelLog:
 def dated(log: str, booted: float) -> str:
     """A log of dmesg(1), whose lines begin with seconds since the boot, with the time of each instead."""
     return _SINCE_BOOT.sub(lambda match: f"{booted + float(match[1]):.6f} ", log)
+
+
+def reach_of(log: str) -> tuple[str, ...]:
+    """What tells how far a log reaches back: of its first line the time alone, and its head."""
+    first = _STAMP.match(log)
+    return (*([first[0]] if first else []), *(line for line in log.splitlines() if _OF_HEAD.search(line)))
 
 
 def _journal(reader: Reader) -> str:

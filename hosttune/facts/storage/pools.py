@@ -33,7 +33,9 @@ _TIMEOUT_S = 10.0
 _DEAD = frozenset({"FAULTED", "SUSPENDED", "UNAVAIL", "REMOVED", "OFFLINE"})
 _ERRORS = regex(r"^errors: (?:(No known data errors)|(\d+) data errors|(Permanent errors))", re.MULTILINE)
 _COUNT = r" +(\d[\d.]*[A-Z]?)"  # 0, 12, 1.2K
-_DEVICE = regex(rf"\t( *)(\S+) +(ONLINE|DEGRADED|FAULTED|UNAVAIL|REMOVED|OFFLINE)(?:{_COUNT}{_COUNT}{_COUNT})?(?: .*)?")
+DEVICE = regex(  # indent, name, state and counts of a row of `zpool status`
+    rf"\t( *)(\S+) +(ONLINE|DEGRADED|FAULTED|UNAVAIL|REMOVED|OFFLINE)(?:{_COUNT}{_COUNT}{_COUNT})?(?: .*)?"
+)
 _FAILED = frozenset({"FAULTED", "UNAVAIL", "REMOVED"})
 _REBUILT = regex(r"^ *scan: resilver in progress", re.MULTILINE)
 _THIN_LINE = regex(r"(.+): \d+ \d+ thin-pool (?:(Fail|Error)|\d+ (\d+)/(\d+) (\d+)/(\d+) \S+ (.*))")
@@ -101,7 +103,7 @@ def erring_in(status: str, *, is_whole: bool) -> tuple[str, ...]:
     """The disks of which `zpool status` counts errors: `sda (0 read, 0 write, 12 checksum)`; of a pool that is whole
     also those that failed, a cache, log or spare: `sdb UNAVAIL`. A group is named where none of its disks is.
     """
-    rows = [match for line in status.splitlines() if (match := _DEVICE.fullmatch(line))]
+    rows = [match for line in status.splitlines() if (match := DEVICE.fullmatch(line))]
     found: dict[str, str] = {}
     groups: list[tuple[int, str]] = []  # indent and name of what the row lies in
     for row in rows:
