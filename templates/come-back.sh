@@ -176,7 +176,8 @@ come_back() {
     # As far as its file system is mounted by now; `late` looks again.
     ! has oneshot || is_trial_entry || { make_writable && clean_grub; }
     if ! make_writable; then
-        fail "the root file system cannot be written to, it is read-only or full; nothing was done"
+        # No mark, which would be an empty file on a full disk: the next boot, or hosttune, takes it back where there is room.
+        say "failed to come back: the root file system cannot be written to, it is read-only or full; nothing was done"
     elif ! is_whole; then
         fail "what was kept in $T is damaged; nothing was done"
     elif ! decide; then

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.rendering import render
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,6 +18,7 @@ DEBIAN = ROOT / "playbooks/packaging/debian"
 READY = (DEBIAN / "hosttune-ready.service").read_text()
 CONTINUE = render("hosttune-continue.service.j2", command="/usr/bin/hosttune ready --go-on")
 ENGINES = {"containerd.service", "docker.service", "crio.service"}
+ENGINES |= {unit for unit, daemon in DAEMONS.items() if daemon == "containerd"}
 BOTH = pytest.mark.parametrize("text", [READY, CONTINUE], ids=["ready", "continue"])
 
 
@@ -32,8 +34,7 @@ def seconds(text: str, key: str) -> int:
 def test_all_that_takes_work_requires_the_gate_and_waits_for_it():
     required = words(READY, "RequiredBy")
     assert len(set(required)) == len(required)
-    assert {"slurmd.service", "kubelet.service", "k3s-agent.service", "rke2-agent.service"} < set(required)
-    assert {"snap.kubelet-eks.daemon.service", "snap.microk8s.daemon-kubelite.service"} < set(required)
+    assert {"slurmd.service", *DAEMONS} - ENGINES < set(required)
     assert set(words(READY, "Before")) == {*required, *ENGINES}
     assert not ENGINES & set(required)
 

@@ -422,6 +422,21 @@ def test_root_that_stays_read_only_is_left_and_not_rebooted(guarded):
     assert b"<4>hosttune: " in (root.read("/dev/kmsg") or b"")
 
 
+def test_disk_that_is_full_is_told_and_the_next_boot_with_room_takes_it_back(guarded):
+    """A full disk takes an empty file, but no byte: what is marked there would be read as a return that failed."""
+    root = guarded()
+    root.boot(TRIAL, "early")
+    read_only(root)
+    root.stand_in("mount", "exit 32")
+    root.boot(TRIAL, "deadline")
+    assert "failed to come back: the root file system cannot be written to" in root.said
+    assert root.marks() == {"armed", "settled", "trying"}
+    (root.folder / "probe").rmdir()
+    root.boot(SECOND, "early")
+    assert is_old(root)
+    assert root.reboots == 1
+
+
 @pytest.mark.parametrize("tool", ["mv", "sync", "cmp", "cp", "cat"])
 def test_what_cannot_be_put_back_is_said_and_nothing_is_rebooted(guarded, tool):
     root = guarded(FILES[:1])

@@ -29,18 +29,18 @@ WantedBy=multi-user.target
 """
 # The harness speaks again when the gate is open or shut, not in a boot that the gate ends.
 AFTER = "[Unit]\nAfter=hosttune-ready.service hosttune-continue.service\n"
-# Waits for a snap that requires the gate, as cloud-init's module `snap` does, and the seeding before it.
+# Waits for the start of what requires the gate, as cloud-init's module `snap` does, and the seeding before it.
 CLOUD_CONFIG = """\
 [Unit]
 Description=Stands in for cloud-config
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/bin/systemctl start snap.microk8s.daemon-kubelite.service
+ExecStart=/bin/systemctl start nomad.service
 [Install]
 WantedBy=multi-user.target
 """
-SNAP = "snap.microk8s.daemon-kubelite.service"
+AGENT = "nomad.service"  # a kubelet would make another plan
 HOOK = '#!/bin/sh\necho "$1 $2" >> /var/lib/hook.log\n'
 
 
@@ -93,15 +93,15 @@ def test_unapproved_plan_holds_the_node_and_says_which_line_opens_it(guest: Gues
     )  # else /tmp is what slurmd promises to jobs, and stays on disk
     guest.write("/etc/hosttune/ready.d/10-note", HOOK.encode())
     guest.ask(["chmod", "755", "/etc/hosttune/ready.d/10-note"])
-    guest.write("/etc/systemd/system/k3s-agent.service", SLURMD.encode())
-    guest.ask(["systemctl", "enable", "slurmd.service", "k3s-agent.service"])
+    guest.write(f"/etc/systemd/system/{AGENT}", SLURMD.encode())
+    guest.ask(["systemctl", "enable", "slurmd.service", AGENT])
     assert guest.run(["systemctl", "enable", "hosttune-ready.service"]).rc == 0
     guest.reboot()
     held = status(guest)
     assert (held["standing"], held["this_boot"], held["reboots"]) == ("held", True, [])
     assert "is approved nowhere; one of these lines in /etc/hosttune/approved approves it: " in held["sentence"]
     assert not is_active(guest)
-    assert not is_active(guest, "k3s-agent.service")
+    assert not is_active(guest, AGENT)
     assert guest.run(["hosttune", "status"]).rc == 1
     assert "held: the plan" in guest.ask(["cat", "/run/motd.d/60-hosttune"])
     assert (
@@ -144,18 +144,17 @@ def test_nothing_to_do_opens_at_once_and_stopping_the_gate_is_refused(guest: Gue
     assert guest.ask(["tail", "-n1", "/var/lib/hook.log"]).startswith("join ")
 
 
-def test_circle_of_cloud_config_a_snap_and_the_gate_ends_by_itself(guest: Guest) -> None:
+def test_circle_of_cloud_config_an_agent_and_the_gate_ends_by_itself(guest: Guest) -> None:
     """The gate waits for cloud-config, which waits for the start of what requires the gate: here 20 s, else five minutes."""
     unit = guest.read("/usr/lib/systemd/system/hosttune-ready.service").decode()
     (line,) = [line for line in unit.splitlines() if line.startswith("ExecStartPre=")]
     drop_in = f"[Service]\nExecStartPre=\n{line.replace('timeout 300', 'timeout 20')}\n"
     guest.write("/etc/systemd/system/hosttune-ready.service.d/nearer.conf", drop_in.encode())
     guest.write("/etc/systemd/system/cloud-config.service", CLOUD_CONFIG.encode())
-    guest.write(f"/etc/systemd/system/{SNAP}", SLURMD.encode())
     guest.ask(["systemctl", "enable", "cloud-config.service"])
     guest.reboot()
     assert (status(guest)["standing"], status(guest)["this_boot"]) == ("ready", True)
-    assert all(is_active(guest, one) for one in ("slurmd.service", "cloud-config.service", SNAP))
+    assert all(is_active(guest, one) for one in ("slurmd.service", "cloud-config.service", AGENT))
     assert seconds(guest, "hosttune-ready.service", since="InactiveExitTimestampMonotonic") >= 20
     guest.ask(["systemctl", "disable", "cloud-config.service"])
 
@@ -196,4 +195,4 @@ def test_package_goes_and_work_still_starts(guest: Guest) -> None:
     assert guest.ask(["find", "/etc/systemd/system", "-name", "hosttune-ready.service"]) == ""
     guest.reboot()
     assert is_active(guest)
-    assert is_active(guest, "k3s-agent.service")
+    assert is_active(guest, AGENT)
