@@ -8,7 +8,7 @@ from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
 from hosttune.facts.kernel.host_log import MAX_LINES, chosen, lockups_in, modules_in, severities
-from hosttune.facts.kernel.kernel_log import DAY_OLD, DMESG, JOURNAL, merged
+from hosttune.facts.kernel.kernel_log import DAY_OLD, DMESG, JOURNAL, NEWEST, merged
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT, Unreadable
@@ -147,13 +147,28 @@ LONG = "864000.00 1.00\n"
 
 def test_buffer_that_has_wrapped_is_not_taken_for_a_quiet_log():
     found = facts_of("", WRAPPED)
-    with pytest.raises(UnknownFact, match=r"of the kernel log of this boot only the last 0\.5 hours can be seen"):
+    with pytest.raises(
+        UnknownFact, match=r"of the last day cannot be seen: the buffer of the kernel has the last 0\.5 hours"
+    ):
         _ = found.host_log.uncorrected
     with pytest.raises(UnknownFact):
         _ = found.storage_log.erring
     assert not found.kernel_log.is_whole
-    with pytest.raises(UnknownFact, match="nothing can be seen"):
+    with pytest.raises(UnknownFact, match="the buffer of the kernel has nothing"):
         _ = facts_of("", "").host_log.lockups
+
+
+@pytest.mark.parametrize(("hours", "is_seen"), [(40, False), (0.1, True)])
+def test_journal_that_ended_before_what_a_wrapped_buffer_has(hours, is_seen):
+    """Its head says nothing of what came after its end."""
+    journal = log_of("Linux version 6.8.0-60-generic", at=NOW - 864_000)
+    newest = {NEWEST: f"{NOW - hours * 3600:.6f} cron[7]: x\n"}
+    found = facts_of(journal, "[ 860000.1] audit: type=1400\n", newest, LONG).host_log
+    if is_seen:
+        assert found.uncorrected == 0
+    else:
+        with pytest.raises(UnknownFact, match=r"has the last 1\.1 hours, and the journal ended before"):
+            _ = found.uncorrected
 
 
 def test_who_may_not_see_the_journal_is_told_so_where_the_buffer_has_wrapped():

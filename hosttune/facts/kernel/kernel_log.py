@@ -57,6 +57,7 @@ _KERNEL = ("journalctl", "-k", "-b", "--no-pager")
 JOURNAL = (*_KERNEL, "--no-hostname", "-o", "short-unix", "--case-sensitive=true", f"--grep={_WANTED}")
 # Any line that is older than a day: one is enough to know that a journal without the head reaches back so far.
 DAY_OLD = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix", "--until=-24h", "-n", "1")
+NEWEST = (*DAY_OLD[:6], "-n", "1")  # its last line: where the journal ended, it is older than what the buffer has
 DMESG = ("dmesg",)
 _TIMEOUT_S = 20.0
 # With a letter at the head of each alternative Python skips what begins with no such letter: less than half the time.
@@ -157,7 +158,7 @@ def _both(log: KernelLog, reader: Reader) -> str:
         if not journal:
             raise UnknownFact(buffer.reason)
         return journal
-    return merged("" if isinstance(journal, Unreadable) else journal, buffer, _SETTLED_S + _DRIFT * _uptime_s(reader))
+    return merged("" if isinstance(journal, Unreadable) else journal, buffer, _apart_s(reader))
 
 
 def merged(journal: str, buffer: str, apart_s: float) -> str:
@@ -193,20 +194,36 @@ def _is_whole(log: KernelLog, dmesg: Callable[[], tuple[float | None, str]]) -> 
 
 
 def _unseen(log: KernelLog, dmesg: Callable[[], tuple[float | None, str]], reader: Reader) -> str:
-    journal = attempt(lambda: log.journal)
+    journal, told = attempt(lambda: log.journal), attempt(dmesg)
     if isinstance(journal, Unreadable) and journal.reason != _NOT_ALLOWED:
         return journal.reason  # a journal that is too long, say: the buffer has not all of it
-    if log.is_whole:
-        return ""
-    if not isinstance(journal, Unreadable):
-        older = attempt(lambda: if_absent(reader.query(DAY_OLD, timeout_s=_TIMEOUT_S), None))
-        if isinstance(older, Completed) and re.match(r"\d{9,}", older.text):
-            return ""
-    oldest = attempt(dmesg)
-    age_s = _uptime_s(reader) - oldest[0] if isinstance(oldest, tuple) and oldest[0] is not None else 0.0
-    if age_s >= _DAY_S:
+    lines = log.both  # raises where neither can be read
+    since_s, buffer = (None, "") if isinstance(told, Unreadable) else told
+    age_s = 0.0 if since_s is None else _uptime_s(reader) - since_s
+    if _OF_HEAD.search(buffer) or (since_s is not None and (since_s <= _SETTLED_S or age_s >= _DAY_S)):
         return ""
     if isinstance(journal, Unreadable):
         return journal.reason
-    left = f"only the last {age_s / 3600:.1f} hours" if age_s > 0 else "nothing"
-    return f"of the kernel log of this boot {left} can be seen: the buffer of the kernel keeps no more, nor the journal"
+    has = (
+        f"the buffer of the kernel has the last {age_s / 3600:.1f} hours"
+        if age_s > 0
+        else "the buffer of the kernel has nothing"
+    )
+    if not _OF_HEAD.search(lines) and _time_of(reader, DAY_OLD) is None:
+        return f"the kernel log of the last day cannot be seen: {has}, and the journal does not reach back further"
+    newest = _time_of(reader, NEWEST)
+    if newest is not None and 0 < age_s < reader.now() - newest - _apart_s(reader):
+        return f"the kernel log of the last day cannot be seen: {has}, and the journal ended before"
+    return ""
+
+
+def _time_of(reader: Reader, argv: tuple[str, ...]) -> float | None:
+    """When the one line was written that journalctl shows, in seconds since the epoch; None for no line."""
+    answer = attempt(lambda: if_absent(reader.query(argv, timeout_s=_TIMEOUT_S), None))
+    match = re.match(r"\d{9,}(?:\.\d+)?", answer.text) if isinstance(answer, Completed) else None
+    return float(match[0]) if match else None
+
+
+def _apart_s(reader: Reader) -> float:
+    """How far the clocks of journal and buffer may be apart."""
+    return _SETTLED_S + _DRIFT * _uptime_s(reader)
