@@ -307,8 +307,8 @@ SCENARIOS = (
     ),
     Scenario(
         "watchdog", (4,), "all of user space hangs, and systemd feeds a watchdog (i6300esb): it resets by itself",
-        Change(argument="systemd.wants=hog.service", is_by_hand=True), boot=Boot.ENDS, boots=2, prepare=HOG,
-        devices=("i6300esb",),
+        Change(argument="systemd.wants=hog.service", is_by_hand=True), boot=Boot.ENDS, boots=2, prepare=UNHURRIED + HOG,
+        devices=("i6300esb",), says="a second boot without a confirmation",  # and not the deadline
     ),
     Scenario(
         "rescue", (12,), "somebody boots into rescue mode in between: the guard stays out, and the next boot is the trial",

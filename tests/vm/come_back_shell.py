@@ -29,6 +29,7 @@ cat > /etc/systemd/system/hog.service <<'EOF'
 [Unit]
 Before=hosttune-agent.service
 [Service]
+ExecStartPre=-mount -t debugfs debugfs /sys/kernel/debug
 ExecStartPre=-sh -c 'for one in /sys/kernel/debug/sched/fair_server/*/runtime; do echo 0 > $one; done'
 ExecStart=sh -c 'echo -1 > /proc/sys/kernel/sched_rt_runtime_us; exec chrt -f 99 sh -c "while :; do :; done"'
 EOF
