@@ -182,10 +182,11 @@ def refusal(plan: Plan, approvals: Approvals, plans: str, edition: str) -> str:
 
 
 def unknown(findings: Iterable[Finding], rules: Iterable[Rule], drains: Drains) -> str:
-    """What cannot be read, so that a plan may lack changes, or the host may not do its work, in a sentence; `rules` are
-    those that were asked.
+    """What cannot be read, so that a plan may lack changes, or what would hold the host is not seen, in a sentence;
+    `rules` are those that were asked.
     """
-    telling = {rule.id for rule in rules if rule.want or (rule.tells_faults and rule.id not in drains.no_drain_for)}
+    draining = {rule.id for rule in rules if rule.can_drain} - drains.no_drain_for | drains.drain_for
+    telling = {rule.id for rule in rules if rule.want or rule.id in draining}
     listed = [one for one in findings if one.verdict is Verdict.UNKNOWN and not one.hold and one.rule in telling]
     more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
     return f"{listed[0].rule}: {listed[0].reason}{more}" if listed else ""

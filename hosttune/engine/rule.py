@@ -196,6 +196,12 @@ class Rule:
         return self.can_fault or any(one.blocks_reboot for one in self.expect)
 
     @property
+    def can_drain(self) -> bool:
+        """Whether what it finds can keep the machine from all work, and not impair it alone."""
+        always = Literal(True)  # it impairs, whatever is found
+        return any(wish.fault for wish in self.want) or any(one.fault and one.impairs != always for one in self.expect)
+
+    @property
     def tells_health(self) -> bool:
         """Whether it may say that the machine does not do its work, or does it badly: `hosttune health` asks it."""
         return self.can_fault or any(one.impairs for one in self.expect)

@@ -35,7 +35,8 @@ from hosttune.cli import ready as cli_ready
 from hosttune.cli.options import DisplayOptions, HostOptions, LookAgain, LookOnly
 from hosttune.engine import trusted
 from hosttune.engine.approval import Approvals, PolicyApproval
-from hosttune.engine.policy import AtBoot, Policy
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.policy import NO_DRAINS, AtBoot, Drains, Policy
 from hosttune.engine.ready import (
     GateUnits,
     ReadyState,
@@ -44,6 +45,7 @@ from hosttune.engine.ready import (
     outlook,
     state_from_json,
     state_to_json,
+    unknown,
     why_no_reboot,
 )
 from hosttune.engine.reboot import boots_of
@@ -127,9 +129,9 @@ def brought(
     visible = tuple(SimpleNamespace(target=at, fstype=fstype) for at, fstype in (mounts or {"/": "ext4"}).items())
     facts = SimpleNamespace(mounts=SimpleNamespace(root=visible[0], visible=visible))
     rules = (
-        SimpleNamespace(id="wishing", want=("a wish",), tells_faults=False),
-        SimpleNamespace(id="judging", want=(), tells_faults=True),
-        SimpleNamespace(id="looking", want=(), tells_faults=False),
+        SimpleNamespace(id="wishing", want=("a wish",), can_drain=False),
+        SimpleNamespace(id="judging", want=(), can_drain=True),
+        SimpleNamespace(id="looking", want=(), can_drain=False),
     )
     session = SimpleNamespace(
         reader=host, policy=Policy(at_boot=at_boot), plan=lambda: plan, facts=facts, selected=rules
@@ -271,6 +273,20 @@ def test_plan_that_may_lack_changes_opens_nothing(monkeypatch):
     assert (state.standing, "judging: nvidia-smi" in state.sentence) == (Standing.HELD, True)
     state, _ = brought(monkeypatch, plan_of(findings=(replace(unread, rule="looking"),)), receipt_of())
     assert state.standing is Standing.READY
+
+
+def test_what_is_not_known_holds_where_it_would_if_it_were():
+    rules = builtin_catalog().rules
+    unread = Finding("", "", Verdict.UNKNOWN, reason="no answer")
+
+    def held(name, drains=NO_DRAINS):
+        return bool(unknown([replace(unread, rule=name)], rules.values(), drains))
+
+    assert held("gpu-driver-health")
+    assert held("memory-swappiness")  # it sets something up
+    assert not held("services-slurm-node")  # impaired at most: Slurm itself takes it out
+    assert held("services-slurm-node", Drains(drain_for=frozenset({"services-slurm-node"})))
+    assert not held("gpu-driver-health", Drains(no_drain_for=frozenset({"gpu-driver-health"})))
 
 
 def test_host_is_looked_at_again_after_it_was_changed(monkeypatch):
