@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import boot_id
 from hosttune.actions.login_notice import show_at_login
-from hosttune.actions.ready import MOTD, keep_state, machine, put, read_state
+from hosttune.actions.ready import MOTD, STATE, keep_state, machine, put, read_state
 from hosttune.engine.ready import ReadyState, Standing
 from hosttune.engine.trusted import strange_program
 from hosttune.errors import HosttuneError, Refused
@@ -58,8 +57,10 @@ def arrange(writer: Writer, words: Iterable[str], approval: str, reasons: Iterab
         keep_state(writer, state)
     except HosttuneError:
         remove(writer)
-        if last is not None:
-            keep_state(writer, replace(last, approval=""))
+        if last is not None and not last.goes_on:
+            keep_state(writer, last)
+        else:
+            _forget(writer)
         raise
 
 
@@ -78,10 +79,17 @@ def give_up(writer: Writer, why: str) -> bool:
     with suppress(HosttuneError):  # what cannot be understood approves nothing
         last = read_state(writer)
     if goes_on := last is not None and last.goes_on:
-        keep_state(writer, replace(last, standing=Standing.STOPPED, sentence=why, approval=""))
-        show_at_login(writer, MOTD, "")  # somebody wanted it so
+        writer.log(f"ready: what was to go on after a boot is given up: {why}")
+        _forget(writer)
     remove(writer)
     return goes_on
+
+
+def _forget(writer: Writer) -> None:
+    """Take the note away: the boot that it counts did not come, or was asked for by nobody any more."""
+    if isinstance(present := writer.read(STATE), bytes):
+        writer.remove(STATE, expected=present)
+    show_at_login(writer, MOTD, "")
 
 
 def unit_word(word: str) -> str:

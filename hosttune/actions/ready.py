@@ -40,18 +40,20 @@ from hosttune.engine.trusted import read_trusted, stranger_of
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.reading import hint
+from hosttune.facts.reading import hint, require_known
 from hosttune.facts.storage.places import mount_of
+from hosttune.facts.work import jobs_of
 from hosttune.host.door import Completed, Stat
 from hosttune.host.machine_id import machine_id_hash
+from hosttune.regex import regex
 from hosttune.resources.packages.apt_lock import holder
-from hosttune.values import ABSENT, FileValue
+from hosttune.values import ABSENT, Disturbs, FileValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hosttune.actions.examine import Session
-    from hosttune.engine.policy import AtBoot
+    from hosttune.engine.policy import AtBoot, Policy
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Receipt
 
@@ -71,6 +73,8 @@ _STARTING = {
 }  # fmt: skip
 # systemd mounts a machine id of this boot alone over an empty file that it cannot write: with it, no note would last
 _LASTING = ("/", "/etc", "/etc/machine-id", STATE)
+_RAM_DISK = regex(r"/dev/(?:ram|zram)\d+$|/live-rw$")  # live-rw: dracut's copy-on-write over an image
+_KFD = "/dev/kfd"  # what programs compute through on AMD's GPUs
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "rootfs", "overlay", "aufs"})
 
 
@@ -180,7 +184,7 @@ def _why_no_reboot(
 ) -> str:
     reader = session.reader
     obstacles = list(receipt.reboot_obstacles) or list(reboot_obstacles(receipt.faults))
-    obstacles += jobs(reader)
+    obstacles += jobs(reader, session.policy)
 
     def why() -> str:
         return why_no_reboot(
@@ -192,13 +196,21 @@ def _why_no_reboot(
     return why()
 
 
-def jobs(reader: Reader) -> tuple[str, ...]:
-    """What runs on the GPUs, as far as it can be told: nobody waits for its end."""
+def jobs(reader: Reader, policy: Policy) -> tuple[str, ...]:
+    """What runs on the GPUs, and jobs of a scheduler, as far as it can be told: nobody waits for their end. None where
+    the policy, or somebody's --disturb, says that they may be disturbed.
+    """
+    if policy.disturb >= Disturbs.GPU_WORK:
+        return ()
     work = Facts(reader).work
     try:
-        return work.evidence if work.is_gpu_busy else ()
+        if work.is_gpu_busy:
+            return work.evidence
+        processes = require_known(reader.processes(), "the list of processes")
     except UnknownFact as unreadable:
         return (f"it is not known what runs on the GPUs: {unreadable.reason}",)
+    amd = (f"process {one.pid} ({one.name}) holds {_KFD}" for one in processes if _KFD in one.devices)
+    return (*(f"{one} runs here" for one in jobs_of(processes)), *amd)
 
 
 def at_work(reader: Reader) -> Iterator[str]:
@@ -272,7 +284,10 @@ def why_nothing_lasts(session: Session) -> str:
         mounts = (session.facts.mounts.root, *(mount_of(session.facts.mounts.visible, path) for path in _LASTING))
     except UnknownFact as unreadable:
         return f"it is not known what / is: {unreadable.reason}"
-    return next((f"{one.target} is {one.fstype}" for one in mounts if one and one.fstype in _IN_MEMORY), "")
+    for one in filter(None, mounts):
+        if one.fstype in _IN_MEMORY or _RAM_DISK.search(one.source):
+            return f"{one.target} is {one.fstype if one.fstype in _IN_MEMORY else one.source}"
+    return ""
 
 
 def begin(writer: Writer) -> ReadyState:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError, Refused
-from hosttune.values import Disturbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from hosttune.actions.trial_state import TrialRun
     from hosttune.cli.options import Display, HostOptions
     from hosttune.engine.approval import Approvals
+    from hosttune.engine.policy import Policy
     from hosttune.engine.trial import TrialPlan
     from hosttune.host.door import Writer
     from hosttune.values import Plan, Receipt
@@ -135,7 +135,7 @@ def arrange(
     if not _may_boot(session, writer, receipt):
         return _cannot
     if tried is not None:
-        return partial(_boot_on_trial, writer, tried, disturbs_jobs=_disturbs_jobs(session))
+        return partial(_boot_on_trial, writer, session.policy, tried)
     files = {name: str(Path(path).absolute()) for name in ("policy", "rules") if (path := getattr(look, name))}
     chosen = asdict(look) | files | {"again": None}  # what came back once was made by this run
     words = ("ready", "--go-on", *repeated_words(chosen))
@@ -145,7 +145,7 @@ def arrange(
     except HosttuneError as error:  # what was made is told all the same
         tell(f"hosttune: this host is not booted: {error.message}")
         return _cannot
-    return partial(_boot, writer, disturbs_jobs=_disturbs_jobs(session))
+    return partial(_boot, writer, session.policy)
 
 
 def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
@@ -159,7 +159,7 @@ def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
         *([] if receipt.verified else ["what was made did not verify"]),
         *receipt.reboot_obstacles,
         *([f"what was made would be lost: {in_memory}"] if in_memory else []),
-        *(() if _disturbs_jobs(session) else jobs(writer)),
+        *jobs(writer, session.policy),
         *at_work(writer),
     ]
     if obstacles:
@@ -167,12 +167,7 @@ def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
     return not obstacles
 
 
-def _disturbs_jobs(session: Session) -> bool:
-    """Whether somebody has said that work on the GPUs may be disturbed (--disturb)."""
-    return session.policy.disturb >= Disturbs.GPU_WORK
-
-
-def _boot_on_trial(writer: Writer, trial: TrialRun, *, disturbs_jobs: bool) -> int:
+def _boot_on_trial(writer: Writer, policy: Policy, trial: TrialRun) -> int:
     """Boot for what is on trial, once what is in force at once is confirmed by whoever does. Does not come back then;
     1 where the run goes back before.
     """
@@ -193,26 +188,26 @@ def _boot_on_trial(writer: Writer, trial: TrialRun, *, disturbs_jobs: bool) -> i
     if now is None or now.run != run or now.state is not TrialState.NEXT_BOOT:
         tell(f"hosttune: this host is not booted: run {run} is on trial no more; see: sudo hosttune history")
         return 1
-    return _boot(writer, run, disturbs_jobs=disturbs_jobs)
+    return _boot(writer, policy, run)
 
 
-def _boot(writer: Writer, run: str = "", *, disturbs_jobs: bool) -> int:
+def _boot(writer: Writer, policy: Policy, run: str = "") -> int:
     """Boot, for the `run` on trial or for what goes on. Does not come back then; 1 where something came between,
     Refused where the boot does not come. The lock is held until the end: nothing begins that it would cut off.
     """
     from hosttune.actions.interrupted import trial_of
-    from hosttune.actions.ready import at_work, jobs, read_state, reboot
+    from hosttune.actions.ready import LOCK_S, at_work, jobs, read_state, reboot
     from hosttune.cli.common import tell
     from hosttune.cli.ready import COMES_S, await_end
     from hosttune.host.lock import locked
 
-    with locked():
+    with locked(wait_s=LOCK_S):  # who confirms holds it for a moment
         state, trial = read_state(writer), trial_of(writer)
         stands = (trial is not None and trial.run == run) if run else (state is not None and state.goes_on)
         if not stands:
             tell("hosttune: this host is not booted: another run came between; see: sudo hosttune history")
             return 1
-        if busy := "; ".join((*(() if disturbs_jobs else jobs(writer)), *at_work(writer))):
+        if busy := "; ".join((*jobs(writer, policy), *at_work(writer))):
             after = "the next boot is on trial" if run else "it goes on after the next boot"
             tell(f"hosttune: this host is not booted: {busy}; {after}")
             return 1

@@ -82,7 +82,7 @@ def state_from_json(data: Any, name: str) -> ReadyState:
             raise ValueError(f"format_version {data['format_version']}")
         found = ReadyState(
             Standing(data["standing"]), data["boot_id"], data["sentence"], data["digest"], data["at"],
-            tuple(data["reboots"]), data["allowed"], data["approval"], data["machine"],
+            tuple(data["reboots"]), data["allowed"], data["approval"], data.get("machine", ""),
         )  # fmt: skip
         texts = (found.boot_id, found.sentence, found.digest, found.approval, found.machine, *found.reboots)
         numbers = (found.at, found.allowed)
@@ -120,7 +120,7 @@ def outlook(state: ReadyState | None, boot_id: str, units: GateUnits) -> Outlook
     standing = state.standing if state is not None and is_told else None
     if units.is_running:
         return Outlook(False, "this host is being brought to its plan")
-    if standing is Standing.HELD or (standing is Standing.REBOOTING and not units.has_failed):
+    if standing is Standing.HELD or (standing is Standing.REBOOTING and units.goes_on):
         return Outlook(False)
     if units.has_failed:
         how = "was ended before it was done" if is_told else "failed before it could say why"
@@ -139,7 +139,7 @@ def _of_gate(units: GateUnits, *, is_told: bool) -> Outlook:
 def _without_gate(standing: Standing | None, units: GateUnits) -> Outlook:
     if units.goes_on:
         return Outlook(False, "an apply --yes --reboot goes on, and has not begun in this boot")
-    if standing is Standing.WORKING:
+    if standing in {Standing.WORKING, Standing.REBOOTING}:
         return Outlook(False, "what brought the host to its plan was ended before it was done")
     if standing:
         return Outlook(standing is not Standing.STOPPED)
@@ -202,11 +202,14 @@ def unmade(receipt: Receipt) -> str:
 
 
 def unfit(findings: Iterable[Finding], drains: Drains) -> str:
-    """What keeps this host from its work, in a sentence; nothing where nothing does."""
+    """What keeps this host from its work, and what to do, in a sentence; nothing where nothing does."""
     health = judge(findings, drains)
     points = [point for point in health.points if point.fitness is Fitness.UNFIT]
     more = f" (and {len(points) - 1} more)" if len(points) > 1 else ""
-    return f"{points[0].rule}: {points[0].sentence}{more}" if points else ""
+    if not points:
+        return ""
+    way_out = f" ({points[0].todo.splitlines()[0]})" if points[0].todo else ""
+    return f"{points[0].rule}: {points[0].sentence}{way_out}{more}"
 
 
 def why_no_reboot(

@@ -60,13 +60,15 @@ def strange_program(reader: Reader, carried: str) -> str:
     """That root would start at another time what somebody else could have written until then, a sentence; nothing where
     nobody could. `carried`: where a copy of the self-contained file lies by then.
     """
+    import sys
+
     import hosttune
     from hosttune.host.console import archive, starting_words
 
     words = starting_words(carried)
-    own = () if archive() else (*words, *hosttune.__path__[:1])
-    for path in (one for one in own if one.startswith("/")):
-        if stranger := stranger_of(reader, path if path in words else f"{path}/__init__.py"):
+    own = () if archive() else (*words, f"{hosttune.__path__[0]}/__init__.py")
+    for path in dict.fromkeys((sys.executable, *own)):
+        if path.startswith("/") and (stranger := stranger_of(reader, path)):
             return f"root would start {words[0]} at a boot, and {stranger}"
     return ""
 

@@ -58,6 +58,7 @@ from hosttune.values import (
     Activation,
     Address,
     Change,
+    Disturbs,
     FileValue,
     Finding,
     Outcome,
@@ -77,7 +78,8 @@ from tests.unit.fake_reader import FakeReader
 BOOT, STARTING = "boot-a", {("systemctl", "is-system-running"): "starting\n"}
 CHANGE = Change(Address("sysctl", "vm.a"), Action.UPDATE, "1", "2", "a-rule")
 LATER = replace(CHANGE, activation=Activation.REBOOT)
-FAULT = Finding("gpu-lost", "0000:1a:00.0", Verdict.DIFFERS, reason="the GPU does not answer", is_fault=True)
+SAID = "the GPU does not answer"
+FAULT = Finding("gpu-lost", "0000:1a:00.0", Verdict.DIFFERS, reason=SAID, is_fault=True, todo="reboot it\nsoon")
 ALL = AtBoot(plans="all")
 
 
@@ -121,12 +123,15 @@ def brought(
     approvals=None,
     goes_on=False,
     later=(),
+    source="/dev/sda1",
+    disturb=Disturbs.NOTHING,
 ):
     made = []
     monkeypatch.setattr(module, "apply", lambda *args, **more: made.append(args) or receipt)
     monkeypatch.setattr(module, "faults_of", lambda *_: later)
     host = host or Host()
-    visible = tuple(SimpleNamespace(target=at, fstype=fstype) for at, fstype in (mounts or {"/": "ext4"}).items())
+    kinds = (mounts or {"/": "ext4"}).items()
+    visible = tuple(SimpleNamespace(target=at, fstype=fstype, source=source) for at, fstype in kinds)
     facts = SimpleNamespace(mounts=SimpleNamespace(root=visible[0], visible=visible))
     rules = (
         SimpleNamespace(id="wishing", want=("a wish",), can_drain=False),
@@ -134,7 +139,7 @@ def brought(
         SimpleNamespace(id="looking", want=(), can_drain=False),
     )
     session = SimpleNamespace(
-        reader=host, policy=Policy(at_boot=at_boot), plan=lambda: plan, facts=facts, selected=rules
+        reader=host, policy=Policy(at_boot=at_boot, disturb=disturb), plan=lambda: plan, facts=facts, selected=rules
     )
     state = state or ReadyState(Standing.WORKING, BOOT, "")
     covered = Approvals("apply --yes --reboot", ("d" * 12,)) if goes_on else Approvals("")
@@ -170,7 +175,10 @@ def test_host_on_which_nothing_differs_is_ready_without_an_approval(monkeypatch)
     [
         (receipt_of(failed="the kernel says no\nmore"), "sysctl:vm.a (a-rule) failed: the kernel says no"),
         (receipt_of(verified=False), "what was made did not verify"),
-        (receipt_of(faults=(FAULT,)), "it does not do its work: gpu-lost: 0000:1a:00.0: the GPU does not answer"),
+        (
+            receipt_of(faults=(FAULT,)),
+            "it does not do its work: gpu-lost: 0000:1a:00.0: the GPU does not answer (reboot it)",
+        ),
     ],
 )
 def test_what_keeps_work_away(monkeypatch, receipt, words):
@@ -199,6 +207,8 @@ def test_what_waits_for_a_boot_has_one_and_not_a_second(monkeypatch):
         ({"mounts": {"/": "ext4", "/var": "ext4", "/var/lib": "ramfs"}}, "because /var/lib is ramfs"),
         ({"mounts": {"/": "ext4", "/etc": "overlay"}}, "because /etc is overlay"),
         ({"mounts": {"/": "ext4", "/etc/machine-id": "tmpfs"}}, "because /etc/machine-id is tmpfs"),
+        ({"mounts": {"/": "ext4"}, "source": "/dev/mapper/live-rw"}, "because / is /dev/mapper/live-rw"),
+        ({"mounts": {"/": "ext4"}, "source": "/dev/zram0"}, "because / is /dev/zram0"),
         ({"host": Host(queries={("systemctl", "is-system-running"): "running\n"})}, "this is not the boot"),
         ({"host": Host(queries={})}, "this is not the boot"),
     ],
@@ -292,7 +302,7 @@ def test_what_is_not_known_holds_where_it_would_if_it_were():
 def test_host_is_looked_at_again_after_it_was_changed(monkeypatch):
     state, _ = brought(monkeypatch, plan_of(CHANGE), receipt_of(), later=(FAULT,))
     assert (state.standing, state.sentence) == (
-        Standing.HELD, "it does not do its work: gpu-lost: 0000:1a:00.0: the GPU does not answer",
+        Standing.HELD, "it does not do its work: gpu-lost: 0000:1a:00.0: the GPU does not answer (reboot it)",
     )  # fmt: skip
 
 
@@ -312,6 +322,22 @@ def test_nobody_is_booted_away_from_a_gpu(monkeypatch):
         assert state.standing is (Standing.STOPPED if goes_on else Standing.HELD)
         assert state.reboots == ()
         assert "something has to be solved before: " in state.sentence
+        state, _ = brought(monkeypatch, plan_of(LATER), receipt, host=host, goes_on=goes_on, disturb=Disturbs.GPU_WORK)
+        assert state.standing is Standing.REBOOTING
+
+
+@pytest.mark.parametrize(
+    ("devices", "cgroup", "words"),
+    [
+        ((), "/system.slice/slurmstepd.scope/job_42/step_0", "slurm job 42 runs here"),
+        (("/dev/kfd", "/dev/dri/renderD128"), "/user.slice", "process 77 (python3) holds /dev/kfd"),
+    ],
+)
+def test_nobody_is_booted_away_where_no_gpu_is_of_nvidia(monkeypatch, devices, cgroup, words):
+    host = Host()
+    host.base._processes = (Process(77, "python3", "ann", ("python3",), 0, 0, devices, cgroup, 0.0),)
+    state, _ = brought(monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), host=host)
+    assert (state.standing, words in state.sentence) == (Standing.HELD, True)
 
 
 def test_what_goes_on_is_covered_by_its_yes_alone(monkeypatch):
@@ -518,8 +544,7 @@ def test_what_somebody_does_by_hand_ends_what_would_have_gone_on():
     assert host.ran == []
     arrange(host, ("ready",), "policy x", ["a-rule: host"], 2)
     assert give_up(host, "an undo came after it")
-    state = read_state(host)
-    assert (state.standing, state.sentence, state.goes_on) == (Standing.STOPPED, "an undo came after it", False)
+    assert read_state(host) is None  # its boot counts against nobody
     assert not isinstance(host.read(MOTD), bytes)
     assert not isinstance(host.read(UNIT), bytes)
     arrange(host, ("ready",), "policy x", ["a-rule: host"], 2)
@@ -579,7 +604,8 @@ def test_status_says_where_it_is():
         (Standing.READY, BOOT, AHEAD, False, "this boot was not looked at yet"),  # by what went on before the gate
         (Standing.WORKING, BOOT, AHEAD, False, "not looked at yet"),
         (Standing.WORKING, BOOT, OFF, False, "ended before it was done"),
-        (Standing.REBOOTING, BOOT, OFF, False, ""),
+        (Standing.REBOOTING, BOOT, GateUnits(goes_on=True), False, ""),
+        (Standing.REBOOTING, BOOT, OFF, False, "ended before it was done"),
         (Standing.READY, BOOT, OFF, True, ""),
         (Standing.STOPPED, BOOT, OFF, False, ""),
         (Standing.READY, "boot-b", AHEAD, False, "this boot was not looked at yet"),
@@ -853,7 +879,7 @@ def test_unit_that_goes_on_waits_for_the_boot_and_goes_at_its_end(gate):
     ],
 )
 def test_apply_that_was_to_boot_and_does_not_has_work_left(capsys, receipt, mounts, status):
-    visible = tuple(SimpleNamespace(target=at, fstype=fstype) for at, fstype in mounts.items())
+    visible = tuple(SimpleNamespace(target=at, fstype=fstype, source="") for at, fstype in mounts.items())
     facts = SimpleNamespace(mounts=SimpleNamespace(root=visible[0], visible=visible))
     session, host = SimpleNamespace(policy=Policy(), facts=facts), Host()
     assert cli_going_on.arrange(session, host, plan_of(LATER), receipt, HostOptions())() == status
@@ -867,21 +893,21 @@ def booting(monkeypatch):
     host = Host({"/etc/machine-id": "1" * 32})
     arrange(host, ("ready",), "policy x", ["a-rule: host"], 1)
     host.ran.clear()
-    monkeypatch.setattr("hosttune.host.lock.locked", contextmanager(lambda: (yield)))
+    monkeypatch.setattr("hosttune.host.lock.locked", contextmanager(lambda wait_s: (yield)))
     monkeypatch.setattr(cli_ready, "await_end", lambda: None)
     return host
 
 
 def test_boot_is_asked_for_where_nothing_came_between(booting, capsys, monkeypatch):
     with pytest.raises(Refused, match="did not come within 180 s"):
-        cli_going_on._boot(booting, disturbs_jobs=False)
+        cli_going_on._boot(booting, Policy())
     assert booting.ran == [("systemctl", "reboot")]
     monkeypatch.setattr(module, "at_work", lambda _: iter(["apt is at work"]))
-    assert cli_going_on._boot(booting, disturbs_jobs=False) == 1
+    assert cli_going_on._boot(booting, Policy()) == 1
     assert "this host is not booted: apt is at work; it goes on after the next boot" in capsys.readouterr().err
     give_up(booting, "an undo came after it")
     booting.ran.clear()
-    assert cli_going_on._boot(booting, disturbs_jobs=False) == 1
+    assert cli_going_on._boot(booting, Policy()) == 1
     assert "another run came between" in capsys.readouterr().err
     assert booting.ran == []
 
@@ -909,7 +935,7 @@ def test_earlier_reboot_ends_with_the_next_apply(capsys):
     for plan, reboot in ((plan_of(CHANGE), False), (plan_of(), True)):
         arrange(host, ("ready",), "policy x", ["a-rule: host"], 1)
         cli_going_on.before_apply(HostOptions(), host, plan, None, reboot=reboot)
-        assert not read_state(host).goes_on
+        assert read_state(host) is None
         assert "does not go on after the next boot: another apply came after it" in capsys.readouterr().err
     host.replace(STATE, FileValue(b"{"), expected=host.read(STATE))
     with pytest.raises(HosttuneError, match="is no JSON"):  # before the first change
@@ -930,3 +956,6 @@ def test_program_that_others_can_write_is_not_left_for_root_to_start(monkeypatch
         going_on.require_own(Host())
     monkeypatch.setattr("hosttune.host.console.archive", lambda: "/home/ann/hosttune.pyz")  # a copy is carried along
     going_on.require_own(Host())
+    monkeypatch.setattr("sys.executable", "/home/ann/venv/bin/python")
+    with pytest.raises(Refused, match="ann owns"):
+        going_on.require_own(Host())

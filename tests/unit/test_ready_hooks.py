@@ -70,6 +70,7 @@ UNDRAIN, RESUME = "update NodeName=gpu01 State=UNDRAIN", "update NodeName=gpu01 
         ("leave", node("IDLE+DRAIN", "the hosttune: test"), ""),
         ("leave", node("IDLE+DRAIN"), ""),  # somebody's drain, by another way than scontrol, which asks for a reason
         ("leave", node("DOWN*", "Not responding"), ""),  # ReturnToService=1 looks for this reason
+        ("leave", node("IDLE", "Node unexpectedly rebooted"), DRAIN),  # of Slurm, and no drain
         ("leave", node(comment="rack 7 Reason=hosttune: x"), DRAIN),
         ("join", node("IDLE+DRAIN", OURS), UNDRAIN),
         ("join", node("MIXED*+DRAIN", OURS), UNDRAIN),
