@@ -157,8 +157,12 @@ def bring_up(
     # Whatever was changed, the host is looked at as it is now: a driver may have lost its GPU on the way.
     faults = receipt.faults or (faults_of(session, writer) if plan.changes else ())
     findings = after_run(plan.findings, faults)
-    # What waits for work to end, or for services to start anew, is in force after a boot.
-    if reasons := tuple(dict.fromkeys((*receipt.reboot_reasons, *reboot_reasons(findings), *receipt.waiting))):
+    # What waits is in force after a boot: for work to end, for services to start anew, for a manager that is starting.
+    waiting = receipt.waiting
+    reasons = tuple(dict.fromkeys((*receipt.reboot_reasons, *reboot_reasons(findings), *waiting)))
+    if goes_on and reasons == waiting and len(state.reboots) >= state.allowed:
+        reasons = ()  # its boots are over, and it holds nothing: that still waits is told
+    if reasons:
         allowed = state.allowed if goes_on else at_boot.allowed
         if why := _why_no_reboot(session, state, receipt, reasons, allowed, on_progress):
             return no(why)
@@ -171,7 +175,8 @@ def bring_up(
         return no(f"it does not do its work: {why}")
     if why := unknown(findings, session.selected, session.policy.drains):
         return no(f"it is not known whether it is as its plan says, and does its work: {why}")
-    return replace(state, standing=Standing.READY, sentence=f"as its plan says; {made}{boots}", approval="")
+    left = f"; in force after a boot: {'; '.join(waiting)}" if waiting else ""
+    return replace(state, standing=Standing.READY, sentence=f"as its plan says; {made}{boots}{left}", approval="")
 
 
 def _why_no_reboot(

@@ -271,6 +271,21 @@ def test_what_waits_for_work_to_end_is_in_force_after_a_boot_and_not_before(monk
     assert state.standing is Standing.HELD
 
 
+def test_what_goes_on_ends_well_where_a_starting_manager_alone_is_waited_for_and_its_boots_are_over(monkeypatch):
+    waits = "daemon-reload waits: the service manager is still starting"
+    going = ReadyState(Standing.WORKING, "boot-b", "", reboots=(BOOT,), allowed=1, approval="a line")
+    state, _ = brought(monkeypatch, plan_of(CHANGE), receipt_of(waiting=(waits,)), state=going, goes_on=True)
+    assert (state.standing, state.sentence) == (
+        Standing.READY, f"as its plan says; 1 made now, after 1 reboot; in force after a boot: {waits}",
+    )  # fmt: skip
+    two = replace(going, allowed=2)
+    state, _ = brought(monkeypatch, plan_of(CHANGE), receipt_of(waiting=(waits,)), state=two, goes_on=True)
+    assert state.standing is Standing.REBOOTING
+    both = receipt_of(waiting=(waits,), reasons=("a-rule: host",))
+    state, _ = brought(monkeypatch, plan_of(CHANGE), both, state=going, goes_on=True)
+    assert state.standing is Standing.STOPPED
+
+
 def test_plan_that_may_lack_changes_opens_nothing(monkeypatch):
     unread = Finding("wishing", "", Verdict.UNKNOWN, reason="/etc/fstab: Input/output error")
     state, _ = brought(monkeypatch, plan_of(findings=(unread,)), receipt_of())
