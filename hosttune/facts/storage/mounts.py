@@ -39,6 +39,7 @@ _SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes", 
 # statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
 _ON_DEMAND = frozenset({"noauto", "x-systemd.automount"})  # fstab(5), systemd.mount(5)
+_DEVICES = ("/dev/", "UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "ID=")  # sources that are disks (mount(8))
 _SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
 _SYSTEM_TREES = (
     "/boot/", "/snap/", "/var/snap/", "/run/", "/proc/", "/sys/", "/dev/", "/var/lib/snapd/",
@@ -87,7 +88,7 @@ class ExpectedMount(Fact):
     target: str
     source: str
     line: int  # from 1
-    owner: str  # who rewrites this line: cloud-init ...; empty: the administrator
+    is_optional: bool  # a disk of which cloud-init wrote the line, and which not every size of instance has
     is_mounted: bool  # something is mounted there
 
 
@@ -156,10 +157,16 @@ def _expected(facts: Facts) -> tuple[ExpectedMount, ...]:
     there = {mount.target for mount in facts.mounts.all}
     wanted = (one for one in facts.fstab.entries if one.target.startswith("/") and not one.is_swap)
     return tuple(
-        ExpectedMount(one.target, one.source, one.line, one.owner, bool({one.target, one.path} & there))
+        ExpectedMount(one.target, one.source, one.line, _is_optional(one), bool({one.target, one.path} & there))
         for one in wanted
         if not _ON_DEMAND & set(one.options)
     )
+
+
+def _is_optional(entry: FstabEntry) -> bool:
+    """By the mark of cloud-init in the line itself; what a server shares is there for every instance."""
+    is_local = entry.source.startswith(_DEVICES) and not is_network(entry.fstype, entry.source)
+    return is_local and "comment=cloudconfig" in entry.options and "_netdev" not in entry.options
 
 
 def _planned(_reader: Reader, facts: Facts) -> tuple[Mount, ...]:
