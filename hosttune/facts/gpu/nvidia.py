@@ -184,8 +184,8 @@ def _silent(
 
 def _all_lost(reader: Reader, facts: Facts, messages: Callable[[], tuple[str, ...]]) -> str:
     """Those that are held for virtual machines are none of this host. In a container what the log and /proc say is of
-    its host. That the driver is loaded tells nothing beside NVSwitches, for which it may be there, on a Tegra, whose GPU
-    is no PCI device (Jetson), and where people sit: they unplug a GPU, or switch that of a laptop off.
+    its host. That the driver is loaded tells nothing beside NVSwitches, for which it may be there, on a Tegra (Jetson),
+    whose GPU is no PCI device, and where people sit: they unplug a GPU, or switch that of a laptop off.
     """
     devices = facts.gpus.devices
     if not all(is_vfio(gpu.driver) for gpu in devices) or raw(facts.host, "is_container") is True:
