@@ -6,6 +6,7 @@ Under a root without a kernel (`--root`) they are what the next boot will mount:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -150,17 +151,35 @@ def is_system(target: str) -> bool:
 def collect(reader: Reader, facts: Facts) -> Mounts:
     if reader.persistent_only:
         return Mounts(lazy(_planned, reader, facts), are_planned=True)
-    return Mounts(lazy(_mounted, reader, facts), expected=lazy(_expected, facts))
+    return Mounts(lazy(_mounted, reader, facts), expected=lazy(_expected, reader, facts))
 
 
-def _expected(facts: Facts) -> tuple[ExpectedMount, ...]:
-    there = {mount.target for mount in facts.mounts.all}
+def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
+    mounted = facts.mounts.all
+    there = {mount.target for mount in mounted}
     wanted = (one for one in facts.fstab.entries if one.target.startswith("/") and not one.is_swap)
     return tuple(
-        ExpectedMount(one.target, one.source, one.line, _is_optional(one), bool({one.target, one.path} & there))
+        ExpectedMount(
+            one.target, one.source, one.line, _is_optional(one),
+            bool({one.target, one.path} & there) or _is_behind_link(reader, one, mounted),
+        )
         for one in wanted
         if not _ON_DEMAND & set(one.options)
-    )
+    )  # fmt: skip
+
+
+def _is_behind_link(reader: Reader, entry: FstabEntry, mounted: tuple[Mount, ...]) -> bool:
+    """What a server shares is mounted elsewhere, and the target leads away by a symbolic link. Links are read up to
+    where a server would have to answer, and not followed.
+    """
+    served = {mount.target for mount in mounted if mount.is_network or mount.fstype == "autofs"}
+    shared_as = {mount.source.rstrip("/") for mount in mounted if mount.is_network}
+    if not is_network(entry.fstype, entry.source) or entry.source.rstrip("/") not in shared_as:
+        return False
+    parts = entry.target.split("/")
+    above = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
+    local = takewhile(lambda path: path not in served, above)
+    return any(isinstance(reader.link(path), str) for path in local)
 
 
 def _is_optional(entry: FstabEntry) -> bool:
