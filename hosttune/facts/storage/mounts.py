@@ -86,11 +86,12 @@ class Mount(Fact):
 class ExpectedMount(Fact):
     """What a boot mounts by a line of fstab."""
 
-    target: str
-    source: str
+    target: str  # `line 7` where a misread line has none
+    source: str  # empty of a misread line
     line: int  # from 1
     is_optional: bool  # a disk of which cloud-init wrote the line, and which not every size of instance has
     is_mounted: bool  # something is mounted there
+    misread: str = ""  # why the line is no entry, or a different one, to a program that reads it, as a sentence
 
 
 @frozen
@@ -158,14 +159,23 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     mounted = facts.mounts.all
     there = {mount.target for mount in mounted}
     wanted = (one for one in facts.fstab.entries if one.target.startswith("/") and not one.is_swap)
-    return tuple(
+    misread = (one for one in facts.fstab.misread if not one.is_swap and not _ON_DEMAND & set(one.options))
+    found = [
         ExpectedMount(
             one.target, one.source, one.line, _is_optional(one),
             bool({one.target, one.path} & there) or _is_behind_link(reader, one, mounted),
         )
         for one in wanted
         if not _ON_DEMAND & set(one.options)
-    )  # fmt: skip
+    ]  # fmt: skip
+    found += [
+        ExpectedMount(
+            one.target or f"line {one.line}", "", one.line, is_optional=False, is_mounted=one.target in there,
+            misread=one.refusal,
+        )
+        for one in misread
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda one: one.line))
 
 
 def _is_behind_link(reader: Reader, entry: FstabEntry, mounted: tuple[Mount, ...]) -> bool:
