@@ -6,7 +6,11 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.health_smi import (
+    FEW,
     FIELDS,
+    NONE,
+    OLD_REMAPPED,
+    OLD_REMAPPED_FIELDS,
     QUERIES,
     REMAPPED,
     REMAPPED_FIELDS,
@@ -251,6 +255,21 @@ def test_older_record_holds_the_answer_to_the_older_question():
     missing = Unreadable("not in this record: the answer of nvidia-smi")
     gpu = health_of({QUERIES[0]: missing, QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""}, **new).gpus[0]
     assert (gpu.temperature_c, gpu.inforom, gpu.is_sram_over, gpu.fabric_faults) == (31, "", False, ())
+
+
+def test_vgpu_is_not_asked_for_banks_of_its_memory_which_fills_the_kernel_log():
+    new = {"/sys/module/nvidia/version": "580.126.20\n", "/proc/driver/nvidia/version": "x"}
+    vgpu = {f"{PCI}/subsystem_vendor": "0x10de", f"{PCI}/subsystem_device": "0x1880"}
+    missing = Unreadable("not in this record: the answer of nvidia-smi")
+    fields = tuple(name for name in FIELDS[0] if name not in {FEW, NONE})
+    live = health_of({query_of(fields): smi_row(fields, LINE)}, **new, **vgpu)
+    kept = health_of({query_of(fields): missing, QUERIES[0]: smi_row(FIELDS[0], LINE)}, **new, **vgpu)
+    row = {QUERIES[1]: smi_row(FIELDS[1], LINE)}
+    old = health_of(row | {OLD_REMAPPED: smi_row(OLD_REMAPPED_FIELDS, LINE)}, **vgpu)
+    old_kept = health_of(row | {OLD_REMAPPED: missing, REMAPPED: smi_row(REMAPPED_FIELDS, LINE)}, **vgpu)
+    for health, banks in ((live, -1), (kept, 0), (old, -1), (old_kept, 0)):
+        gpu = health.gpus[0]
+        assert (gpu.temperature_c, gpu.remap_failed, gpu.rows_lost, gpu.worn_banks) == (31, False, 0, banks)
 
 
 ECC = """

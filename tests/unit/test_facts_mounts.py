@@ -234,3 +234,17 @@ def test_lines_of_fstab_that_a_boot_mounts_and_whether_something_is_there():
         ("/data", 2, True),
         ("/work", 3, False),
     ]
+
+
+def test_share_of_a_server_that_is_mounted_where_a_link_leads():
+    def found(links, target="/home", *also):
+        table = "\n".join((ROOT, "30 20 0:77 / /mnt/nfs/home rw - nfs4 nfs01:/home rw", *also)) + "\n"
+        fstab = f"UUID=1 / ext4 defaults 0 1\nnfs01:/home {target} nfs nofail,_netdev 0 0\n"
+        reader = FakeReader({"/etc/fstab": fstab, "/proc/self/mountinfo": table}, links=links)
+        return make_facts(reader).mounts.expected[1].is_mounted
+
+    assert found({"/home": "/mnt/nfs/home"})
+    assert found({"/mnt/shared": "nfs"}, "/mnt/shared/home")
+    assert not found({})  # mounted by hand, and jobs look in /home
+    assert not found({"/srv/home": "/mnt/nfs/home"}, "/srv/home", "31 20 0:78 / /srv rw - nfs4 nfs02:/srv rw")
+    assert not found({"/other": "/mnt/nfs/home"})

@@ -553,9 +553,9 @@ def test_a_record_keeps_the_drivers_lines_of_the_log_alone():
 BUS = "/sys/bus/pci/devices"
 
 
-def left(log="", *, driver=True, held=(), container=False, unreadable=False):
+def left(log="", *, driver=True, held=(), container=False, unreadable=False, also=None):
     """What is said of GPUs that are all gone; `held` are slots of those that vfio-pci has."""
-    files = {f"{BUS}/0000:00:00.0/vendor": "0x8086", f"{BUS}/0000:00:00.0/class": "0x060000"}
+    files = {f"{BUS}/0000:00:00.0/vendor": "0x8086", f"{BUS}/0000:00:00.0/class": "0x060000", **(also or {})}
     for slot in held:
         files |= {
             f"{BUS}/{slot}/{name}": text
@@ -593,3 +593,24 @@ def test_host_that_never_had_a_gpu_has_lost_none():
     assert left(held=["0000:1b:00.0"]).all_lost == ""
     assert left(XID, held=["0000:34:00.0"]).all_lost == ""
     assert left(XID, container=True).all_lost == ""
+
+
+CHASSIS = "/sys/class/dmi/id/chassis_type"
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        {"/proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0005\0nvidia,p3701-0005\0nvidia,tegra234\0"},
+        {CHASSIS: "10\n"},
+    ],
+)
+def test_driver_without_a_gpu_on_the_bus_is_no_loss_on_a_jetson_and_where_people_unplug_it(machine):
+    assert left("", also=machine).all_lost == ""
+    assert left(unreadable=True, also=machine).all_lost == ""
+    assert left(XID, also=machine).all_lost.startswith("the GPU at 0000:34:00.0 has fallen")
+
+
+def test_driver_without_a_gpu_on_the_bus_is_a_loss_on_a_server():
+    for machine in ({"/proc/device-tree/compatible": "nvidia,grace\0"}, {CHASSIS: "23\n"}):
+        assert "is left on the PCI bus" in left("", also=machine).all_lost

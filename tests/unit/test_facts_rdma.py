@@ -132,6 +132,29 @@ def test_interface_whose_flags_are_no_number_is_not_taken_as_off():
         _ = alone(flags="up").is_meant
 
 
+def of_cards(*active, layer="InfiniBand", flags="0x1002", carriers="0"):
+    """Whether port 0000:41:00.1 is meant, which is down, beside these that are active."""
+    files, links = {}, {}
+    for slot in ("0000:41:00.1", *active):
+        place, name = f"/sys/devices/pci0000:40/0000:40:01.0/{slot}", f"mlx5_{len(links)}"
+        own = port(name, layer=layer) if links else port(name, **DOWN, layer=layer)
+        own |= {f"{CLASS}/{name}/device/net/e0/flags": f"{flags}\n"}
+        own |= {f"{CLASS}/{name}/device/net/e0/carrier_up_count": f"{carriers}\n"}
+        files |= {path.replace(f"{CLASS}/{name}/device", place): text for path, text in own.items()}
+        links[f"{CLASS}/{name}/device"] = place
+    files |= {"/proc/cpuinfo": "processor : 0\nflags : fpu\n", "/proc/sys/kernel/arch": "x86_64\n"}
+    return Facts(FakeReader(files, links=links)).rdma.ports[0].is_meant
+
+
+def test_second_port_of_cards_that_have_one_cable_each_is_not_meant():
+    assert not of_cards("0000:41:00.0")
+    assert not of_cards("0000:41:00.0", "0000:42:00.0")
+    assert of_cards("0000:42:00.0")  # nothing is plugged into its own card
+    assert of_cards("0000:41:00.0", "0000:42:00.0", "0000:42:00.1")  # of another card both are used
+    assert of_cards("0000:41:00.0", flags="0x1003")
+    assert of_cards("0000:41:00.0", carriers="1")
+
+
 def test_rails_are_not_compared_with_the_cards_of_storage():
     place = "pci0000:15/0000:15:01.0/0000:16:00.0"
     gpu, rail = "0000:17:00.0", "0000:18:00.0"

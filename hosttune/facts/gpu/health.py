@@ -189,6 +189,7 @@ class _Told:
         self.driver = str(raw(facts.driver, "loaded_version"))
         self.held = shared(lambda: {gpu.slot: gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"})
         self.silences = shared(lambda: {gpu.slot: gpu for gpu in facts.nvidia.silent})
+        self.is_vgpu = shared(lambda: attempt(lambda: facts.gpus.is_vgpu) is True)
         self.slots = shared(self._slots)
         self.asked = shared(self._ask)
         self.remapped = shared(self._remapped)
@@ -209,12 +210,12 @@ class _Told:
         is_asked = self.facts.nvidia.smi not in {"not asked", "absent", "hangs"}
         if not is_asked or not self.slots():
             return {}, self.facts.nvidia.problem
-        return _asked(self.reader, self.driver)
+        return _asked(self.reader, self.driver, is_vgpu=self.is_vgpu())
 
     def _remapped(self) -> Mapping[str, Mapping[str, str]]:
         rows = self.asked()[0]
         tells = any(PENDING in row for row in rows.values())
-        return rows if tells else _remapped(self.reader) if rows else {}
+        return rows if tells else _remapped(self.reader, is_vgpu=self.is_vgpu()) if rows else {}
 
     def _errors(self) -> Mapping[str, tuple[GpuError, ...]]:
         messages, (rows, _) = self.facts.nvidia.messages, self.asked()
@@ -272,12 +273,12 @@ class _Told:
         return rows[slot]
 
 
-def _asked(reader: Reader, driver: str) -> tuple[Mapping[str, Mapping[str, str]], str]:
+def _asked(reader: Reader, driver: str, *, is_vgpu: bool) -> tuple[Mapping[str, Mapping[str, str]], str]:
     """The rows of the newest question that this nvidia-smi understands, or why there are none. `driver` is the version
     of the loaded one.
     """
     problem = "nvidia-smi knows none of the fields"
-    todo, unknown, refusals = list(questions_for(driver)), set[str](), 0
+    todo, unknown, refusals = list(questions_for(driver, is_vgpu=is_vgpu)), set[str](), 0
     while todo:
         fields = tuple(name for name in todo[0] if name not in unknown)
         answer = attempt(ask, reader, query_of(fields), timeout_s=_TIMEOUT_S)
@@ -300,11 +301,12 @@ def _asked(reader: Reader, driver: str) -> tuple[Mapping[str, Mapping[str, str]]
     return {}, f"nvidia-smi: {problem}"
 
 
-def _remapped(reader: Reader) -> Mapping[str, Mapping[str, str]]:
-    """Without the banks where this nvidia-smi, or an older record, does not know them; nothing where it knows of no
-    remapping. Raises UnknownFact where it was asked and did not tell: that is no memory without faults.
+def _remapped(reader: Reader, *, is_vgpu: bool) -> Mapping[str, Mapping[str, str]]:
+    """Without the banks of a vGPU, and where this nvidia-smi, or an older record, does not know them; nothing where it
+    knows of no remapping. Raises UnknownFact where it was asked and did not tell: that is no memory without faults.
     """
-    for query, fields in ((REMAPPED, REMAPPED_FIELDS), (OLD_REMAPPED, OLD_REMAPPED_FIELDS)):
+    questions = ((REMAPPED, REMAPPED_FIELDS), (OLD_REMAPPED, OLD_REMAPPED_FIELDS))
+    for query, fields in reversed(questions) if is_vgpu else questions:
         answer = reader.query(query, timeout_s=_TIMEOUT_S)
         if isinstance(answer, Completed):
             said = parse_rows(answer.text or answer.errors, fields, answer.status)

@@ -46,7 +46,9 @@ _FABRIC_WORDS = {
     "state": frozenset({"not started", "in progress", "completed"}), "health.summary": frozenset({"healthy"}),
     "health.bandwidth": frozenset({"full"}),
 }  # fmt: skip
-# Banks of memory by the spare rows that they have left (nvmlRowRemapperHistogramValues_t); MIG does not hide it.
+# Banks of memory by the spare rows that they have left (nvmlRowRemapperHistogramValues_t); MIG does not hide it. In a
+# vGPU guest each question for them writes `NVRM: serverControl_ValidateCookie` to the kernel log
+# (utkuozdemir/nvidia_gpu_exporter issue 384).
 FEW, NONE = "remapped_rows.histogram.low", "remapped_rows.histogram.none"
 PENDING, FAILURE = "remapped_rows.pending", "remapped_rows.failure"
 _ROWS = (PENDING, FAILURE, "remapped_rows.uncorrectable")
@@ -98,11 +100,13 @@ def query_of(fields: tuple[str, ...]) -> tuple[str, ...]:
     return ("nvidia-smi", f"--query-gpu={','.join(fields)}", _FORMAT)
 
 
-def questions_for(driver: str) -> tuple[tuple[str, ...], ...]:
+def questions_for(driver: str, *, is_vgpu: bool = False) -> tuple[tuple[str, ...], ...]:
     """The fields to ask a driver of this version (580.126.20; empty: not known) for, the most first: what it does not
-    know it refuses, and each refusal costs a run.
+    know it refuses, and each refusal costs a run. Older records of a vGPU hold the answer to the second.
     """
-    return FIELDS if _branch(driver) >= _FIRST_WITH_DETAILS else FIELDS[1:]
+    if _branch(driver) < _FIRST_WITH_DETAILS:
+        return FIELDS[1:]
+    return (tuple(name for name in FIELDS[0] if name not in {FEW, NONE}), *FIELDS) if is_vgpu else FIELDS
 
 
 def with_kin(unknown: Iterable[str]) -> set[str]:

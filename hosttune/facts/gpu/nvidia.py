@@ -49,6 +49,7 @@ _SMI_TIMEOUT_S = 30.0
 _NOT_ASKED = "nvidia-smi is not asked"  # begins the reason of a live host, where it would load or make something
 HANGS = "nvidia-smi did not end within"  # host/process.py of a program that ran into its time limit
 _JOB = regex(r"/slurm\S*/job_\d+")  # cgroup of a job, which may have a part of the devices (ConstrainDevices)
+_TEGRA = "nvidia,tegra"  # in the names of a device tree (kernel: Documentation/devicetree/bindings/arm/tegra.yaml)
 _GRIDD = (
     "/usr/bin/nvidia-gridd", "/usr/lib/systemd/system/nvidia-gridd.service",
     "/lib/systemd/system/nvidia-gridd.service",
@@ -105,7 +106,7 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
         corrupted=lazy(lambda: asked().said.corrupted),
         messages=lazy(messages),
         silent=lazy(_silent, reader, facts, asked, messages),
-        all_lost=lazy(_all_lost, facts, messages),
+        all_lost=lazy(_all_lost, reader, facts, messages),
         needs_open=lazy(lambda: needs_open(words())),
         not_for_open=lazy(lambda: not_for_open(words())),
         legacy_branch=lazy(lambda: legacy_branch(words())),
@@ -181,9 +182,10 @@ def _silent(
     return silent_gpus(said, attempt(messages), held, [gpu.slot for gpu in devices], _narrowed(reader, facts))
 
 
-def _all_lost(facts: Facts, messages: Callable[[], tuple[str, ...]]) -> str:
+def _all_lost(reader: Reader, facts: Facts, messages: Callable[[], tuple[str, ...]]) -> str:
     """Those that are held for virtual machines are none of this host. In a container what the log and /proc say is of
-    its host, and a driver that is loaded beside NVSwitches may be there for these.
+    its host. That the driver is loaded tells nothing beside NVSwitches, for which it may be there, on a Tegra (Jetson),
+    whose GPU is no PCI device, and where people sit: they unplug a GPU, or switch that of a laptop off.
     """
     devices = facts.gpus.devices
     if not all(is_vfio(gpu.driver) for gpu in devices) or raw(facts.host, "is_container") is True:
@@ -196,7 +198,13 @@ def _all_lost(facts: Facts, messages: Callable[[], tuple[str, ...]]) -> str:
     loaded = raw(facts.driver, "loaded_version")
     if devices or facts.gpus.nvswitches or not isinstance(loaded, str) or not loaded:
         return ""
+    if _TEGRA in hint(reader, "/proc/device-tree/compatible") or _is_of_people(facts):
+        return ""
     return f"no GPU is left on the PCI bus, and there was one: the NVIDIA driver {loaded} does not load without"
+
+
+def _is_of_people(facts: Facts) -> bool:
+    return attempt(lambda: facts.role.is_desktop) is True or raw(facts.role, "chassis") == "laptop"
 
 
 def _narrowed(reader: Reader, facts: Facts) -> str:

@@ -34,6 +34,7 @@ T = TypeVar("T")
 _CLASS = "/sys/class/infiniband"
 _FULL = 65535
 _RATE = regex(r"([\d.]+) Gb/sec(?: \((\d+)X )?")
+_FUNCTION = regex(r"/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\.([0-7])\Z")
 _UP = 0x1  # IFF_UP: somebody has switched the interface on (netdevice(7))
 _SLOWEST_GBPS = 10  # four lanes of SDR, InfiniBand's first speed: what a link comes up with that can do no better
 
@@ -178,7 +179,7 @@ def _port(reader: Reader, facts: Facts, device: str, port: str, beside: list[Rdm
         is_near_gpu=lazy(lambda: any(device in gpu.devices for gpu in facts.rails.gpus)),
         is_function=lazy(is_there, reader, f"{_CLASS}/{device}/device/physfn"),
         has_been_up=lazy(lambda: found.link_downed > 0 or any(_of_interfaces(reader, found, "carrier_up_count"))),
-        is_meant=lazy(lambda: found.is_active or _is_meant(reader, facts, found)),
+        is_meant=lazy(lambda: found.is_active or _is_meant(reader, facts, found, beside)),
         symbol_errors=lazy(count, "symbol_error"),
         link_downed=lazy(count, "link_downed"),
         interfaces=lazy(names_in, reader, f"{_CLASS}/{device}/device/net"),
@@ -199,16 +200,37 @@ def _of_interfaces(reader: Reader, port: RdmaPort, name: str) -> list[int]:
     return [derived(word, path, lambda text: int(text, 0)) for path, word in found if word is not ABSENT]
 
 
-def _is_meant(reader: Reader, facts: Facts, port: RdmaPort) -> bool:
+def _is_meant(reader: Reader, facts: Facts, port: RdmaPort, beside: list[RdmaPort]) -> bool:
     """Of a port that is not active. Servers have Ethernet ports that nobody has plugged a cable into, with an interface
-    that an installer has switched on, and workstations a used card of InfiniBand: such are no fault.
+    that an installer has switched on, or cards of two ports with one cable, and workstations a used card of InfiniBand:
+    such are no fault.
     """
     is_on = any(flags & _UP for flags in _of_interfaces(reader, port, "flags"))
+    if not is_on and _is_second(reader, port, beside) and not port.has_been_up:
+        return False
     if port.link_layer == "Ethernet":
         return (port.is_near_gpu and port.sibling_gbps > 0) or (is_on and (port.is_near_gpu or port.has_been_up))
     if port.sibling_gbps > 0 or is_on or port.has_been_up:
         return True
     return port.phys_state != "Disabled" and (port.is_near_gpu or facts.host.is_vm)
+
+
+def _is_second(reader: Reader, port: RdmaPort, beside: list[RdmaPort]) -> bool:
+    """Another function of its card is active, and of no card of its model the one that it is."""
+    card, function = _card(reader, port)
+    active = [(one.model, *_card(reader, one)) for one in beside if raw(one, "state") == "ACTIVE"]
+    return (
+        function != ""
+        and any(where == card for _, where, _ in active)
+        and not any((model, which) == (port.model, function) for model, _, which in active)
+    )
+
+
+def _card(reader: Reader, port: RdmaPort) -> tuple[str, str]:
+    """`0000:18:00`, `1` of a port at 0000:18:00.1; empty where it has no place on the PCI bus."""
+    place = reader.resolve(f"{_CLASS}/{port.name.partition('/')[0]}/device")
+    match = _FUNCTION.search(place) if isinstance(place, str) else None
+    return (match[1], match[2]) if match else ("", "")
 
 
 def _siblings(port: RdmaPort, ports: list[RdmaPort]) -> list[RdmaPort]:

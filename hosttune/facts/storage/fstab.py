@@ -51,6 +51,8 @@ class Misread(Fact):
     target: str  # as the one that takes it reads it
     refusal: str
     way_out: str
+    is_swap: bool = False  # so that one reads it
+    options: tuple[str, ...] = ()  # and these
 
 
 @frozen
@@ -111,7 +113,12 @@ def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subj
 
 def _misread(document: FstabText, line: FstabLine) -> Misread:
     problem = line_problem(document, line)
-    return Misread(line.number, line.target, str(problem or ""), problem.hint if problem else "")
+    seen = line.libmount or line.getmntent
+    return Misread(
+        line.number, line.target, str(problem or ""), problem.hint if problem else "",
+        is_swap=seen is not None and seen.fstype == b"swap",
+        options=tuple(decode(seen.options).split(",")) if seen else (),
+    )  # fmt: skip
 
 
 def _path(line: FstabLine, reader: Reader) -> str:

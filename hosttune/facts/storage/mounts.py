@@ -6,6 +6,7 @@ Under a root without a kernel (`--root`) they are what the next boot will mount:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ _SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes", 
 # statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
 _ON_DEMAND = frozenset({"noauto", "x-systemd.automount"})  # fstab(5), systemd.mount(5)
+_DEVICES = ("/dev/", "UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "ID=")  # sources that are disks (mount(8))
 _SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
 _SYSTEM_TREES = (
     "/boot/", "/snap/", "/var/snap/", "/run/", "/proc/", "/sys/", "/dev/", "/var/lib/snapd/",
@@ -84,11 +86,12 @@ class Mount(Fact):
 class ExpectedMount(Fact):
     """What a boot mounts by a line of fstab."""
 
-    target: str
-    source: str
+    target: str  # `line 7` where a misread line has none
+    source: str  # empty of a misread line
     line: int  # from 1
-    owner: str  # who rewrites this line: cloud-init ...; empty: the administrator
+    is_optional: bool  # a disk of which cloud-init wrote the line, and which not every size of instance has
     is_mounted: bool  # something is mounted there
+    misread: str = ""  # why the line is no entry, or a different one, to a program that reads it, as a sentence
 
 
 @frozen
@@ -149,17 +152,50 @@ def is_system(target: str) -> bool:
 def collect(reader: Reader, facts: Facts) -> Mounts:
     if reader.persistent_only:
         return Mounts(lazy(_planned, reader, facts), are_planned=True)
-    return Mounts(lazy(_mounted, reader, facts), expected=lazy(_expected, facts))
+    return Mounts(lazy(_mounted, reader, facts), expected=lazy(_expected, reader, facts))
 
 
-def _expected(facts: Facts) -> tuple[ExpectedMount, ...]:
-    there = {mount.target for mount in facts.mounts.all}
+def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
+    mounted = facts.mounts.all
+    there = {mount.target for mount in mounted}
     wanted = (one for one in facts.fstab.entries if one.target.startswith("/") and not one.is_swap)
-    return tuple(
-        ExpectedMount(one.target, one.source, one.line, one.owner, bool({one.target, one.path} & there))
+    misread = (one for one in facts.fstab.misread if not one.is_swap and not _ON_DEMAND & set(one.options))
+    found = [
+        ExpectedMount(
+            one.target, one.source, one.line, _is_optional(one),
+            bool({one.target, one.path} & there) or _is_behind_link(reader, one, mounted),
+        )
         for one in wanted
         if not _ON_DEMAND & set(one.options)
-    )
+    ]  # fmt: skip
+    found += [
+        ExpectedMount(
+            one.target or f"line {one.line}", "", one.line, is_optional=False, is_mounted=one.target in there,
+            misread=one.refusal,
+        )
+        for one in misread
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda one: one.line))
+
+
+def _is_behind_link(reader: Reader, entry: FstabEntry, mounted: tuple[Mount, ...]) -> bool:
+    """What a server shares is mounted elsewhere, and the target leads away by a symbolic link. Links are read up to
+    where a server would have to answer, and not followed.
+    """
+    served = {mount.target for mount in mounted if mount.is_network or mount.fstype == "autofs"}
+    shared_as = {mount.source.rstrip("/") for mount in mounted if mount.is_network}
+    if not is_network(entry.fstype, entry.source) or entry.source.rstrip("/") not in shared_as:
+        return False
+    parts = entry.target.split("/")
+    above = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
+    local = takewhile(lambda path: path not in served, above)
+    return any(isinstance(reader.link(path), str) for path in local)
+
+
+def _is_optional(entry: FstabEntry) -> bool:
+    """By the mark of cloud-init in the line itself; what a server shares is there for every instance."""
+    is_local = entry.source.startswith(_DEVICES) and not is_network(entry.fstype, entry.source)
+    return is_local and "comment=cloudconfig" in entry.options and "_netdev" not in entry.options
 
 
 def _planned(_reader: Reader, facts: Facts) -> tuple[Mount, ...]:
