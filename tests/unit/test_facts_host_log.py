@@ -199,6 +199,15 @@ def test_host_that_runs_for_long_is_not_unknown_for_ever(journal, buffer, more):
     assert found.kernel_log.is_whole == ("9.1" in buffer)
 
 
+def test_journal_is_asked_for_a_line_that_is_a_day_old_and_a_younger_one_is_none():
+    """Without -r journalctl 249 and 252 show none, and 255 shows the oldest, however young."""
+    assert DAY_OLD[-4:] == ("-r", "--until=-24h", "-n", "1")
+    assert NEWEST[-3:] == ("short-unix", "-n", "1")
+    young = {DAY_OLD: f"{NOW - 50_000:.6f} kernel: x\n", NEWEST: f"{NOW - 20:.6f} cron[7]: x\n"}
+    with pytest.raises(UnknownFact, match="does not reach back further"):
+        _ = facts_of("", "[ 860000.1] audit: type=1400\n", young, LONG).host_log.uncorrected
+
+
 def test_journal_that_has_the_boot_is_whole_whatever_the_buffer_lost():
     found = facts_of(log_of("Linux version 6.8.0-60-generic"), "[ 860000.1] audit: type=1400\n", uptime=LONG)
     assert (found.kernel_log.is_whole, found.host_log.uncorrected) == (True, 0)

@@ -55,9 +55,11 @@ _WANTED = f"{OF_GPUS}|{OF_HOST}|{OF_STORAGE}|{_HEAD}"
 _KERNEL = ("journalctl", "-k", "-b", "--no-pager")
 # Each line as `SECONDS-SINCE-1970 kernel: TEXT`.
 JOURNAL = (*_KERNEL, "--no-hostname", "-o", "short-unix", "--case-sensitive=true", f"--grep={_WANTED}")
-# Any line that is older than a day: one is enough to know that a journal without the head reaches back so far.
-DAY_OLD = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix", "--until=-24h", "-n", "1")
-NEWEST = (*DAY_OLD[:6], "-n", "1")  # its last line: where the journal ended, it is older than what the buffer has
+_ANY = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix")
+# Any line that is older than a day: one is enough to know that a journal without the head reaches back so far. Without
+# -r some releases find none, others one that is younger (systemd issues 26657, 38121).
+DAY_OLD = (*_ANY, "-r", "--until=-24h", "-n", "1")
+NEWEST = (*_ANY, "-n", "1")  # its last line: where the journal ended, it is older than what the buffer has
 DMESG = ("dmesg",)
 _TIMEOUT_S = 20.0
 # With a letter at the head of each alternative Python skips what begins with no such letter: less than half the time.
@@ -209,7 +211,7 @@ def _unseen(log: KernelLog, dmesg: Callable[[], tuple[float | None, str]], reade
         if age_s > 0
         else "the buffer of the kernel has nothing"
     )
-    if not _OF_HEAD.search(lines) and _time_of(reader, DAY_OLD) is None:
+    if not _OF_HEAD.search(lines) and (_time_of(reader, DAY_OLD) or inf) > reader.now() - _DAY_S:
         return f"the kernel log of the last day cannot be seen: {has}, and the journal does not reach back further"
     newest = _time_of(reader, NEWEST)
     if newest is not None and 0 < age_s < reader.now() - newest - _apart_s(reader):
