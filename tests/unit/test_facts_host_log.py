@@ -8,7 +8,7 @@ from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
 from hosttune.facts.kernel.host_log import MAX_LINES, chosen, lockups_in, modules_in, severities
-from hosttune.facts.kernel.kernel_log import DAY_OLD, DMESG, JOURNAL, NEWEST, merged
+from hosttune.facts.kernel.kernel_log import DAY_OLD, DMESG, JOURNAL, NEWEST, merged, turned
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT, Unreadable
@@ -208,6 +208,43 @@ def test_journal_is_asked_for_a_line_that_is_a_day_old_and_a_younger_one_is_none
         _ = facts_of("", "[ 860000.1] audit: type=1400\n", young, LONG).host_log.uncorrected
 
 
+def test_journal_is_read_from_its_end():
+    """Where a page is damaged journalctl ends with status 0 and no word: what it has not come to is older."""
+    assert "-r" in JOURNAL
+    journal = log_of(LINES[2], at=NOW - 50) + log_of("NVRM: a\n  b", at=NOW - 90) + log_of(LINES[0], at=NOW - 7000)
+    found = facts_of(journal, HEAD).kernel_log
+    assert found.journal == turned(journal)
+    assert [line.split()[0] for line in found.journal.splitlines()][::3] == [f"{NOW - 7000:.6f}", f"{NOW - 50:.6f}"]
+    assert "NVRM: a\n  b\n" in found.journal
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ((1, "", "Compiled without pattern matching support\n"), "Compiled without pattern"),
+        ((1, "", "Failed to iterate through journal: Input/output error\n"), "Input/output error"),
+        ((1, log_of("Linux version 6.8.0", LINES[2]), "Failed to iterate through journal: Bad message\n"), "Bad message"),
+        ((1, log_of(LINES[2]), ""), "status 1"),
+        ((127, "", "journalctl: error while loading shared libraries\n"), "status 127"),
+    ],
+)  # fmt: skip
+def test_journal_that_fails_is_not_taken_for_a_quiet_one(answer, reason):
+    status, text, errors = answer
+    more = {DAY_OLD: f"{NOW - 90_000:.6f} x: y\n", NEWEST: f"{NOW - 20:.6f} x: y\n"}
+    journal = Completed(status, text.encode(), errors.encode())
+    found = facts_of(journal, "[ 860000.1] audit: type=1400\n", more, LONG).host_log
+    with pytest.raises(UnknownFact, match=reason):
+        _ = found.lockups
+    assert not text or found.out_of_memory == ("python3",)  # what it has counts
+
+
+@pytest.mark.parametrize("text", ["", "-- No entries --\n"])
+def test_journal_without_such_lines_is_no_failure(text):
+    more = {DAY_OLD: f"{NOW - 90_000:.6f} x: y\n", NEWEST: f"{NOW - 20:.6f} x: y\n"}
+    journal = Completed(1, text.encode(), b"No journal files were found.\n")
+    assert facts_of(journal, "[ 860000.1] audit: type=1400\n", more, LONG).host_log.lockups == ()
+
+
 def test_journal_that_has_the_boot_is_whole_whatever_the_buffer_lost():
     found = facts_of(log_of("Linux version 6.8.0-60-generic"), "[ 860000.1] audit: type=1400\n", uptime=LONG)
     assert (found.kernel_log.is_whole, found.host_log.uncorrected) == (True, 0)
@@ -231,6 +268,16 @@ def test_a_record_keeps_these_lines_of_the_log_alone():
     seen = Facts(RecordReader(record)).host_log
     complete(seen)
     assert seen == found
+
+
+def test_a_record_keeps_the_newest_lines_of_the_journal_and_their_order():
+    said = [log_of(LINES[1], at=NOW - 9000 + step) for step in range(MAX_LINES + 1)]
+    recorder = RecordingReader(reader("".join(reversed(said))))
+    found = Facts(recorder).kernel_log
+    complete(found)
+    seen = Facts(RecordReader(encode_record(recorder, share=False, tool_version="0"))).kernel_log
+    assert found.journal == "".join(said)
+    assert [line for line in seen.journal.splitlines() if "Link" in line] == found.journal.splitlines()[1:]
 
 
 def test_what_facts_want_of_the_log_is_asked_of_each_program_once():

@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, turned
 from hosttune.facts.storage.storage_log import chosen, errors_in, refusing_in, silent_in
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordingReader, RecordReader
@@ -22,7 +22,7 @@ HUNG = "1794990000.100000 kernel: INFO: task pt_main:4711 blocked for more than 
 
 
 def log(*lines, files=None, answers=None):
-    told = answers or {JOURNAL: "".join(f"{one}\n" for one in lines), DMESG: "[    1.0] Linux version 6.12\n"}
+    told = answers or {JOURNAL: turned("".join(f"{one}\n" for one in lines)), DMESG: "[    1.0] Linux version 6.12\n"}
     return Facts(FakeReader(files or {}, queries=told, now=NOW)).storage_log
 
 

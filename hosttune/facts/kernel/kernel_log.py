@@ -53,8 +53,8 @@ _HEAD = (
 )
 _WANTED = f"{OF_GPUS}|{OF_HOST}|{OF_STORAGE}|{_HEAD}"
 _KERNEL = ("journalctl", "-k", "-b", "--no-pager")
-# Each line as `SECONDS-SINCE-1970 kernel: TEXT`.
-JOURNAL = (*_KERNEL, "--no-hostname", "-o", "short-unix", "--case-sensitive=true", f"--grep={_WANTED}")
+# Each line as `SECONDS-SINCE-1970 kernel: TEXT`, the newest first: at a damaged page journalctl ends without a word.
+JOURNAL = (*_KERNEL, "--no-hostname", "-o", "short-unix", "--case-sensitive=true", "-r", f"--grep={_WANTED}")
 _ANY = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix")
 # Any line that is older than a day: one is enough to know that a journal without the head reaches back so far. Without
 # -r some releases find none, others one that is younger (systemd issues 26657, 38121).
@@ -67,6 +67,8 @@ _IS_WANTED = regex(
     _WANTED.replace(_OF_BLOCKS, "I/O error, dev |timeout error, dev |medium error, dev |protection error, dev ")
 )
 _MAY_NOT = regex(r"not seeing messages|insufficient permissions|Permission denied|Operation not permitted")
+_FAILED = regex(r"^.*(?:Failed to|Compiled without).*", re.MULTILINE)
+_ENTRY = regex(r"^(?=\d{9,}\.\d)", re.MULTILINE)
 _SINCE_BOOT = regex(r"^\[ *(\d+\.\d+)\] ?(?:\[ *[TC]\d+\] )?", re.MULTILINE)  # some kernels name thread or CPU
 
 
@@ -104,13 +106,13 @@ class KernelLog(Fact):
 
 def collect(reader: Reader, facts: Facts) -> KernelLog:
     del facts
-    dmesg = shared(_dmesg, reader)
+    dmesg, asked = shared(_dmesg, reader), shared(_journal, reader)
     log: KernelLog = KernelLog(
-        journal=lazy(_journal, reader),
+        journal=lazy(lambda: asked()[0]),
         buffer=lazy(lambda: dmesg()[1]),
         both=lazy(lambda: _both(log, reader)),
         is_whole=lazy(lambda: _is_whole(log, dmesg)),
-        unseen=lazy(lambda: _unseen(log, dmesg, reader)),
+        unseen=lazy(lambda: _unseen(log, asked, dmesg, reader)),
     )
     return log
 
@@ -126,11 +128,24 @@ def reach_of(log: str) -> tuple[str, ...]:
     return (*([first[0]] if first else []), *(line for line in log.splitlines() if _OF_HEAD.search(line)))
 
 
-def _journal(reader: Reader) -> str:
+def turned(log: str) -> str:
+    """A log that begins with its newest entry from the oldest on, and the other way round."""
+    head, *entries = _ENTRY.split(log)
+    return "".join((head, *reversed(entries)))
+
+
+def _journal(reader: Reader) -> tuple[str, str]:
+    """The lines that the journal shows, and why others may be missing; empty where nothing tells."""
     answer = if_absent(reader.query(JOURNAL, timeout_s=_TIMEOUT_S), None)
-    if answer is not None and _MAY_NOT.search(answer.errors):
+    if answer is None:
+        return "", ""
+    if _MAY_NOT.search(answer.errors):
         raise UnknownFact(_NOT_ALLOWED)
-    return answer.text if answer else ""
+    found = "" if answer.text.startswith("-- No entries --") else turned(answer.text)
+    failed = _FAILED.search(answer.errors)
+    if failed or answer.status not in {0, 1} or (answer.status and found):  # 1 alone: nothing was found
+        return found, f"the journal cannot be read to its end: {failed[0] if failed else f'status {answer.status}'}"
+    return found, ""
 
 
 def _dmesg(reader: Reader) -> tuple[float | None, str]:
@@ -195,17 +210,20 @@ def _is_whole(log: KernelLog, dmesg: Callable[[], tuple[float | None, str]]) -> 
     return isinstance(oldest, tuple) and oldest[0] is not None and oldest[0] <= _SETTLED_S
 
 
-def _unseen(log: KernelLog, dmesg: Callable[[], tuple[float | None, str]], reader: Reader) -> str:
-    journal, told = attempt(lambda: log.journal), attempt(dmesg)
-    if isinstance(journal, Unreadable) and journal.reason != _NOT_ALLOWED:
-        return journal.reason  # a journal that is too long, say: the buffer has not all of it
+def _unseen(
+    log: KernelLog, asked: Callable[[], tuple[str, str]], dmesg: Callable[[], tuple[float | None, str]], reader: Reader
+) -> str:
+    journal, told = attempt(asked), attempt(dmesg)
+    missing = journal.reason if isinstance(journal, Unreadable) else journal[1]
+    if missing and missing != _NOT_ALLOWED:
+        return missing  # a journal that is too long, say: the buffer has not all of it
     lines = log.both  # raises where neither can be read
     since_s, buffer = (None, "") if isinstance(told, Unreadable) else told
     age_s = 0.0 if since_s is None else _uptime_s(reader) - since_s
     if _OF_HEAD.search(buffer) or (since_s is not None and (since_s <= _SETTLED_S or age_s >= _DAY_S)):
         return ""
-    if isinstance(journal, Unreadable):
-        return journal.reason
+    if missing:
+        return missing
     has = (
         f"the buffer of the kernel has the last {age_s / 3600:.1f} hours"
         if age_s > 0
