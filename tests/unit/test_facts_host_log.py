@@ -143,6 +143,7 @@ def test_lines_of_a_journal_keep_their_order_when_the_clock_is_set():
 
 WRAPPED = "[ 5400.1] audit: type=1400\n"
 LONG = "864000.00 1.00\n"
+GOES_ON = {NEWEST: f"{NOW - 20:.6f} cron[7]: x\n"}
 
 
 def test_buffer_that_has_wrapped_is_not_taken_for_a_quiet_log():
@@ -171,6 +172,17 @@ def test_journal_that_ended_before_what_a_wrapped_buffer_has(hours, is_seen):
             _ = found.uncorrected
 
 
+@pytest.mark.parametrize("buffer", ["[ 860000.1] audit: type=1400\n", "", ABSENT])
+def test_journal_whose_end_cannot_be_read_or_that_ended_where_no_buffer_goes_on(buffer):
+    journal = log_of("Linux version 6.8.0-60-generic", at=NOW - 864_000)
+    failed = {NEWEST: Completed(1, b"", b"Failed to iterate through journal: Input/output error\n")}
+    with pytest.raises(UnknownFact, match="where the journal ends cannot be read"):
+        _ = facts_of(journal, buffer, failed, LONG).host_log.lockups
+    with pytest.raises(UnknownFact, match="the journal ended before"):
+        _ = facts_of(journal, buffer, {NEWEST: f"{NOW - 40 * 3600:.6f} cron[7]: x\n"}, LONG).host_log.lockups
+    assert facts_of(journal, buffer, GOES_ON, LONG).host_log.lockups == ()
+
+
 def test_who_may_not_see_the_journal_is_told_so_where_the_buffer_has_wrapped():
     hidden = Completed(1, b"", b"Hint: You are currently not seeing messages from other users and the system.\n")
     with pytest.raises(UnknownFact, match="needs root, or the group adm"):
@@ -189,7 +201,7 @@ def test_what_a_wrapped_buffer_has_counts_and_what_it_has_not_is_unknown():
     ("journal", "buffer", "more"),
     [
         ("", "[ 700000.1] audit: type=1400\n", {}),  # of a host that runs for days
-        ("", "[ 860000.1] audit: type=1400\n", {DAY_OLD: f"{NOW - 90_000:.6f} systemd[1]: Started x.\n"}),
+        ("", "[ 860000.1] audit: type=1400\n", {DAY_OLD: f"{NOW - 90_000:.6f} systemd[1]: Started x.\n", **GOES_ON}),
         ("", "[    9.1] audit: type=1400\n", {}),  # what a server says more than its buffer holds while it boots
     ],
 )
@@ -203,7 +215,7 @@ def test_journal_is_asked_for_a_line_that_is_a_day_old_and_a_younger_one_is_none
     """Without -r journalctl 249 and 252 show none, and 255 shows the oldest, however young."""
     assert DAY_OLD[-4:] == ("-r", "--until=-24h", "-n", "1")
     assert NEWEST[-3:] == ("short-unix", "-n", "1")
-    young = {DAY_OLD: f"{NOW - 50_000:.6f} kernel: x\n", NEWEST: f"{NOW - 20:.6f} cron[7]: x\n"}
+    young = {DAY_OLD: f"{NOW - 50_000:.6f} kernel: x\n", **GOES_ON}
     with pytest.raises(UnknownFact, match="does not reach back further"):
         _ = facts_of("", "[ 860000.1] audit: type=1400\n", young, LONG).host_log.uncorrected
 
@@ -230,7 +242,7 @@ def test_journal_is_read_from_its_end():
 )  # fmt: skip
 def test_journal_that_fails_is_not_taken_for_a_quiet_one(answer, reason):
     status, text, errors = answer
-    more = {DAY_OLD: f"{NOW - 90_000:.6f} x: y\n", NEWEST: f"{NOW - 20:.6f} x: y\n"}
+    more = {DAY_OLD: f"{NOW - 90_000:.6f} x: y\n", **GOES_ON}
     journal = Completed(status, text.encode(), errors.encode())
     found = facts_of(journal, "[ 860000.1] audit: type=1400\n", more, LONG).host_log
     with pytest.raises(UnknownFact, match=reason):
@@ -240,15 +252,15 @@ def test_journal_that_fails_is_not_taken_for_a_quiet_one(answer, reason):
 
 @pytest.mark.parametrize("text", ["", "-- No entries --\n"])
 def test_journal_without_such_lines_is_no_failure(text):
-    more = {DAY_OLD: f"{NOW - 90_000:.6f} x: y\n", NEWEST: f"{NOW - 20:.6f} x: y\n"}
+    more = {DAY_OLD: f"{NOW - 90_000:.6f} x: y\n", **GOES_ON}
     journal = Completed(1, text.encode(), b"No journal files were found.\n")
     assert facts_of(journal, "[ 860000.1] audit: type=1400\n", more, LONG).host_log.lockups == ()
 
 
 def test_journal_that_has_the_boot_is_whole_whatever_the_buffer_lost():
-    found = facts_of(log_of("Linux version 6.8.0-60-generic"), "[ 860000.1] audit: type=1400\n", uptime=LONG)
+    found = facts_of(log_of("Linux version 6.8.0-60-generic"), "[ 860000.1] audit: type=1400\n", GOES_ON, LONG)
     assert (found.kernel_log.is_whole, found.host_log.uncorrected) == (True, 0)
-    alone = facts_of(log_of("Run /init as init process"), ABSENT)
+    alone = facts_of(log_of("Run /init as init process"), ABSENT, GOES_ON)
     assert (alone.kernel_log.is_whole, alone.host_log.uncorrected) == (True, 0)
 
 

@@ -232,7 +232,9 @@ def _unseen(
     if not _OF_HEAD.search(lines) and (_time_of(reader, DAY_OLD) or inf) > reader.now() - _DAY_S:
         return f"the kernel log of the last day cannot be seen: {has}, and the journal does not reach back further"
     newest = _time_of(reader, NEWEST)
-    if newest is not None and 0 < age_s < reader.now() - newest - _apart_s(reader):
+    if newest is None:
+        return f"the kernel log of the last day cannot be seen: {has}, and where the journal ends cannot be read"
+    if age_s < reader.now() - newest - _apart_s(reader):
         return f"the kernel log of the last day cannot be seen: {has}, and the journal ended before"
     return ""
 
