@@ -312,6 +312,23 @@ def test_journal_that_is_too_long_leaves_nothing_that_is_well():
         _ = Facts(door).storage_log.refusing
 
 
+@pytest.mark.parametrize(
+    ("buffer", "uptime", "is_seen"),
+    [
+        (HEAD, "7200.0 1", True),
+        ("[ 700000.1] x\n", LONG, True),
+        ("[    9.1] x\n", "7200.0 1", False),
+        (WRAPPED, "7200.0 1", False),
+    ],
+)
+def test_journal_that_is_too_slow_is_not_missed_where_the_buffer_has_it_all(buffer, uptime, is_seen):
+    slow = Unreadable("journalctl did not end within 20 s")
+    more = GOES_ON | {DAY_OLD: f"{NOW - 90_000:.6f} x: y\n"}
+    found = facts_of(slow, buffer, more, uptime).kernel_log
+    assert (found.unseen, found.is_whole) == ("" if is_seen else slow.reason, buffer == HEAD)
+    assert facts_of("", buffer, more, uptime).kernel_log.unseen == ""
+
+
 def test_of_dmesg_the_same_lines_are_kept_as_journalctl_would_name():
     kinds = ("I/O", "timeout", "medium", "protection")
     wanted = [*LINES, *(f"[ 9.1] {kind} error, dev sda, sector 8" for kind in kinds)]

@@ -111,7 +111,7 @@ def collect(reader: Reader, facts: Facts) -> KernelLog:
         journal=lazy(lambda: asked()[0]),
         buffer=lazy(lambda: dmesg()[1]),
         both=lazy(lambda: _both(log, reader)),
-        is_whole=lazy(lambda: _is_whole(log, dmesg)),
+        is_whole=lazy(lambda: _is_whole(log, asked, dmesg)),
         unseen=lazy(lambda: _unseen(log, asked, dmesg, reader)),
     )
     return log
@@ -203,27 +203,34 @@ def _parts(line: str) -> tuple[float, str, str]:
     return (float(match[1]) if match and match[1] else inf), (match[2] if match else line).strip(), line
 
 
-def _is_whole(log: KernelLog, dmesg: Callable[[], tuple[float | None, str]]) -> bool:
+def _missing(asked: Callable[[], tuple[str, str]]) -> str:
+    """Why the journal may have lines that it did not show; empty where it showed all."""
+    journal = attempt(asked)
+    return journal.reason if isinstance(journal, Unreadable) else journal[1]
+
+
+def _is_whole(
+    log: KernelLog, asked: Callable[[], tuple[str, str]], dmesg: Callable[[], tuple[float | None, str]]
+) -> bool:
     if _OF_HEAD.search(log.both):
         return True
     oldest = attempt(dmesg)
-    return isinstance(oldest, tuple) and oldest[0] is not None and oldest[0] <= _SETTLED_S
+    return isinstance(oldest, tuple) and oldest[0] is not None and oldest[0] <= _SETTLED_S and not _missing(asked)
 
 
 def _unseen(
     log: KernelLog, asked: Callable[[], tuple[str, str]], dmesg: Callable[[], tuple[float | None, str]], reader: Reader
 ) -> str:
-    journal, told = attempt(asked), attempt(dmesg)
-    missing = journal.reason if isinstance(journal, Unreadable) else journal[1]
-    if missing and missing != _NOT_ALLOWED:
-        return missing  # a journal that is too long, say: the buffer has not all of it
+    missing, told = _missing(asked), attempt(dmesg)
     lines = log.both  # raises where neither can be read
     since_s, buffer = (None, "") if isinstance(told, Unreadable) else told
     age_s = 0.0 if since_s is None else _uptime_s(reader) - since_s
-    if _OF_HEAD.search(buffer) or (since_s is not None and (since_s <= _SETTLED_S or age_s >= _DAY_S)):
+    if _OF_HEAD.search(buffer) or (since_s is not None and age_s >= _DAY_S):
         return ""
-    if missing:
+    if missing:  # a journal that is too long, say
         return missing
+    if since_s is not None and since_s <= _SETTLED_S:
+        return ""
     has = (
         f"the buffer of the kernel has the last {age_s / 3600:.1f} hours"
         if age_s > 0
