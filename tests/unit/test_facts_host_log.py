@@ -93,6 +93,17 @@ def test_host_log_machine_checks_as_amd_s_decoder_writes_them():
     assert chosen("\n".join(lines)) == tuple(lines)
 
 
+@pytest.mark.parametrize(
+    ("vendor", "kind"), [("GenuineIntel", "corrected"), ("AuthenticAMD", "uncorrected"), ("", "corrected")]
+)
+def test_host_log_count_of_corrected_errors_is_not_taken_for_amd_s_deferred(vendor, kind):
+    line = "mce: [Hardware Error]: CPU 12: Machine Check: 0 Bank 7: cc00190000010e0f"
+    cpu = {"/proc/cpuinfo": f"vendor_id\t: {vendor}\n"} if vendor else {}
+    told = {JOURNAL: log_of(line), DMESG: HEAD}
+    seen = Facts(FakeReader({**UPTIME, **cpu}, queries=told, now=NOW)).host_log
+    assert (seen.uncorrected, seen.corrected_a_day) == ((0, 1) if kind == "corrected" else (1, 0))
+
+
 def test_host_log_what_was_left_from_before_the_boot_is_not_of_this_one():
     check = "mce: [Hardware Error]: CPU 12: Machine Check: 0 Bank 7: {}"
     bad, good, booted = check.format("be00000000800400"), check.format("8c00004000010091"), "Run /init as init process"
