@@ -341,7 +341,7 @@ def test_journal_that_is_too_slow_is_not_missed_where_the_buffer_has_it_all(buff
 
 
 def test_of_dmesg_the_same_lines_are_kept_as_journalctl_would_name():
-    kinds = ("I/O", "timeout", "medium", "protection")
+    kinds = ("I/O", "timeout", "medium", "protection", "offline")
     wanted = [*LINES, *(f"[ 9.1] {kind} error, dev sda, sector 8" for kind in kinds)]
     others = [
         "[ 9.1] medium error on sda",

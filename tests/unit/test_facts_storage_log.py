@@ -72,6 +72,7 @@ ERROR = "1794990000.100000 kernel: I/O error, dev {}, sector 2048 op 0x0:(READ) 
         ("[ 9.1] blk_update_request: I/O error, dev sda, sector 8 op 0x1:(WRITE) flags 0x4000", "sda"),
         ("[ 9.1] print_req_error: I/O error, dev cciss!c0d0, sector 8", "cciss!c0d0"),
         ("1794990000.1 kernel: critical medium error, dev sda, sector 8 op 0x0:(READ) flags 0x0", "sda"),
+        ("1794990000.1 kernel: device offline error, dev sda, sector 8 op 0x1:(WRITE) flags 0x800", "sda"),
         ("1794990000.1 kernel: I/O error, dev sda, sector 8 op 0x3:(DISCARD) flags 0x0", ""),
         ("1794990000.1 kernel: I/O error, dev sda, sector 8 op 0x9:(WRITE_ZEROES) flags 0x0", ""),
         ("1794990000.1 kernel: operation not supported error, dev sda, sector 8 op 0x1:(WRITE) flags 0x0", ""),

@@ -43,7 +43,8 @@ OF_HOST = (
     r"|CMCI storm detected|EDAC MC\d+: \d+ CE |Run /\S+ as init process"
     r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
 )
-_OF_BLOCKS = "(I/O|timeout|medium|protection) error, dev "
+_BLOCKS = ("I/O", "timeout", "medium", "protection", "offline")
+_OF_BLOCKS = f"({'|'.join(_BLOCKS)}) error, dev "
 OF_STORAGE = (
     r"EXT4-fs \(.*(emounting filesystem read-only|shut down requested|: mounted filesystem)"
     rf"|nfs: server .* (not responding|OK)|INFO: task .* blocked |{_OF_BLOCKS}"
@@ -63,9 +64,7 @@ NEWEST = (*_ANY, "-n", "1")  # its last line: where the journal ended, it is old
 DMESG = ("dmesg",)
 _TIMEOUT_S = 20.0
 # With a letter at the head of each alternative Python skips what begins with no such letter: less than half the time.
-_IS_WANTED = regex(
-    _WANTED.replace(_OF_BLOCKS, "I/O error, dev |timeout error, dev |medium error, dev |protection error, dev ")
-)
+_IS_WANTED = regex(_WANTED.replace(_OF_BLOCKS, "|".join(f"{kind} error, dev " for kind in _BLOCKS)))
 _MAY_NOT = regex(r"not seeing messages|insufficient permissions|Permission denied|Operation not permitted")
 _FAILED = regex(r"^.*(?:Failed to|Compiled without).*", re.MULTILINE)
 _ENTRY = regex(r"^(?=\d{9,}\.\d)", re.MULTILINE)
