@@ -58,7 +58,8 @@ _KERNEL = ("journalctl", "-k", "-b", "--no-pager")
 JOURNAL = (*_KERNEL, "--no-hostname", "-o", "short-unix", "--case-sensitive=true", "-r", f"--grep={_WANTED}")
 _ANY = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix")
 # Any line that is older than a day: one is enough to know that a journal without the head reaches back so far. Without
-# -r some releases find none, others one that is younger (systemd issues 26657, 38121).
+# -r some releases find none, others one that is younger (systemd issues 26657, 38121). It seeks that
+# line, and so does not notice a page that was damaged since.
 DAY_OLD = (*_ANY, "-r", "--until=-24h", "-n", "1")
 NEWEST = (*_ANY, "-n", "1")  # its last line: where the journal ended, it is older than what the buffer has
 DMESG = ("dmesg",)
