@@ -234,7 +234,9 @@ def _short_job(path: str, content: str) -> str:
 
 def _short_log(content: str) -> str:
     """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
-    return "".join(f"{line}\n" for line in dict.fromkeys(line for choose in _CHOOSERS for line in choose(content)))
+    log = kernel_log.turned(content)  # of the journal: those who choose take the last ones
+    chosen = dict.fromkeys(line for choose in _CHOOSERS for line in choose(log))
+    return kernel_log.turned("".join(f"{line}\n" for line in chosen))
 
 
 def _short_pool(content: str) -> str:

@@ -22,7 +22,7 @@ from hosttune.facts.gpu.health_smi import (
 )
 from hosttune.facts.gpu.nvidia_smi import QUERY
 from hosttune.facts.gpu.nvlink import STATUS as NVLINK
-from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, turned
 from hosttune.host.door import BeforeReader, Completed
 from hosttune.host.record import RecordingReader, RecordReader
 
@@ -138,7 +138,8 @@ def saying(
         kept = {f"0000{slot.upper()}": ", ".join([broken[slot]] * 3) if slot in broken else "" for slot in slots}
         shown = ((row, *row.split(", ", 1)) for row in rows)
         told[QUERY] = "".join(f"{slot}, {kept[slot] or rest}\n" for _, slot, rest in shown if slot in kept)
-    told |= dict.fromkeys(LOGS, HEAD + "".join(f"{line}\n" for line in log))
+    lines = HEAD + "".join(f"{line}\n" for line in log)
+    told |= {JOURNAL: turned(lines), DMESG: lines}
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
     more = [{"argv": list(argv), "status": 0, "stdout": text, "stderr": ""} for argv, text in told.items()]
     return RecordReader({**record.data, "queries": [*kept, *more]}, record.file)

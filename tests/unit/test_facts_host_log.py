@@ -8,7 +8,7 @@ from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
 from hosttune.facts.kernel.host_log import MAX_LINES, chosen, lockups_in, modules_in, severities
-from hosttune.facts.kernel.kernel_log import DAY_OLD, DMESG, JOURNAL, NEWEST, merged
+from hosttune.facts.kernel.kernel_log import DAY_OLD, DMESG, JOURNAL, NEWEST, merged, turned
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT, Unreadable
@@ -93,6 +93,17 @@ def test_host_log_machine_checks_as_amd_s_decoder_writes_them():
     assert chosen("\n".join(lines)) == tuple(lines)
 
 
+@pytest.mark.parametrize(
+    ("vendor", "kind"), [("GenuineIntel", "corrected"), ("AuthenticAMD", "uncorrected"), ("", "corrected")]
+)
+def test_host_log_count_of_corrected_errors_is_not_taken_for_amd_s_deferred(vendor, kind):
+    line = "mce: [Hardware Error]: CPU 12: Machine Check: 0 Bank 7: cc00190000010e0f"
+    cpu = {"/proc/cpuinfo": f"vendor_id\t: {vendor}\n"} if vendor else {}
+    told = {JOURNAL: log_of(line), DMESG: HEAD}
+    seen = Facts(FakeReader({**UPTIME, **cpu}, queries=told, now=NOW)).host_log
+    assert (seen.uncorrected, seen.corrected_a_day) == ((0, 1) if kind == "corrected" else (1, 0))
+
+
 def test_host_log_what_was_left_from_before_the_boot_is_not_of_this_one():
     check = "mce: [Hardware Error]: CPU 12: Machine Check: 0 Bank 7: {}"
     bad, good, booted = check.format("be00000000800400"), check.format("8c00004000010091"), "Run /init as init process"
@@ -143,6 +154,7 @@ def test_lines_of_a_journal_keep_their_order_when_the_clock_is_set():
 
 WRAPPED = "[ 5400.1] audit: type=1400\n"
 LONG = "864000.00 1.00\n"
+GOES_ON = {NEWEST: f"{NOW - 20:.6f} cron[7]: x\n"}
 
 
 def test_buffer_that_has_wrapped_is_not_taken_for_a_quiet_log():
@@ -171,6 +183,17 @@ def test_journal_that_ended_before_what_a_wrapped_buffer_has(hours, is_seen):
             _ = found.uncorrected
 
 
+@pytest.mark.parametrize("buffer", ["[ 860000.1] audit: type=1400\n", "", ABSENT])
+def test_journal_whose_end_cannot_be_read_or_that_ended_where_no_buffer_goes_on(buffer):
+    journal = log_of("Linux version 6.8.0-60-generic", at=NOW - 864_000)
+    failed = {NEWEST: Completed(1, b"", b"Failed to iterate through journal: Input/output error\n")}
+    with pytest.raises(UnknownFact, match="where the journal ends cannot be read"):
+        _ = facts_of(journal, buffer, failed, LONG).host_log.lockups
+    with pytest.raises(UnknownFact, match="the journal ended before"):
+        _ = facts_of(journal, buffer, {NEWEST: f"{NOW - 40 * 3600:.6f} cron[7]: x\n"}, LONG).host_log.lockups
+    assert facts_of(journal, buffer, GOES_ON, LONG).host_log.lockups == ()
+
+
 def test_who_may_not_see_the_journal_is_told_so_where_the_buffer_has_wrapped():
     hidden = Completed(1, b"", b"Hint: You are currently not seeing messages from other users and the system.\n")
     with pytest.raises(UnknownFact, match="needs root, or the group adm"):
@@ -189,7 +212,7 @@ def test_what_a_wrapped_buffer_has_counts_and_what_it_has_not_is_unknown():
     ("journal", "buffer", "more"),
     [
         ("", "[ 700000.1] audit: type=1400\n", {}),  # of a host that runs for days
-        ("", "[ 860000.1] audit: type=1400\n", {DAY_OLD: f"{NOW - 90_000:.6f} systemd[1]: Started x.\n"}),
+        ("", "[ 860000.1] audit: type=1400\n", {DAY_OLD: f"{NOW - 90_000:.6f} systemd[1]: Started x.\n", **GOES_ON}),
         ("", "[    9.1] audit: type=1400\n", {}),  # what a server says more than its buffer holds while it boots
     ],
 )
@@ -199,10 +222,56 @@ def test_host_that_runs_for_long_is_not_unknown_for_ever(journal, buffer, more):
     assert found.kernel_log.is_whole == ("9.1" in buffer)
 
 
+def test_journal_is_asked_for_a_line_that_is_a_day_old_and_a_younger_one_is_none():
+    """Without -r journalctl 249 and 252 show none, and 255 shows the oldest, however young."""
+    assert DAY_OLD[-4:] == ("-r", "--until=-24h", "-n", "1")
+    assert NEWEST[-3:] == ("short-unix", "-n", "1")
+    young = {DAY_OLD: f"{NOW - 50_000:.6f} kernel: x\n", **GOES_ON}
+    with pytest.raises(UnknownFact, match="does not reach back further"):
+        _ = facts_of("", "[ 860000.1] audit: type=1400\n", young, LONG).host_log.uncorrected
+
+
+def test_journal_is_read_from_its_end():
+    """Where a page is damaged journalctl ends with status 0 and no word: what it has not come to is older."""
+    assert "-r" in JOURNAL
+    journal = log_of(LINES[2], at=NOW - 50) + log_of("NVRM: a\n  b", at=NOW - 90) + log_of(LINES[0], at=NOW - 7000)
+    found = facts_of(journal, HEAD).kernel_log
+    assert found.journal == turned(journal)
+    assert [line.split()[0] for line in found.journal.splitlines()][::3] == [f"{NOW - 7000:.6f}", f"{NOW - 50:.6f}"]
+    assert "NVRM: a\n  b\n" in found.journal
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ((1, "", "Compiled without pattern matching support\n"), "Compiled without pattern"),
+        ((1, "", "Failed to iterate through journal: Input/output error\n"), "Input/output error"),
+        ((1, log_of("Linux version 6.8.0", LINES[2]), "Failed to iterate through journal: Bad message\n"), "Bad message"),
+        ((1, log_of(LINES[2]), ""), "status 1"),
+        ((127, "", "journalctl: error while loading shared libraries\n"), "status 127"),
+    ],
+)  # fmt: skip
+def test_journal_that_fails_is_not_taken_for_a_quiet_one(answer, reason):
+    status, text, errors = answer
+    more = {DAY_OLD: f"{NOW - 90_000:.6f} x: y\n", **GOES_ON}
+    journal = Completed(status, text.encode(), errors.encode())
+    found = facts_of(journal, "[ 860000.1] audit: type=1400\n", more, LONG).host_log
+    with pytest.raises(UnknownFact, match=reason):
+        _ = found.lockups
+    assert not text or found.out_of_memory == ("python3",)  # what it has counts
+
+
+@pytest.mark.parametrize("text", ["", "-- No entries --\n"])
+def test_journal_without_such_lines_is_no_failure(text):
+    more = {DAY_OLD: f"{NOW - 90_000:.6f} x: y\n", **GOES_ON}
+    journal = Completed(1, text.encode(), b"No journal files were found.\n")
+    assert facts_of(journal, "[ 860000.1] audit: type=1400\n", more, LONG).host_log.lockups == ()
+
+
 def test_journal_that_has_the_boot_is_whole_whatever_the_buffer_lost():
-    found = facts_of(log_of("Linux version 6.8.0-60-generic"), "[ 860000.1] audit: type=1400\n", uptime=LONG)
+    found = facts_of(log_of("Linux version 6.8.0-60-generic"), "[ 860000.1] audit: type=1400\n", GOES_ON, LONG)
     assert (found.kernel_log.is_whole, found.host_log.uncorrected) == (True, 0)
-    alone = facts_of(log_of("Run /init as init process"), ABSENT)
+    alone = facts_of(log_of("Run /init as init process"), ABSENT, GOES_ON)
     assert (alone.kernel_log.is_whole, alone.host_log.uncorrected) == (True, 0)
 
 
@@ -222,6 +291,16 @@ def test_a_record_keeps_these_lines_of_the_log_alone():
     seen = Facts(RecordReader(record)).host_log
     complete(seen)
     assert seen == found
+
+
+def test_a_record_keeps_the_newest_lines_of_the_journal_and_their_order():
+    said = [log_of(LINES[1], at=NOW - 9000 + step) for step in range(MAX_LINES + 1)]
+    recorder = RecordingReader(reader("".join(reversed(said))))
+    found = Facts(recorder).kernel_log
+    complete(found)
+    seen = Facts(RecordReader(encode_record(recorder, share=False, tool_version="0"))).kernel_log
+    assert found.journal == "".join(said)
+    assert [line for line in seen.journal.splitlines() if "Link" in line] == found.journal.splitlines()[1:]
 
 
 def test_what_facts_want_of_the_log_is_asked_of_each_program_once():
@@ -244,8 +323,25 @@ def test_journal_that_is_too_long_leaves_nothing_that_is_well():
         _ = Facts(door).storage_log.refusing
 
 
+@pytest.mark.parametrize(
+    ("buffer", "uptime", "is_seen"),
+    [
+        (HEAD, "7200.0 1", True),
+        ("[ 700000.1] x\n", LONG, True),
+        ("[    9.1] x\n", "7200.0 1", False),
+        (WRAPPED, "7200.0 1", False),
+    ],
+)
+def test_journal_that_is_too_slow_is_not_missed_where_the_buffer_has_it_all(buffer, uptime, is_seen):
+    slow = Unreadable("journalctl did not end within 20 s")
+    more = GOES_ON | {DAY_OLD: f"{NOW - 90_000:.6f} x: y\n"}
+    found = facts_of(slow, buffer, more, uptime).kernel_log
+    assert (found.unseen, found.is_whole) == ("" if is_seen else slow.reason, buffer == HEAD)
+    assert facts_of("", buffer, more, uptime).kernel_log.unseen == ""
+
+
 def test_of_dmesg_the_same_lines_are_kept_as_journalctl_would_name():
-    kinds = ("I/O", "timeout", "medium", "protection")
+    kinds = ("I/O", "timeout", "medium", "protection", "offline")
     wanted = [*LINES, *(f"[ 9.1] {kind} error, dev sda, sector 8" for kind in kinds)]
     others = [
         "[ 9.1] medium error on sda",

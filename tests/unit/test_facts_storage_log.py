@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, turned
 from hosttune.facts.storage.storage_log import chosen, errors_in, refusing_in, silent_in
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordingReader, RecordReader
@@ -22,7 +22,7 @@ HUNG = "1794990000.100000 kernel: INFO: task pt_main:4711 blocked for more than 
 
 
 def log(*lines, files=None, answers=None):
-    told = answers or {JOURNAL: "".join(f"{one}\n" for one in lines), DMESG: "[    1.0] Linux version 6.12\n"}
+    told = answers or {JOURNAL: turned("".join(f"{one}\n" for one in lines)), DMESG: "[    1.0] Linux version 6.12\n"}
     return Facts(FakeReader(files or {}, queries=told, now=NOW)).storage_log
 
 
@@ -72,6 +72,7 @@ ERROR = "1794990000.100000 kernel: I/O error, dev {}, sector 2048 op 0x0:(READ) 
         ("[ 9.1] blk_update_request: I/O error, dev sda, sector 8 op 0x1:(WRITE) flags 0x4000", "sda"),
         ("[ 9.1] print_req_error: I/O error, dev cciss!c0d0, sector 8", "cciss!c0d0"),
         ("1794990000.1 kernel: critical medium error, dev sda, sector 8 op 0x0:(READ) flags 0x0", "sda"),
+        ("1794990000.1 kernel: device offline error, dev sda, sector 8 op 0x1:(WRITE) flags 0x800", "sda"),
         ("1794990000.1 kernel: I/O error, dev sda, sector 8 op 0x3:(DISCARD) flags 0x0", ""),
         ("1794990000.1 kernel: I/O error, dev sda, sector 8 op 0x9:(WRITE_ZEROES) flags 0x0", ""),
         ("1794990000.1 kernel: operation not supported error, dev sda, sector 8 op 0x1:(WRITE) flags 0x0", ""),

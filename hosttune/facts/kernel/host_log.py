@@ -36,9 +36,11 @@ _HARD = regex(r"hard LOCKUP on cpu \d+|rcu.*detected (?:expedited )?stalls?")
 _OOM = regex(r"constraint=CONSTRAINT_NONE,.*\btask=([^,]{1,40})")
 _SEVERITY = regex(r"(\{\d+\})?\[Hardware Error\].*event severity: (\w+)")
 _STATUS = regex(
-    r"Hardware Error\].*(?:Machine Check(?: Exception)?: \w+ Bank \d+: |MC\d+_STATUS\[[^\]]*\]: 0x)([0-9a-f]{16})"
+    r"Hardware Error\].*(?:Machine Check(?: Exception)?: \w+ Bank \d+: |(MC)\d+_STATUS\[[^\]]*\]: 0x)([0-9a-f]{16})"
 )
-_UNCORRECTED = 1 << 61 | 1 << 44  # MCi_STATUS.UC; AMD's Deferred: not corrected, and not used yet
+_UNCORRECTED = 1 << 61  # MCi_STATUS.UC
+_DEFERRED = 1 << 44  # of AMD: not corrected, and not used yet; of Intel a bit of how many were corrected (52:38)
+_AMD = ("AuthenticAMD", "HygonGenuine")
 _BOOTED = regex(r"Run /\S+ as init process")
 _OF_MODULE = regex(r"EDAC MC\d+: (\d+) CE .*?\bon (\S.*?) \(")
 _STORM = "CMCI storm detected"
@@ -94,6 +96,7 @@ def chosen(log: str) -> tuple[str, ...]:
 def collect(reader: Reader, facts: Facts) -> HostLog:
     lines = shared(lambda: facts.kernel_log.lines(chosen))
     now = reader.now()
+    is_amd = shared(lambda: attempt(lambda: facts.cpu.vendor) in _AMD)
     recent = shared(lambda: [text for at, text in map(_timed, lines()) if at is None or now - at <= _DAY_S])
 
     def certain(make: Callable[[], T]) -> T:
@@ -102,11 +105,11 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
     return HostLog(
         lockups=certain(lambda: lockups_in(recent())),
         out_of_memory=certain(lambda: tuple(match[1] for line in lines() if (match := _OOM.search(line)))),
-        uncorrected=certain(lambda: severities(lines())["uncorrected"]),
-        corrected_a_day=certain(lambda: severities(recent())["corrected"]),
+        uncorrected=certain(lambda: severities(lines(), is_amd=is_amd())["uncorrected"]),
+        corrected_a_day=certain(lambda: severities(recent(), is_amd=is_amd())["corrected"]),
         storms=certain(lambda: sum(_STORM in line for line in recent())),
         corrected_of=certain(lambda: modules_in(recent())),
-        ended_by_hardware=certain(lambda: severities(lines())["before"] > 0),
+        ended_by_hardware=certain(lambda: severities(lines(), is_amd=is_amd())["before"] > 0),
         cards=lazy(
             lambda: tuple(
                 _as_seen(card, facts)
@@ -153,7 +156,7 @@ def _since_settled(facts: Facts, lines: Sequence[str], now: float) -> list[str]:
     return [text for at, text in map(_timed, lines) if at is None or at >= first]
 
 
-def severities(texts: Iterable[str]) -> Counter[str]:
+def severities(texts: Iterable[str], *, is_amd: bool = False) -> Counter[str]:
     """How many errors of hardware were uncorrected and corrected, and how many from before this boot were not. A kernel
     that meets a fatal one does not write any more. The next boot's tells: what the firmware kept (ACPI's boot error
     record table) has no number, and what the banks of the processors kept is told before init runs.
@@ -171,7 +174,8 @@ def severities(texts: Iterable[str]) -> Counter[str]:
             elif how == "uncorrected":
                 found["before"] += 1
         elif status := _STATUS.search(text):
-            of_banks["uncorrected" if int(status[1], 16) & _UNCORRECTED else "corrected"] += 1
+            bad = _UNCORRECTED | (_DEFERRED if is_amd or status[1] else 0)  # the decoder of AMD alone names a register
+            of_banks["uncorrected" if int(status[2], 16) & bad else "corrected"] += 1
     return found + of_banks
 
 

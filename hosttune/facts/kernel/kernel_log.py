@@ -43,7 +43,8 @@ OF_HOST = (
     r"|CMCI storm detected|EDAC MC\d+: \d+ CE |Run /\S+ as init process"
     r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
 )
-_OF_BLOCKS = "(I/O|timeout|medium|protection) error, dev "
+_BLOCKS = ("I/O", "timeout", "medium", "protection", "offline")
+_OF_BLOCKS = f"({'|'.join(_BLOCKS)}) error, dev "
 OF_STORAGE = (
     r"EXT4-fs \(.*(emounting filesystem read-only|shut down requested|: mounted filesystem)"
     rf"|nfs: server .* (not responding|OK)|INFO: task .* blocked |{_OF_BLOCKS}"
@@ -53,18 +54,21 @@ _HEAD = (
 )
 _WANTED = f"{OF_GPUS}|{OF_HOST}|{OF_STORAGE}|{_HEAD}"
 _KERNEL = ("journalctl", "-k", "-b", "--no-pager")
-# Each line as `SECONDS-SINCE-1970 kernel: TEXT`.
-JOURNAL = (*_KERNEL, "--no-hostname", "-o", "short-unix", "--case-sensitive=true", f"--grep={_WANTED}")
-# Any line that is older than a day: one is enough to know that a journal without the head reaches back so far.
-DAY_OLD = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix", "--until=-24h", "-n", "1")
-NEWEST = (*DAY_OLD[:6], "-n", "1")  # its last line: where the journal ended, it is older than what the buffer has
+# Each line as `SECONDS-SINCE-1970 kernel: TEXT`, the newest first: at a damaged page journalctl ends without a word.
+JOURNAL = (*_KERNEL, "--no-hostname", "-o", "short-unix", "--case-sensitive=true", "-r", f"--grep={_WANTED}")
+_ANY = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix")
+# Any line that is older than a day: one is enough to know that a journal without the head reaches back so far. Without
+# -r some releases find none, others one that is younger (systemd issues 26657, 38121). It seeks that
+# line, and so does not notice a page that was damaged since.
+DAY_OLD = (*_ANY, "-r", "--until=-24h", "-n", "1")
+NEWEST = (*_ANY, "-n", "1")  # its last line: where the journal ended, it is older than what the buffer has
 DMESG = ("dmesg",)
 _TIMEOUT_S = 20.0
 # With a letter at the head of each alternative Python skips what begins with no such letter: less than half the time.
-_IS_WANTED = regex(
-    _WANTED.replace(_OF_BLOCKS, "I/O error, dev |timeout error, dev |medium error, dev |protection error, dev ")
-)
+_IS_WANTED = regex(_WANTED.replace(_OF_BLOCKS, "|".join(f"{kind} error, dev " for kind in _BLOCKS)))
 _MAY_NOT = regex(r"not seeing messages|insufficient permissions|Permission denied|Operation not permitted")
+_FAILED = regex(r"^.*(?:Failed to|Compiled without).*", re.MULTILINE)
+_ENTRY = regex(r"^(?=\d{9,}\.\d)", re.MULTILINE)
 _SINCE_BOOT = regex(r"^\[ *(\d+\.\d+)\] ?(?:\[ *[TC]\d+\] )?", re.MULTILINE)  # some kernels name thread or CPU
 
 
@@ -102,13 +106,13 @@ class KernelLog(Fact):
 
 def collect(reader: Reader, facts: Facts) -> KernelLog:
     del facts
-    dmesg = shared(_dmesg, reader)
+    dmesg, asked = shared(_dmesg, reader), shared(_journal, reader)
     log: KernelLog = KernelLog(
-        journal=lazy(_journal, reader),
+        journal=lazy(lambda: asked()[0]),
         buffer=lazy(lambda: dmesg()[1]),
         both=lazy(lambda: _both(log, reader)),
-        is_whole=lazy(lambda: _is_whole(log, dmesg)),
-        unseen=lazy(lambda: _unseen(log, dmesg, reader)),
+        is_whole=lazy(lambda: _is_whole(log, asked, dmesg)),
+        unseen=lazy(lambda: _unseen(log, asked, dmesg, reader)),
     )
     return log
 
@@ -124,11 +128,24 @@ def reach_of(log: str) -> tuple[str, ...]:
     return (*([first[0]] if first else []), *(line for line in log.splitlines() if _OF_HEAD.search(line)))
 
 
-def _journal(reader: Reader) -> str:
+def turned(log: str) -> str:
+    """A log that begins with its newest entry from the oldest on, and the other way round."""
+    head, *entries = _ENTRY.split(log)
+    return "".join((head, *reversed(entries)))
+
+
+def _journal(reader: Reader) -> tuple[str, str]:
+    """The lines that the journal shows, and why others may be missing; empty where nothing tells."""
     answer = if_absent(reader.query(JOURNAL, timeout_s=_TIMEOUT_S), None)
-    if answer is not None and _MAY_NOT.search(answer.errors):
+    if answer is None:
+        return "", ""
+    if _MAY_NOT.search(answer.errors):
         raise UnknownFact(_NOT_ALLOWED)
-    return answer.text if answer else ""
+    found = "" if answer.text.startswith("-- No entries --") else turned(answer.text)
+    failed = _FAILED.search(answer.errors)
+    if failed or answer.status not in {0, 1} or (answer.status and found):  # 1 alone: nothing was found
+        return found, f"the journal cannot be read to its end: {failed[0] if failed else f'status {answer.status}'}"
+    return found, ""
 
 
 def _dmesg(reader: Reader) -> tuple[float | None, str]:
@@ -186,33 +203,45 @@ def _parts(line: str) -> tuple[float, str, str]:
     return (float(match[1]) if match and match[1] else inf), (match[2] if match else line).strip(), line
 
 
-def _is_whole(log: KernelLog, dmesg: Callable[[], tuple[float | None, str]]) -> bool:
+def _missing(asked: Callable[[], tuple[str, str]]) -> str:
+    """Why the journal may have lines that it did not show; empty where it showed all."""
+    journal = attempt(asked)
+    return journal.reason if isinstance(journal, Unreadable) else journal[1]
+
+
+def _is_whole(
+    log: KernelLog, asked: Callable[[], tuple[str, str]], dmesg: Callable[[], tuple[float | None, str]]
+) -> bool:
     if _OF_HEAD.search(log.both):
         return True
     oldest = attempt(dmesg)
-    return isinstance(oldest, tuple) and oldest[0] is not None and oldest[0] <= _SETTLED_S
+    return isinstance(oldest, tuple) and oldest[0] is not None and oldest[0] <= _SETTLED_S and not _missing(asked)
 
 
-def _unseen(log: KernelLog, dmesg: Callable[[], tuple[float | None, str]], reader: Reader) -> str:
-    journal, told = attempt(lambda: log.journal), attempt(dmesg)
-    if isinstance(journal, Unreadable) and journal.reason != _NOT_ALLOWED:
-        return journal.reason  # a journal that is too long, say: the buffer has not all of it
+def _unseen(
+    log: KernelLog, asked: Callable[[], tuple[str, str]], dmesg: Callable[[], tuple[float | None, str]], reader: Reader
+) -> str:
+    missing, told = _missing(asked), attempt(dmesg)
     lines = log.both  # raises where neither can be read
     since_s, buffer = (None, "") if isinstance(told, Unreadable) else told
     age_s = 0.0 if since_s is None else _uptime_s(reader) - since_s
-    if _OF_HEAD.search(buffer) or (since_s is not None and (since_s <= _SETTLED_S or age_s >= _DAY_S)):
+    if _OF_HEAD.search(buffer) or (since_s is not None and age_s >= _DAY_S):
         return ""
-    if isinstance(journal, Unreadable):
-        return journal.reason
+    if missing:  # a journal that is too long, say
+        return missing
+    if since_s is not None and since_s <= _SETTLED_S:
+        return ""
     has = (
         f"the buffer of the kernel has the last {age_s / 3600:.1f} hours"
         if age_s > 0
         else "the buffer of the kernel has nothing"
     )
-    if not _OF_HEAD.search(lines) and _time_of(reader, DAY_OLD) is None:
+    if not _OF_HEAD.search(lines) and (_time_of(reader, DAY_OLD) or inf) > reader.now() - _DAY_S:
         return f"the kernel log of the last day cannot be seen: {has}, and the journal does not reach back further"
     newest = _time_of(reader, NEWEST)
-    if newest is not None and 0 < age_s < reader.now() - newest - _apart_s(reader):
+    if newest is None:
+        return f"the kernel log of the last day cannot be seen: {has}, and where the journal ends cannot be read"
+    if age_s < reader.now() - newest - _apart_s(reader):
         return f"the kernel log of the last day cannot be seen: {has}, and the journal ended before"
     return ""
 

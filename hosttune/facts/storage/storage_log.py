@@ -33,7 +33,7 @@ _EXT4 = regex(
 _NFS = regex(_HEAD + r"nfs: server (\S{1,255}) (not responding, still trying|not responding, timed out|OK)$")
 _HUNG = regex(_HEAD + r"INFO: task (.{1,64}):(\d{1,10}) blocked (?:in I/O wait )?for more than (\d+) seconds")
 _ERROR = regex(
-    _HEAD + r"(?:\w+: )?(?:I/O|timeout|critical medium|protection) error, dev ([\w!-]{1,64}), sector \d+"
+    _HEAD + r"(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev ([\w!-]{1,64}), sector \d+"
     r"(?: op 0x[0-9a-f]+:\((READ|WRITE|FLUSH)\))?(?! op)"
 )
 _PATH = regex(r"(?<=\d)c\d+(?=n\d)")  # of a namespace over one controller (drivers/nvme/host/multipath.c)
