@@ -194,7 +194,7 @@ def test_health_errors_of_switches():
 def test_health_old_record_without_times_is_still_read():
     log = "NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.\n"
     gone = Unreadable("not in this record: the answer of journalctl")
-    answers = {JOURNAL: gone, OLD_JOURNAL: log, QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""}
+    answers = {JOURNAL: gone, DMESG: gone, OLD_JOURNAL: log, QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""}
     assert health_of(answers).gpus[0].xids == (79,)
 
 

@@ -344,6 +344,8 @@ def test_policy_file_names_what_drains(tmp_path, capsys):
     ("fitness", "reason", "acts"),
     [
         ("unfit", "", "update NodeName=gpu07 State=DRAIN Reason=hosttune: a GPU is lost\n"),
+        ("unfit", "DRAIN", ""),  # somebody's, without a reason: the next look would take it for its own
+        ("fit", "DRAIN", ""),
         ("unfit", "hosttune: a GPU is lost [root@2026-11-22T10:00:00]", ""),
         ("unfit", "disk swap, do not touch [ann@2026-11-22T10:00:00]", ""),
         ("fit", "hosttune: a GPU is lost [root@2026-11-22T10:00:00]", "update NodeName=gpu07 State=RESUME\n"),
@@ -358,7 +360,9 @@ def test_script_for_slurm_drains_and_takes_back_only_its_own(tmp_path, fitness, 
     text = (ROOT / "docs" / "health.md").read_text(encoding="utf-8")
     script = next(block for block in text.split("```") if block.startswith("sh\n"))[3:]
     says = {"unfit": "echo hosttune: a GPU is lost; exit 1", "fit": "exit 0", "trouble": "exit 2", "unknown": "exit 3"}
-    node = f"NodeName=gpu07 State=IDLE{f' Reason={reason}' if reason else ''}"
+    state, why = ("IDLE+DRAIN", "") if reason == "DRAIN" else ("IDLE", reason)
+    rows = ["NodeName=gpu07 Arch=x86_64", f"State={state} Weight=1", *([f"Reason={why}"] if why else [])]
+    node = "\n   ".join((*rows, "Comment=rack 7 Reason=hosttune: x"))
     programs = {
         "hosttune": says[fitness],
         "hostname": "echo gpu07",

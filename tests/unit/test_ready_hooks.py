@@ -104,40 +104,6 @@ def test_slurm_is_told_one_line_of_plain_text(tmp_path, sentence, reason):
     assert (done.status, done.calls[1:]) == (0, [f"update NodeName=gpu01 State=DRAIN Reason={reason}"])
 
 
-@pytest.mark.parametrize(
-    ("health", "answer", "expected"),
-    [
-        (1, node(), "update NodeName=gpu01 State=DRAIN Reason=hosttune: gpu-errors"),
-        (1, node(comment="x Reason=hosttune: x"), "update NodeName=gpu01 State=DRAIN Reason=hosttune: gpu-errors"),
-        (1, node("IDLE+DRAIN", OURS), ""),
-        (1, node("IDLE+DRAIN", "fan"), ""),
-        (1, node("IDLE+DRAIN"), ""),  # else the next look would take it for its own
-        (0, node("IDLE+DRAIN", OURS), RESUME),
-        (0, node("IDLE+DRAIN", "fan", comment="x Reason=hosttune: x"), ""),
-        (0, node("IDLE+DRAIN"), ""),
-        (0, node(), ""),
-        (3, node("IDLE+DRAIN", OURS), ""),
-        (3, node(), ""),
-    ],
-)
-def test_health_check_program_of_the_page_touches_its_own_drain_alone(tmp_path, health, answer, expected):
-    page = (HOOKS.parents[2] / "docs/health.md").read_text(encoding="utf-8")
-    (tmp_path / "program").write_text("# " + page.partition("```sh\n#!/bin/sh\n# /etc/slurm/")[2].partition("```")[0])
-    for name, text in {
-        "scontrol": STUB.format(folder=tmp_path, fails=0),
-        "hosttune": f"echo hosttune: gpu-errors; exit {health}",
-    }.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}")
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "answer").write_text(answer)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURMD_NODENAME": "gpu01"}
-    done = subprocess.run(
-        ["dash", tmp_path / "program"], env=environment, timeout=20, check=False, capture_output=True, text=True
-    )
-    calls = (tmp_path / "calls").read_text().splitlines()
-    assert (done.stderr, calls) == ("", ["show node gpu01", *([expected] if expected else [])])
-
-
 TAINT = "hosttune/not-ready:NoSchedule"
 ASK = '--request-timeout=10s get node gpu01 --ignore-not-found -o jsonpath={.metadata.name}{"\\n"}{range .spec.taints[*]}{.key}:{.effect}{"\\n"}{end}'
 SET = "--request-timeout=10s taint node gpu01 hosttune/not-ready=:NoSchedule --overwrite"
