@@ -158,7 +158,12 @@ def collect(reader: Reader, facts: Facts) -> Mounts:
 def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     mounted = facts.mounts.all
     there = {mount.target for mount in mounted}
-    wanted = (one for one in facts.fstab.entries if one.target.startswith("/") and not one.is_swap)
+    # One in memory holds nobody's data, and /tmp as one comes with the next boot (storage-tmp-tmpfs).
+    wanted = (
+        one
+        for one in facts.fstab.entries
+        if one.target.startswith("/") and not one.is_swap and one.fstype not in {"tmpfs", "ramfs"}
+    )
     misread = (one for one in facts.fstab.misread if not one.is_swap and not _ON_DEMAND & set(one.options))
     found = [
         ExpectedMount(
