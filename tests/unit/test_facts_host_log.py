@@ -268,6 +268,17 @@ def test_journal_without_such_lines_is_no_failure(text):
     assert facts_of(journal, "[ 860000.1] audit: type=1400\n", more, LONG).host_log.lockups == ()
 
 
+@pytest.mark.parametrize(
+    "journal", [ABSENT, Completed(0, b"-- No entries --\n", b"No journal files were found.\n")], ids=["none", "empty"]
+)
+def test_without_a_journal_the_buffer_is_all_that_anybody_keeps(journal):
+    found = facts_of(journal, "[ 860000.1] audit: type=1400\n", {}, LONG)
+    assert (found.kernel_log.is_whole, found.host_log.lockups) == (False, ())
+    kept = Completed(0, b"-- No entries --\n", b"")
+    with pytest.raises(UnknownFact, match="the journal does not reach back further"):
+        _ = facts_of(kept, "[ 860000.1] audit: type=1400\n", {}, LONG).host_log.lockups
+
+
 def test_journal_that_has_the_boot_is_whole_whatever_the_buffer_lost():
     found = facts_of(log_of("Linux version 6.8.0-60-generic"), "[ 860000.1] audit: type=1400\n", GOES_ON, LONG)
     assert (found.kernel_log.is_whole, found.host_log.uncorrected) == (True, 0)

@@ -67,6 +67,7 @@ _TIMEOUT_S = 20.0
 # With a letter at the head of each alternative Python skips what begins with no such letter: less than half the time.
 _IS_WANTED = regex(_WANTED.replace(_OF_BLOCKS, "|".join(f"{kind} error, dev " for kind in _BLOCKS)))
 _MAY_NOT = regex(r"not seeing messages|insufficient permissions|Permission denied|Operation not permitted")
+_NO_JOURNAL = "No journal files were found"
 _FAILED = regex(r"^.*(?:Failed to|Compiled without).*", re.MULTILINE)
 _ENTRY = regex(r"^(?=\d{9,}\.\d)", re.MULTILINE)
 _SINCE_BOOT = regex(r"^\[ *(\d+\.\d+)\] ?(?:\[ *[TC]\d+\] )?", re.MULTILINE)  # some kernels name thread or CPU
@@ -89,7 +90,7 @@ class KernelLog(Fact):
     buffer: str  # of the kernel's own buffer, which forgets the oldest
     both: str  # what either of them has, each line once; raises where neither can be read
     is_whole: bool  # it reaches back to the boot
-    unseen: str  # why lines of the last day may be missing; empty where they are not
+    unseen: str  # why lines of the last day may be missing; empty where they are not, or no journal would keep them
 
     def lines(self, chosen: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
         """What `chosen` takes of the lines that there are. Raises UnknownFact with why the log may not, or cannot, be
@@ -134,18 +135,21 @@ def turned(log: str) -> str:
     return "".join((head, *reversed(entries)))
 
 
-def _journal(reader: Reader) -> tuple[str, str]:
-    """The lines that the journal shows, and why others may be missing; empty where nothing tells."""
+def _journal(reader: Reader) -> tuple[str, str, bool]:
+    """The lines that the journal shows, why others may be missing (empty where nothing tells), and whether there is a
+    journal at all.
+    """
     answer = if_absent(reader.query(JOURNAL, timeout_s=_TIMEOUT_S), None)
     if answer is None:
-        return "", ""
+        return "", "", False
     if _MAY_NOT.search(answer.errors):
         raise UnknownFact(_NOT_ALLOWED)
     found = "" if answer.text.startswith("-- No entries --") else turned(answer.text)
     failed = _FAILED.search(answer.errors)
     if failed or answer.status not in {0, 1} or (answer.status and found):  # 1 alone: nothing was found
-        return found, f"the journal cannot be read to its end: {failed[0] if failed else f'status {answer.status}'}"
-    return found, ""
+        why = f"the journal cannot be read to its end: {failed[0] if failed else f'status {answer.status}'}"
+        return found, why, True
+    return found, "", bool(found) or _NO_JOURNAL not in answer.errors
 
 
 def _dmesg(reader: Reader) -> tuple[float | None, str]:
@@ -203,14 +207,14 @@ def _parts(line: str) -> tuple[float, str, str]:
     return (float(match[1]) if match and match[1] else inf), (match[2] if match else line).strip(), line
 
 
-def _missing(asked: Callable[[], tuple[str, str]]) -> str:
+def _missing(asked: Callable[[], tuple[str, str, bool]]) -> str:
     """Why the journal may have lines that it did not show; empty where it showed all."""
     journal = attempt(asked)
     return journal.reason if isinstance(journal, Unreadable) else journal[1]
 
 
 def _is_whole(
-    log: KernelLog, asked: Callable[[], tuple[str, str]], dmesg: Callable[[], tuple[float | None, str]]
+    log: KernelLog, asked: Callable[[], tuple[str, str, bool]], dmesg: Callable[[], tuple[float | None, str]]
 ) -> bool:
     if _OF_HEAD.search(log.both):
         return True
@@ -219,7 +223,10 @@ def _is_whole(
 
 
 def _unseen(
-    log: KernelLog, asked: Callable[[], tuple[str, str]], dmesg: Callable[[], tuple[float | None, str]], reader: Reader
+    log: KernelLog,
+    asked: Callable[[], tuple[str, str, bool]],
+    dmesg: Callable[[], tuple[float | None, str]],
+    reader: Reader,
 ) -> str:
     missing, told = _missing(asked), attempt(dmesg)
     lines = log.both  # raises where neither can be read
@@ -229,8 +236,9 @@ def _unseen(
         return ""
     if missing:  # a journal that is too long, say
         return missing
-    if since_s is not None and since_s <= _SETTLED_S:
-        return ""
+    keeps = attempt(lambda: asked()[2])
+    if since_s is not None and (since_s <= _SETTLED_S or keeps is False):
+        return ""  # without a journal nobody keeps more than the buffer: what that has forgotten is unknown for ever
     has = (
         f"the buffer of the kernel has the last {age_s / 3600:.1f} hours"
         if age_s > 0
