@@ -29,9 +29,7 @@ MAX_BYTES: Final = 64 << 20
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _RENAME_NOREPLACE = 1
-_DROP_INS = regex(
-    r"/systemd/(?:system/[^/]+\.(?:mount|service|timer|socket|slice|target|scope|swap|path)|[^/]+\.conf)\.d$"
-)
+_DROP_INS = regex(r"/systemd/system/[^/]+\.(?:mount|service|timer|socket|slice|target|scope|swap|path)\.d$")
 _AGAIN = "look at it, then run the plan again"
 
 
@@ -55,8 +53,8 @@ def replace(root: str, path: str, new: FileValue, *, expected: bytes | Absent) -
 def remove(root: str, path: str, *, expected: bytes) -> None:
     """Remove the file that `path` leads to, durably, if it still holds `expected`; a link on the way stays.
 
-    With the last drop-in of a unit or daemon of systemd its folder goes too: `replace` may have made it, and empty it
-    says nothing.
+    With the last drop-in of a systemd unit its folder goes too: `replace` may have made it, and empty it says nothing.
+    Those of its daemons (journald.conf.d) may have been there before.
     """
     try:
         with opened_place(root, path) as place, _original(place, expected):
