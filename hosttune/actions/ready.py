@@ -66,7 +66,7 @@ LOCK_S = 600.0  # for another run to end
 QUIET_S = 600.0  # for what a boot would cut off to end
 _LOOK_AGAIN_S = 5.0
 _FINAL = "cloud-final.service"  # the last stage of cloud-init, after multi-user.target: packages and runcmd
-_GATE, _CONTINUE = ("hosttune-ready.service", "hosttune-continue.service")
+_GATE, _CONTINUE = "hosttune-ready.service", "hosttune-continue.service"
 _PROPERTIES = ("Id", "ActiveState", "UnitFileState", "RequiredBy", "ConditionResult", "ConditionTimestampMonotonic")
 _STARTING = {
     "start", "restart", "try-restart", "reload-or-restart", "try-reload-or-restart", "isolate", "default", "--now",
@@ -121,9 +121,12 @@ def require_begun(session: Session, writer: Writer, approvals: Approvals, *, goe
     """Raise Refused where a run that stopped half-way in a set of packages was of a plan that nobody approves here: an
     image may carry what its builder began.
     """
+    policy = session.policy.digest_with(session.selected)
     for half in find_half_done(session.journal, writer):
         run = session.journal.run(half.step.id.run)
-        is_covered = bool(approvals.policies) or any(run.digest.startswith(one) for one in approvals.digests)
+        is_covered = any(run.digest.startswith(one) for one in approvals.digests) or any(
+            policy.startswith(one.policy) for one in approvals.policies
+        )
         if not is_covered and (goes_on or session.policy.at_boot.plans != "all"):
             raise Refused(
                 f"run {run.id} stopped half-way in a set of packages, and its plan {run.digest[:12]} is not approved",
@@ -207,8 +210,8 @@ def jobs(reader: Reader, policy: Policy) -> tuple[str, ...]:
     """
     if policy.disturb >= Disturbs.GPU_WORK:
         return ()
-    work = Facts(reader).work
     try:
+        work = Facts(reader).work
         if work.is_gpu_busy:
             return work.evidence
         processes = require_known(reader.processes(), "the list of processes")

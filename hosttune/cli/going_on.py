@@ -140,6 +140,7 @@ def arrange(
     chosen = asdict(look) | files | {"again": None}  # what came back once was made by this run
     words = ("ready", "--go-on", *repeated_words(chosen))
     covered = approvals.lines if approvals else (str(approval_of(plan, session.policy.edition)),)
+    covered = covered or ("# nothing but a plan with nothing to change",)
     try:
         leave(writer, words, "\n".join(covered), receipt.reboot_reasons, max(1, boots_of(plan)))
     except HosttuneError as error:  # what was made is told all the same

@@ -49,9 +49,7 @@ class ReadyState:
     reboots: tuple[str, ...] = ()  # ids of the boots that were ended so, since the last success
     allowed: int = 1  # reboots until the next success
     approval: str = ""  # of an `apply --yes --reboot` that goes on after the boot: what its yes covers
-    machine: str = (
-        ""  # what stands for the machine that it is of (`machine_id_hash`), so that no clone takes it for its own
-    )
+    machine: str = ""  # `machine_id_hash` of the machine that it is of: no clone takes it for its own
 
     @property
     def goes_on(self) -> bool:

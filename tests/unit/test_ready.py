@@ -34,7 +34,7 @@ from hosttune.cli import going_on as cli_going_on
 from hosttune.cli import ready as cli_ready
 from hosttune.cli.options import DisplayOptions, HostOptions, LookAgain, LookOnly
 from hosttune.engine import trusted
-from hosttune.engine.approval import Approvals, PolicyApproval
+from hosttune.engine.approval import Approvals, PolicyApproval, parse_approvals
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import NO_DRAINS, AtBoot, Drains, Policy
 from hosttune.engine.ready import (
@@ -372,8 +372,10 @@ def test_set_of_packages_that_stopped_half_way_needs_an_approval_too(monkeypatch
     half = SimpleNamespace(step=SimpleNamespace(id=SimpleNamespace(run="r1")))
     monkeypatch.setattr(module, "find_half_done", lambda *_: (half,))
     journal = SimpleNamespace(run=lambda name: SimpleNamespace(id=name, digest="a" * 64))
-    session = SimpleNamespace(journal=journal, policy=Policy(at_boot=AtBoot()))
-    for approvals in (Approvals(""), Approvals("x", ("b" * 12,))):
+    session = SimpleNamespace(journal=journal, policy=Policy(at_boot=AtBoot()), selected=())
+    other, own = (PolicyApproval(one, "2026.1", Risk.LOW) for one in ("c" * 12, Policy().digest[:12]))
+    require_begun(session, Host(), Approvals("x", (), (other, own)), goes_on=False)
+    for approvals in (Approvals(""), Approvals("x", ("b" * 12,)), Approvals("x", (), (other,))):
         with pytest.raises(
             Refused, match="run r1 stopped half-way in a set of packages, and its plan aaaaaaaaaaaa is not"
         ):
@@ -940,6 +942,9 @@ def test_yes_to_a_file_covers_what_the_file_does_and_no_option_is_left_that_read
     assert line.endswith('"ready" "--go-on" "--only" "b-rule"')
     cli_going_on.arrange(session, host, plan_of(LATER), receipt, look)
     assert read_state(host).approval.startswith("policy cccccccccccc edition ")
+    cli_going_on.arrange(session, host, plan_of(), receipt, look, None, Approvals("file"))
+    assert read_state(host).goes_on  # to what needs no approval
+    assert parse_approvals(read_state(host).approval, "x") == Approvals("x")
 
 
 def test_earlier_reboot_ends_with_the_next_apply(capsys):
