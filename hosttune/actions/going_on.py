@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.actions.journal import boot_id
 from hosttune.actions.login_notice import show_at_login
 from hosttune.actions.ready import MOTD, STATE, keep_state, machine, put, read_state
-from hosttune.engine.ready import ReadyState, Standing
+from hosttune.engine.ready import CONTINUE, ReadyState, Standing
 from hosttune.engine.trusted import strange_program
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.console import archive, load_bytes, starting_words
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from hosttune.host.door import Reader, Writer
 
-UNIT = "hosttune-continue.service"
-PATH = f"/etc/systemd/system/{UNIT}"
+PATH = f"/etc/systemd/system/{CONTINUE}"
 CARRIED = "/var/lib/hosttune/continue.pyz"
 _SYSTEMCTL_S = 60.0
 
@@ -53,7 +52,7 @@ def arrange(writer: Writer, words: Iterable[str], approval: str, reasons: Iterab
             put(writer, CARRIED, load_bytes(carried), 0o600)
         put(writer, PATH, text.encode(), 0o644)
         # --no-reload: this boot needs nothing of it
-        writer.run(("systemctl", "--no-reload", "enable", UNIT), timeout_s=_SYSTEMCTL_S)
+        writer.run(("systemctl", "--no-reload", "enable", CONTINUE), timeout_s=_SYSTEMCTL_S)
         keep_state(writer, state)
     except HosttuneError:
         remove(writer)
@@ -67,7 +66,7 @@ def arrange(writer: Writer, words: Iterable[str], approval: str, reasons: Iterab
 def remove(writer: Writer) -> None:
     """Take the unit away again, where it is."""
     if isinstance(writer.read(PATH), bytes):
-        writer.run(("systemctl", "--no-reload", "disable", UNIT), timeout_s=_SYSTEMCTL_S)
+        writer.run(("systemctl", "--no-reload", "disable", CONTINUE), timeout_s=_SYSTEMCTL_S)
     for path in (PATH, CARRIED):
         if isinstance(present := writer.read(path), bytes):
             writer.remove(path, expected=present)

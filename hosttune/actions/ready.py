@@ -22,6 +22,8 @@ from hosttune.codec import dumps
 from hosttune.engine.approval import PATH, Approvals, parse_approvals
 from hosttune.engine.plan import after_run
 from hosttune.engine.ready import (
+    CONTINUE,
+    GATE,
     GateUnits,
     ReadyState,
     Standing,
@@ -66,7 +68,6 @@ LOCK_S = 600.0  # for another run to end
 QUIET_S = 600.0  # for what a boot would cut off to end
 _LOOK_AGAIN_S = 5.0
 _FINAL = "cloud-final.service"  # the last stage of cloud-init, after multi-user.target: packages and runcmd
-_GATE, _CONTINUE = "hosttune-ready.service", "hosttune-continue.service"
 _PROPERTIES = ("Id", "ActiveState", "UnitFileState", "RequiredBy", "ConditionResult", "ConditionTimestampMonotonic")
 _STARTING = {
     "start", "restart", "try-restart", "reload-or-restart", "try-reload-or-restart", "isolate", "default", "--now",
@@ -259,14 +260,14 @@ def gate_units(reader: Reader) -> GateUnits:
     """
     if not isinstance(reader.stat("/run/systemd/system"), Stat):
         return GateUnits()
-    answer = reader.query(("systemctl", "show", _GATE, _CONTINUE, f"--property={','.join(_PROPERTIES)}"))
+    answer = reader.query(("systemctl", "show", GATE, CONTINUE, f"--property={','.join(_PROPERTIES)}"))
     shown = answer.text.split("\n\n") if isinstance(answer, Completed) and not answer.status else []
     units = {
         one.get("Id"): one for one in (dict(line.partition("=")[::2] for line in each.splitlines()) for each in shown)
     }
-    if not {_GATE, _CONTINUE} <= units.keys():
-        raise HosttuneError(f"systemd does not say how {_GATE} stands", hint="try it: systemctl status hosttune-ready")
-    gate, goes_on = units[_GATE], units[_CONTINUE]
+    if not {GATE, CONTINUE} <= units.keys():
+        raise HosttuneError(f"systemd does not say how {GATE} stands", hint="try it: systemctl status hosttune-ready")
+    gate, goes_on = units[GATE], units[CONTINUE]
     is_asked = gate.get("ConditionTimestampMonotonic", "0") != "0"
     return GateUnits(
         holds=gate.get("UnitFileState", "").startswith("enabled") or bool(gate.get("RequiredBy")),

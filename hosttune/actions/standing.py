@@ -18,6 +18,7 @@ from hosttune.codec import document as headed
 from hosttune.engine.health import Fitness
 from hosttune.engine.health import judge as judge_health
 from hosttune.engine.losses import Aspect, HostStanding, Loss, Sign, Unseen, counted, lasting
+from hosttune.engine.ready import CONTINUE, GATE
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact, attempt, raw
@@ -53,7 +54,6 @@ SERVICES = (
     "opensmd.service", "rdma-ndd.service", "srp_daemon.service",
 )  # fmt: skip
 _ROW = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?, (GPU-[0-9A-Fa-f-]+)\s*")
-_OWN = ("hosttune-ready.service", "hosttune-continue.service")
 _AUTOMOUNT = "autofs"  # of systemd.automount(5): what is to be mounted there is not, up to the next look
 # A service of Accept=yes has an instance for each connection, which says nothing of the host (systemd.socket(5)).
 _OF_A_CONNECTION = regex(r"@\d+-[^@]*\.service$")
@@ -223,7 +223,7 @@ def _late(aspect: Aspect, waiting: Waiting) -> list[_Found]:
 
 def _failed(reader: Reader) -> Iterator[_Found]:
     for name in failed_units(reader):
-        if not _OF_A_CONNECTION.search(name) and name not in _OWN:  # they hold work until the trial is over
+        if not _OF_A_CONNECTION.search(name) and name not in {GATE, CONTINUE}:  # they hold work until the trial is over
             yield Sign(Aspect.FAILED_UNIT, name)
 
 

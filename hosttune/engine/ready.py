@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hosttune.values import Finding, Plan, Receipt
 
 FORMAT_VERSION = 1
+GATE, CONTINUE = "hosttune-ready.service", "hosttune-continue.service"
 
 
 class Standing(Word):

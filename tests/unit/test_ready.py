@@ -12,7 +12,6 @@ import pytest
 from hosttune.actions import going_on
 from hosttune.actions import ready as module
 from hosttune.actions.going_on import PATH as UNIT
-from hosttune.actions.going_on import UNIT as NAME
 from hosttune.actions.going_on import arrange, give_up, remove, require_systemd, unit_word
 from hosttune.actions.ready import (
     HOOKS,
@@ -37,6 +36,7 @@ from hosttune.engine import trusted
 from hosttune.engine.approval import Approvals, PolicyApproval, parse_approvals
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import NO_DRAINS, AtBoot, Drains, Policy
+from hosttune.engine.ready import CONTINUE as NAME
 from hosttune.engine.ready import (
     GateUnits,
     ReadyState,
