@@ -33,14 +33,15 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         rule="framework-input-pipeline",
     ),
     "some-workers": Advice(
-        "the main process loads its data itself: give it loader workers, DataLoader(num_workers=2 or more)",
+        "where the main process loads its data itself, give it loader workers: DataLoader(num_workers=2 or more)",
         "260 to 96 s an epoch from one worker to seven on 8 CPUs",
         "published for Caltech-256 and ResNet-50 on one V100",
         rule="framework-input-pipeline",
     ),
     "launch-bound": Advice(
-        "the main process is the limit though loaders have time: it launches too many small kernels or waits for their "
-        "results (.item(), .cpu(), prints in the loop); try torch.compile, CUDA graphs or a larger batch",
+        "where the main process is the limit, and no loader is: it launches too many small kernels, or waits for their "
+        "results (.item(), .cpu(), prints in the loop), or copies from pageable memory (pin_memory=True); try "
+        "torch.compile, CUDA graphs or a larger batch",
         "torch.compile: up to 6 times on a model bound by launches, 0.94 on a large one",
         "stas00/ml-engineering; measure yours",
         rule="framework-modern-tools",
@@ -111,6 +112,10 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "torch.compile: up to 6 times on a model bound by launches, 0.94 on a large one",
         "stas00/ml-engineering; measure yours",
         rule="framework-modern-tools",
+    ),
+    "gpu-shared": Advice(
+        "other processes hold memory on the job's GPUs, and whose kernels ran is not told: give the job a GPU of its "
+        "own (CUDA_VISIBLE_DEVICES, the scheduler), or watch it while they rest",
     ),
     "throttled": Advice("the GPU's clock is held down", rule="gpu-throttle"),
     "cold-gpu": Advice(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NAMES = {
     "0x2330": "NVIDIA H100 80GB HBM3", "0x2342": "NVIDIA GH200 480GB", "0x20b2": "NVIDIA A100-SXM4-80GB",
     "0x2684": "NVIDIA GeForce RTX 4090", "0x2860": "NVIDIA GeForce RTX 4070 Laptop GPU", "0x27b8": "NVIDIA L4",
+    "0x2335": "NVIDIA H200",
 }  # fmt: skip
 LOGS = (JOURNAL, DMESG)
 HEAD = "Linux version 6.8.0-60-generic (buildd@lcy02-amd64-109) #63-Ubuntu SMP PREEMPT_DYNAMIC\n"

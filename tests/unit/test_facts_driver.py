@@ -314,8 +314,9 @@ def test_driver_without_modules_dep_does_not_say_that_there_is_no_module():
 
 
 def test_driver_without_module_folders_is_unknown():
+    files = {f"/lib/modules/{RELEASE}/modules.dep": None, f"/boot/vmlinuz-{RELEASE}": ""}
     with pytest.raises(UnknownFact, match="there is no /lib/modules"):
-        _ = driver_of({f"/lib/modules/{RELEASE}/modules.dep": None}).has_module_for_running_kernel
+        _ = driver_of(files).has_module_for_running_kernel
 
 
 def test_driver_fabric_manager_version_is_the_drivers_own_number():

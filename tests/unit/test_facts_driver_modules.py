@@ -8,7 +8,7 @@ from hosttune.facts import UnknownFact
 from hosttune.facts.gpu.driver_modules import kernel_of_log, modinfo, module_in, parse_modinfo, source_of
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
-from tests.unit.test_facts_driver import RELEASE, SERVER_OPEN, driver_of
+from tests.unit.test_facts_driver import OPEN, RELEASE, SERVER_OPEN, driver_of
 
 NEXT = "6.8.0-60-generic"
 OPEN_INFO = """filename:       /lib/modules/6.8.0-45-generic/kernel/nvidia-580srv-open/nvidia.ko
@@ -149,11 +149,29 @@ def test_modules_under_an_alternate_root():
         _ = driver.has_module_for_running_kernel
 
 
-def test_modules_without_any_folder_are_unread():
-    driver = driver_of({f"/lib/modules/{RELEASE}/modules.dep": None})
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"files": {f"/boot/vmlinuz-{RELEASE}": ""}},
+        {"packages": [f"linux-image-{RELEASE}"]},
+        {"packages": [f"linux-modules-{RELEASE}"]},
+        {"files": {"/var/lib/dpkg/status": None}},
+    ],
+)
+def test_modules_without_any_folder_are_unread_where_this_host_may_have_a_kernel(more):
+    driver = driver_of({f"/lib/modules/{RELEASE}/modules.dep": None, **more.pop("files", {})}, **more)
     for name in ("modules", "kernels_with_module", "has_module_for_running_kernel"):
-        with pytest.raises(UnknownFact, match="there is no /lib/modules"):
+        with pytest.raises(UnknownFact):
             getattr(driver, name)
+
+
+def test_kernel_of_a_hypervisor_brings_its_modules_along():
+    files = {f"/lib/modules/{RELEASE}/modules.dep": None, "/proc/driver/nvidia/version": OPEN}
+    driver = driver_of(files)
+    assert (driver.modules, driver.kernels_with_module, driver.is_on_disk) == ((), (), False)
+    assert driver.loaded_version == "580.95.05"
+    with pytest.raises(UnknownFact, match=r"modules\.dep does not exist"):
+        _ = driver.has_module_for_running_kernel  # no file here tells
 
 
 def test_next_kernel_that_is_not_known_leaves_its_module_unread():

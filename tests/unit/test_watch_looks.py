@@ -13,6 +13,7 @@ import pytest
 from hosttune.errors import HosttuneError
 from hosttune.measure.gpu.none import NoSampler
 from hosttune.measure.gpu.sample import GpuSample
+from hosttune.measure.watch import looks as looking
 from hosttune.measure.watch.gpus import jobs_gpus
 from hosttune.measure.watch.kept import Kept, content_of
 from hosttune.measure.watch.looks import Looks
@@ -161,6 +162,39 @@ ONE, TWO = GpuSample(0, "GPU-aaa", pids=(7,)), GpuSample(1, "GPU-bbb", pids=())
 def test_gpus_of_a_job_are_told_by_memory_then_by_name(pids, visible, known, indexes, are_its):
     gpus, certain = jobs_gpus((ONE, TWO), frozenset(pids), visible, frozenset(known))
     assert ([gpu.index for gpu in gpus], certain) == (indexes, are_its)
+
+
+class TwoOnIt:
+    """A GPU on which this test and its child hold memory."""
+
+    source, reason = "nvml", ""
+
+    def __init__(self, *pids):
+        self.pids = pids
+
+    def read(self):
+        return (
+            GpuSample(0, "GPU-aaa", util_percent=99.0, pids=self.pids),
+            GpuSample(1, "GPU-bbb", pids=(os.getppid(),)),
+        )
+
+    def close(self):
+        pass
+
+
+def test_look_names_who_else_is_on_its_gpus(monkeypatch):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        for is_seen in (True, False):  # a container's numbers are not those that NVML tells
+            monkeypatch.setattr(looking, "_pid_namespace", lambda: looking._INITIAL_PID_NAMESPACE if is_seen else "")  # noqa: B023
+            looks = Looks(child.pid, TwoOnIt(child.pid, os.getpid()), time.monotonic())
+            tick = looks.look(time.monotonic())
+            assert [other.pid for other in tick.gpu_others] == ([os.getpid()] if is_seen else [])
+            assert [gpu.index for gpu in tick.gpus] == ([0] if is_seen else [0, 1])
+            looks.close()
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_process_that_cannot_be_watched_is_refused_with_the_reason():

@@ -8,7 +8,7 @@ from hosttune.measure.watch.counting import Counters, sums
 from hosttune.measure.watch.family import Member, family
 from hosttune.measure.watch.group import folder_of
 from hosttune.measure.watch.host import disk_tick
-from hosttune.measure.watch.others import busiest
+from hosttune.measure.watch.others import busiest, gpu_users
 from hosttune.measure.watch.parse import (
     CpuTimes,
     ProcessIo,
@@ -202,6 +202,14 @@ CONTAINER = b"50 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
 )
 def test_group_of_a_process_is_found_where_it_is_mounted(groups, mounts, folder):
     assert folder_of(groups, mounts) == folder
+
+
+def test_users_of_its_gpus_are_neither_the_job_nor_mps_nor_gone(tmp_path):
+    for pid, name in ((4, "python3"), (5, "train"), (6, "nvidia-cuda-mps")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} ({name}) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 9 0 0\n")
+    found = gpu_users([7, 6, 5, 4, 4], {5}, str(tmp_path))
+    assert [(one.pid, one.name) for one in found] == [(4, "python3")]
 
 
 def test_busiest_of_the_others_leaves_out_the_job_and_what_is_new_to_a_number():

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.gpus import Gpu
     from hosttune.host.door import Reader
 
-# Memory in GiB of models whose name does not tell it: H100 PCIe and NVL, H200, H200 NVL, L40S.
-_MEMORY_GIB = {"0x2331": 80, "0x2321": 94, "0x2335": 141, "0x233b": 141, "0x26b9": 48}
 _GENERATIONS = frozenset({"ampere", "hopper"})
+_L40S = "0x26b9"
 
 
 @frozen
@@ -52,10 +51,8 @@ def window_in(resource: str) -> int:
 
 def memory_of(gpu: Gpu) -> int:
     """The memory of a GPU in bytes that its window reaches by design; 0 for other GPUs."""
-    if gpu.is_vgpu:
-        return 0
-    told = gpu.memory_bytes if gpu.generation in _GENERATIONS and gpu.ships_with_ecc else 0
-    return told or _MEMORY_GIB.get(gpu.device_id, 0) << 30
+    is_reached = (gpu.generation in _GENERATIONS and gpu.ships_with_ecc) or gpu.device_id == _L40S
+    return gpu.memory_bytes if is_reached else 0
 
 
 def collect(reader: Reader, facts: Facts) -> Bar1:

@@ -248,7 +248,7 @@ def _by_number(groups: tuple[str | None, ...]) -> tuple[int, bool]:
 
 
 def collect(reader: Reader, facts: Facts) -> Driver:
-    loaded, packages, folder = shared(_loaded, reader), shared(_packages, facts), shared(ModuleFolder, reader)
+    loaded, packages, folder = shared(_loaded, reader), shared(_packages, facts), shared(ModuleFolder, reader, facts)
     named = shared(_named, facts)
     return Driver(
         loaded_version=lazy(lambda: loaded()[0]),

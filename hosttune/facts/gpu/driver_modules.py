@@ -30,6 +30,7 @@ _DKMS = "/var/lib/dkms"
 # nvidia-fs (GPUDirect Storage), nvidia-peermem and others are built by DKMS too, and are no driver.
 _DKMS_NAMES = regex(rf"{_NAMES}(?:-open)?|nvidia-(?:srv|open|srv-open|server|server-open|kernel)(?:-\d+)?|nvidia-\d+")
 _LOG = regex(r"make\.log for \S.*? for kernel (\S+)")
+_KERNEL_PACKAGES = ("linux-image-", "linux-modules-")
 _TIMEOUT_S = 20.0
 
 
@@ -89,10 +90,10 @@ def kernel_of_log(make_log: str) -> str:
 
 class ModuleFolder:
     """/lib/modules, or /usr/lib/modules where /lib is no link to /usr/lib, as in some images. Raises UnknownFact where
-    there is neither.
+    there is neither, though this host has a kernel of its own.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, facts: Facts) -> None:
         self.reader = reader
         self._found: dict[str, tuple[str, str] | Absent] = {}
         answers = []
@@ -102,7 +103,9 @@ class ModuleFolder:
                 self.kernels = names
                 return
         all_sure(reversed(answers))
-        raise not_told(reader, "there is no /lib/modules")
+        if not brings_no_kernel(facts):
+            raise not_told(reader, "there is no /lib/modules")
+        self.kernels = ()
 
     def of(self, kernel: str) -> tuple[str, str]:
         """As `module_in` for this kernel; raises UnknownFact where it is not known."""
@@ -124,6 +127,13 @@ class ModuleFolder:
             content = text(self.reader, self._list_of(kernel))
             self._found[kernel] = module_in(content) if isinstance(content, str) else content
         return self._found[kernel]
+
+
+def brings_no_kernel(facts: Facts) -> bool:
+    """No kernel lies in /boot, and no package of one is installed: a hypervisor starts this machine with one of its own
+    (Firecracker, Kata, cloud-hypervisor, qemu -kernel), and that one brings its modules along.
+    """
+    return not facts.boot.kernels and not any(name.startswith(_KERNEL_PACKAGES) for name in facts.packages.names)
 
 
 def modules_of(reader: Reader, folder: ModuleFolder, kernels: tuple[str, ...]) -> tuple[DriverModule, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
 from hosttune.facts.gpu.gpu_boards import board_of
-from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, GRACE, generation_of
+from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, GRACE, MEMORY_GIB, generation_of
 from hosttune.facts.reading import hint, if_absent, line, sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -60,9 +60,13 @@ class Gpu(Fact):
 
     @property
     def memory_bytes(self) -> int:
-        """Its memory, where its name tells it (80GB HBM3); else 0. The name of a GH200 counts the memory of its CPU."""
+        """Its memory, where its name tells it (80GB HBM3), or its model is known; else 0. The name of a GH200 counts
+        the memory of its CPU.
+        """
+        if self.is_vgpu or "GH200" in self.name:
+            return 0
         match = re.search(r"(\d+) ?GB\b", self.name)
-        return int(match[1]) << 30 if match and "GH200" not in self.name and not self.is_vgpu else 0
+        return (int(match[1]) if match else MEMORY_GIB.get(self.device_id, 0)) << 30
 
     @property
     def modalias(self) -> str:
@@ -92,7 +96,7 @@ class Gpus(Fact):
 
     @property
     def memory_bytes(self) -> int:
-        """The memory of those whose name tells it."""
+        """The memory of those of which it is known."""
         return sum(gpu.memory_bytes for gpu in self.devices)
 
     @property

@@ -95,8 +95,9 @@ class Nvlink(Fact):
 
 
 def status_in(output: str) -> Mapping[int, Links | None]:
-    """By the number of each GPU its links; None for one in MIG mode, of which they are not told. Raises ValueError for
-    an answer that is none.
+    """By the number of each GPU its links; None for one in MIG mode, of which they are not told. Nothing is printed
+    of GPUs whose links the driver leaves off (seen on an H200, driver 580). Raises ValueError for an answer that is
+    none.
     """
     found: dict[int, Links | None] = {}
     number = -1
@@ -118,7 +119,7 @@ def status_in(output: str) -> Mapping[int, Links | None]:
                 found[number] = replace(links, down=links.down + 1)
             else:
                 found[number] = replace(links, unclear=links.unclear or printed(line))
-    if not found:
+    if not found and output.strip():
         message = f"nvidia-smi: {printed(next(iter(output.strip().splitlines()), ''))}"
         raise ValueError(message)
     return found
@@ -151,7 +152,10 @@ def asked(reader: Reader, facts: Facts, question: tuple[str, ...]) -> str:
     if facts.nvidia.smi != "answers":
         raise UnknownFact(facts.nvidia.problem)
     done = require_known(reader.query(question, timeout_s=_TIMEOUT_S), "nvidia-smi")
-    return done.text or done.errors
+    said = done.text or done.errors
+    if done.status != 0 and not said.strip():
+        raise UnknownFact(f"`{' '.join(question)}` ends with status {done.status}, and says nothing")
+    return said
 
 
 def slots_of(facts: Facts, numbers: Sequence[int]) -> tuple[str, ...]:
@@ -172,6 +176,10 @@ def collect(reader: Reader, facts: Facts) -> Nvlink:
 
 
 def _is_disabled(facts: Facts) -> bool:
+    """As the loaded driver has it; where it does not tell, as files say."""
+    live = attempt(lambda: facts.parameters.nvlink_disabled)
+    if isinstance(live, bool):
+        return live
     return any(one.key == _DISABLED and one.wins and one.value not in {"", "0"} for one in facts.parameters.options)
 
 

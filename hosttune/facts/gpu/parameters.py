@@ -56,6 +56,7 @@ class Parameters(Fact):
     is_loaded: bool  # /proc/driver/nvidia/params is there
     options: tuple[ModuleOption, ...]  # in the order in which modprobe reads them
     profiling_for_admins_only: bool
+    nvlink_disabled: bool  # NvLinkDisable
     relaxed_ordering: bool  # EnablePCIERelaxedOrderingMode
     gpu_firmware: int  # EnableGpuFirmware: 0 is off, 18 the default
     coherent_memory: str  # CoherentGPUMemoryMode: driver, numa; empty for the default
@@ -93,6 +94,7 @@ def collect(reader: Reader, facts: Facts) -> Parameters:
         is_loaded=lazy(lambda: text(reader, NVIDIA_PARAMS) is not ABSENT),
         options=lazy(_options, reader, facts),
         profiling_for_admins_only=lazy(lambda: parse_kernel_number(read("RmProfilingAdminOnly")) != 0),
+        nvlink_disabled=lazy(lambda: bool(parse_kernel_number(read("NvLinkDisable")))),
         relaxed_ordering=lazy(lambda: parse_kernel_number(read("EnablePCIERelaxedOrderingMode")) != 0),
         gpu_firmware=lazy(lambda: parse_kernel_number(read("EnableGpuFirmware")) or 0),
         coherent_memory=lazy(read, "CoherentGPUMemoryMode"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.sample import GpuSample
@@ -32,7 +32,9 @@ KNOWN_WAIT = 0.3  # of the time that it waited, in which a look has seen what fo
 
 @frozen
 class Watched:
-    """What is watched, and how. `warm_up_s` None: until the GPU first works, at most a minute."""
+    """What is watched, and how. `warm_up_s` None: until the GPU first works, at most a minute, and not where the watch
+    is over before.
+    """
 
     pid: int
     command: tuple[str, ...] = ()  # masked
@@ -106,6 +108,7 @@ class Account:
         self.idle_s = 0.0
         self.paused_s = 0.0
         self.is_warm = watched.warm_up_s == 0
+        self._cold: list[Tick] = []  # of at most a minute
         self.last: Tick | None = None
         self.status: int | None = None  # of the command, once it has ended
         self.states: dict[tuple[State, Trust], float] = {}
@@ -117,6 +120,7 @@ class Account:
         self.zero_run = UnbrokenRun()
         self.judged_gpu_s = 0.0
         self.gpus: dict[tuple[int, str], GpuAccount] = {}
+        self.gpu_others: dict[str, float] = {}  # counted seconds by name and number: who else was on its GPUs
         self.others: dict[str, float] = {}  # core seconds by name
         self.disk_bytes: dict[str, float] = {}  # moved by each disk of the host
         self.mounts: dict[str, Mounted] = {}  # by folder, those first that most of its files lay on most of the time
@@ -136,12 +140,17 @@ class Account:
         self.last = tick
         self.seconds += tick.seconds
         self._total(tick)
+        if not self.is_warm and self.watched.warm_up_s is None:
+            self._cold.append(tick)
         if tick.is_paused or tick.seconds > max(LOST_S, LOST_TICKS * self.watched.interval_s):
             self.paused_s += tick.seconds
             self.held = HeldState()
             return self.held
         self.held = step(self.held, tick)
-        was_warm, self.is_warm = self.is_warm, self.is_warm or self._warms_up(tick)
+        was_warm = self.is_warm
+        if not was_warm and self._warms_up(tick):
+            self.is_warm = True
+            self._cold.clear()
         state = self.held.state
         is_counted = was_warm
         self.history.add(point(tick, state, is_counted=is_counted))
@@ -159,6 +168,18 @@ class Account:
             self.disk_bytes[disk.name] = self.disk_bytes.get(disk.name, 0.0) + moved
         self._add_mounts(tick)
         return self.held
+
+    def settled(self) -> Account:
+        """What is judged at the end. A GPU that is starved may never work enough to end the warm-up: where the watch
+        was over within the minute that is waited for it, as much counts as without a GPU.
+        """
+        if self.is_warm or self.watched.warm_up_s is not None:
+            return self
+        found = Account(replace(self.watched, warm_up_s=WARM_UP_WITHOUT_GPU_S))
+        for tick in self._cold:
+            found.add(tick)
+        found.watched, found.status = self.watched, self.status
+        return found
 
     def _warms_up(self, tick: Tick) -> bool:
         """Whether the warm-up ends with this tick: the ones behind it count."""
@@ -187,6 +208,12 @@ class Account:
         kind = max(self.waits, key=lambda one: self.waits[one], default=None)
         return kind if kind is not None and self.waits[kind] >= KNOWN_WAIT * self.waited_s else None
 
+    @property
+    def gpu_neighbours(self) -> tuple[str, ...]:
+        """Who was on its GPUs as well, for a fifth of the counted time and more; who was there longest first."""
+        known = self.gpu_others
+        return tuple(sorted((who for who in known if known[who] >= 0.2 * self.counted_s), key=lambda who: -known[who]))
+
     def _count(self, tick: Tick) -> None:
         seconds = tick.seconds
         self.counted_s += seconds
@@ -204,6 +231,7 @@ class Account:
             name = tick.tree.program
             if name in self.programs or len(self.programs) < MOST_NAMES:
                 self.programs[name] = self.programs.get(name, 0.0) + tick.tree.cores * seconds
+        self._add_gpu_others(tick)
         if tick.job is not None:
             self.has_job_pressure_s += seconds
         percent = gpu_percent(tick)
@@ -259,6 +287,12 @@ class Account:
         for name, rate in rates.items():
             if rate is not None:
                 self.totals[name] = (self.totals[name] or 0.0) + rate * tick.seconds
+
+    def _add_gpu_others(self, tick: Tick) -> None:
+        for other in tick.gpu_others:
+            name = f"{other.name} ({other.pid})"
+            if name in self.gpu_others or len(self.gpu_others) < MOST_NAMES:
+                self.gpu_others[name] = self.gpu_others.get(name, 0.0) + tick.seconds
 
     def _others(self, tick: Tick) -> None:
         for other in tick.others or ():

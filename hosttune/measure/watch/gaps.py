@@ -49,6 +49,8 @@ def _gpu_gaps(account: Account) -> list[str]:
         found.append("no GPU of the job tells its utilization")
     if any(gpu.lost for gpu in last.gpus):
         found.append("a GPU fell off the bus: hosttune explain gpu-errors")
+    if account.gpu_neighbours:
+        found.append("others are on the job's GPUs, and no figure tells them apart: watch it while they rest")
     if not last.gpus_are_its:
         found.append("which GPUs are the job's is not visible: name them with --gpus")
     if account.judged_gpu_s and not account.means["power_percent"].seconds:

@@ -12,9 +12,9 @@ from hosttune.measure.watch.group import Group
 from hosttune.measure.watch.host import HostCounters
 from hosttune.measure.watch.limits import CpuLimits
 from hosttune.measure.watch.mounts import MountTable
-from hosttune.measure.watch.others import Others
+from hosttune.measure.watch.others import Others, gpu_users
 from hosttune.measure.watch.states import LIMITS
-from hosttune.measure.watch.tick import Mounted, Tick, TreeTick, Wait, room_percent, rounded
+from hosttune.measure.watch.tick import GpuUser, Mounted, Tick, TreeTick, Wait, room_percent, rounded
 from hosttune.measure.watch.tree import Tree
 from hosttune.measure.watch.waits import Waits
 
@@ -94,6 +94,7 @@ class Looks:
             disks=self._host.disks(seconds),
             gpus=gpus,
             gpus_are_its=are_its,
+            gpu_others=self._gpu_users(gpus if are_its else ()),
             mounts=self._mounted(tree),
             limit=self.limits.limit,
             throttled_percent=throttled,
@@ -130,6 +131,10 @@ class Looks:
         if are_its and self._visible is None:
             self._known.update(gpu.uuid for gpu in gpus)
         return gpus, are_its
+
+    def _gpu_users(self, gpus: tuple[GpuSample, ...] | None) -> tuple[GpuUser, ...]:
+        pids = [pid for gpu in gpus or () for pid in gpu.pids or ()] if self._trusts_pids else []
+        return gpu_users(pids, self.tree.members)
 
     def _mounted(self, tree: TreeTick | None) -> tuple[Mounted, ...] | None:
         if self._count not in EARLY and self._count % FILES_EVERY and not (tree is not None and tree.blocked):

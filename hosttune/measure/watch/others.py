@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import ProcessStat, process_stat
-from hosttune.measure.watch.tick import Other
+from hosttune.measure.watch.tick import GpuUser, Other
 
 EVERY_S = 60.0
 STALE_S = 15.0  # between two looks that belong together
 MOST = 5
 LEAST_CORES = 0.1
+_MPS = "nvidia-cuda-mps"  # nvidia-cuda-mps-server, as far as the kernel keeps names: it computes for the job itself
 
 
 class Others:
@@ -46,6 +47,16 @@ class Others:
                 if stat is not None:
                     found[int(name)] = stat
         return found
+
+
+def gpu_users(pids: Iterable[int], members: Container[int], proc: str = "/proc") -> tuple[GpuUser, ...]:
+    """Of the processes that hold memory on the job's GPUs those that are no members, by number."""
+    found = []
+    for pid in sorted({pid for pid in pids if pid not in members}):
+        stat = process_stat(content_of(f"{proc}/{pid}/stat") or b"")  # none of one that has just ended
+        if stat is not None and not stat.name.startswith(_MPS):
+            found.append(GpuUser(pid, stat.name))
+    return tuple(found)
 
 
 def busiest(

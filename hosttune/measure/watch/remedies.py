@@ -40,7 +40,10 @@ def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
         return _of_waits(account)
     if state in {State.GPU, State.COLD_GPU}:
         held = any(HELD_BACK.intersection(gpu.reasons) for gpu in account.gpus.values())
-        return (*(("throttled",) if held else ()), "gpu-limit" if state is State.GPU else "cold-gpu")
+        found = ("throttled",) if held else ()
+        if account.gpu_neighbours:
+            return (*found, "gpu-shared")
+        return (*found, "gpu-limit" if state is State.GPU else "cold-gpu")
     if state is State.CPU and not _is_python(account):
         return ("all-cpus", "governor")
     return {

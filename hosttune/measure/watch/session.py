@@ -83,7 +83,7 @@ def watch_command(argv: tuple[str, ...], wish: WatchOptions, show: Show) -> Watc
             show.stop()
             note = f"watching failed, the command went on: {type(error).__name__}: {error}"
             account.status = _wait(child, signals)
-            seen = WatchEnd(account, "the command has ended", (note,))
+            seen = WatchEnd(account.settled(), "the command has ended", (note,))
         return seen
     finally:
         sampler.close()
@@ -164,7 +164,7 @@ def watch_record(path: str, wish: WatchOptions) -> WatchEnd:
     account = Account(watched)
     for tick in ticks:
         account.add(tick)
-    return WatchEnd(account, "the record ends")
+    return WatchEnd(account.settled(), "the record ends")
 
 
 def _sampler(wish: WatchOptions) -> GpuSampler:
@@ -193,7 +193,7 @@ def _seen(account: Account, looks: Looks, recorder: Recorder | None, ended: str)
         gpu_reason=looks.sampler.reason,
     )
     notes = (recorder.problem,) if recorder is not None and recorder.problem else ()
-    return WatchEnd(account, ended, notes)
+    return WatchEnd(account.settled(), ended, notes)
 
 
 def _wait(child: Child, signals: Signals) -> int:

@@ -373,8 +373,9 @@ def trust(state: State, tick: Tick) -> Trust:
     """High: the pressure of the job's own control group. Medium: the host's, and the job's processes. Low: neither."""
     tree_known = tick.tree is not None and tick.tree.cores is not None
     if state in {State.GPU, State.COLD_GPU}:
-        if not tick.gpus_are_its and any(gpu.pids for gpu in tick.gpus or ()):
-            return Trust.LOW  # somebody is on them, and as far as is known not the job
+        is_held = not tick.gpus_are_its and any(gpu.pids for gpu in tick.gpus or ())
+        if is_held or tick.gpu_others:
+            return Trust.LOW  # somebody is on them, as far as is known not the job, or not alone: whose kernels ran?
         # Utilization alone says that some kernel ran; power beside it says that it worked.
         return Trust.HIGH if tick.gpus_are_its and power_percent(tick) is not None else Trust.MEDIUM
     if state is State.LIMIT:  # the kernel counts what a quota took; what an affinity took follows from who is busy

@@ -136,6 +136,14 @@ class Other:
 
 
 @frozen
+class GpuUser:
+    """A process that is not of the job, and holds memory on one of its GPUs."""
+
+    pid: int
+    name: str
+
+
+@frozen
 class Tick:
     """What went on in `seconds` up to `at_s`, seconds since the watch began."""
 
@@ -149,6 +157,7 @@ class Tick:
     disks: tuple[DiskTick, ...] | None = None
     gpus: tuple[GpuSample, ...] | None = None  # the job's; () where the machine has none, None where none is visible
     gpus_are_its: bool = False  # its processes hold memory there, or somebody said so; else all are shown
+    gpu_others: tuple[GpuUser, ...] = ()  # who else is on them, as far as this is known
     others: tuple[Other, ...] | None = None  # the busiest processes that are not the job's; looked up now and then
     mounts: tuple[Mounted, ...] | None = None  # that its open files lie on; looked up now and then
     limit: CpuLimit | None = None  # what keeps the job from other CPUs of the host

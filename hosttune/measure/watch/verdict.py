@@ -81,6 +81,7 @@ def judged(ticks: Iterable[Tick], watched: Watched) -> tuple[WatchVerdict, Accou
     account = Account(watched)
     for tick in ticks:
         account.add(tick)
+    account = account.settled()
     return judge(account), account
 
 

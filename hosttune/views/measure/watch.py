@@ -81,6 +81,7 @@ def watch_json(seen: WatchEnd) -> dict[str, Any]:
         "gpus": [_gpu_json(gpu) for gpu in account.gpus.values()],
         "gpu_zero_s": account.zero_s if account.judged_gpu_s else None,
         "gpu_zero_longest_s": account.zero_run.longest_s if account.judged_gpu_s else None,
+        "gpu_others_s": account.gpu_others,
         "others_core_s": account.others,
         "file_systems": tuple(dict.fromkeys(one.fstype for one in account.mounts.values())),
         "mounts": tuple(account.mounts.values()),

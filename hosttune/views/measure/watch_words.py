@@ -35,6 +35,7 @@ SHORT: Mapping[State, str] = MappingProxyType({
     State.MEM: "memory", State.GPU: "the GPU", State.DISK: "storage", State.CPU: "too little CPU time",
     State.FOREIGN: "other processes", State.LIMIT: "a limit on its CPUs",
 })  # fmt: skip
+_BUSY = {State.GPU: "the GPU is busy", State.COLD_GPU: "the GPU is busy, but cold"}
 _MAIN_LIMIT = "its main process is at the limit of one core while CPUs are free"
 _LINE_LIMIT = "its processes run one after the other, one core's worth at a time, while CPUs are free"
 WAITS: Mapping[Want, str] = MappingProxyType({
@@ -92,6 +93,7 @@ def evidence(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
     elif account.last is not None and not account.last.gpus:
         lines.append(_no_gpu(account))
     lines += [
+        _neighbours(account),
         _zero(account),
         _processors(account),
         _loaders(account),
@@ -169,6 +171,8 @@ def _meaning(state: State, account: Account) -> str:
     if state is State.WAIT and account.waits_for is not None:
         names = sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:2]
         return f"{WAITS[account.waits_for]}{f' ({join_words(names)})' if names else ''}"
+    if state in {State.GPU, State.COLD_GPU} and account.gpu_neighbours:
+        return f"{_BUSY[state]}, with this job or with others that are on it as well"
     if state is State.WORKERS and (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0):
         return _LINE_LIMIT
     if state is State.WORKERS and saturated < 0.5:
@@ -233,6 +237,12 @@ def _gpu(gpu: GpuAccount, account: Account) -> str:
         if reason != "idle" and seconds > 0.1 * account.counted_s
     ]
     return f"{name}: {', '.join(parts)}{f'; clock held by {join_words(held)}' if held else ''}"
+
+
+def _neighbours(account: Account) -> str:
+    names = account.gpu_neighbours
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"not of the job, and on its GPUs as well: {join_words(list(names[:3]))}{more}" if names else ""
 
 
 def _zero(account: Account) -> str:
