@@ -55,8 +55,8 @@ def node(state: str = "IDLE", reason: str = "", comment: str = "") -> str:
     return "\n   ".join(lines) + "\n\n"
 
 
-OURS, WHY = "hosttune: the plan is not approved", "why not"
-DRAIN = f"update NodeName=gpu01 State=DRAIN Reason=hosttune: {WHY}"
+OURS, WHY = "hosttune ready: the plan is not approved", "why not"
+DRAIN = f"update NodeName=gpu01 State=DRAIN Reason=hosttune ready: {WHY}"
 UNDRAIN, RESUME = "update NodeName=gpu01 State=UNDRAIN", "update NodeName=gpu01 State=RESUME"
 
 
@@ -67,19 +67,21 @@ UNDRAIN, RESUME = "update NodeName=gpu01 State=UNDRAIN", "update NodeName=gpu01 
         ("leave", node(), DRAIN),
         ("leave", node("IDLE+DRAIN", OURS), DRAIN),
         ("leave", node("ALLOCATED+DRAIN", "NHC: fan"), ""),
-        ("leave", node("IDLE+DRAIN", "the hosttune: test"), ""),
+        ("leave", node("IDLE+DRAIN", "the hosttune ready: test"), ""),
+        ("leave", node("IDLE+DRAIN", "hosttune: gpu-errors: GPU lost"), ""),  # of the HealthCheckProgram, which takes it back
         ("leave", node("IDLE+DRAIN"), ""),  # somebody's drain, by another way than scontrol, which asks for a reason
         ("leave", node("DOWN*", "Not responding"), ""),  # ReturnToService=1 looks for this reason
         ("leave", node("IDLE", "Node unexpectedly rebooted"), DRAIN),  # of Slurm, and no drain
-        ("leave", node(comment="rack 7 Reason=hosttune: x"), DRAIN),
+        ("leave", node(comment="rack 7 Reason=hosttune ready: x"), DRAIN),
         ("join", node("IDLE+DRAIN", OURS), UNDRAIN),
         ("join", node("MIXED*+DRAIN", OURS), UNDRAIN),
         ("join", node("DOWN*+DRAIN", OURS), RESUME),
         ("join", node("DOWN+DRAIN+REBOOT_ISSUED", OURS), UNDRAIN),
-        ("join", node("DOWN*+DRAIN", "repaired by bob, hosttune: no"), ""),
+        ("join", node("DOWN*+DRAIN", "repaired by bob, hosttune ready: no"), ""),
+        ("join", node("IDLE+DRAIN", "hosttune: gpu-errors: GPU lost"), ""),
         ("join", node("IDLE+DRAIN"), ""),
-        ("join", node("IDLE+DRAIN", "fan", comment="x Reason=hosttune: x"), ""),
-        ("join", node("IDLE+DRAIN", "first\n          hosttune: second"), ""),
+        ("join", node("IDLE+DRAIN", "fan", comment="x Reason=hosttune ready: x"), ""),
+        ("join", node("IDLE+DRAIN", "first\n          hosttune ready: second"), ""),
         ("join", node(), ""),
     ],
 )
@@ -91,12 +93,12 @@ def test_slurm_touches_its_own_drain_alone(tmp_path, shell, word, answer, expect
 @pytest.mark.parametrize(
     ("sentence", "reason"),
     [
-        ('/etc/x: "no"', "hosttune: /etc/x: 'no'"),
-        ("one\nState=RESUME\ttwo", "hosttune: one State=RESUME two"),
-        ("100 % of \\n $(reboot) `id` 'x'", "hosttune: 100 % of \\n $(reboot) `id` 'x'"),
-        ("für \x1b[31m", "hosttune: fr [31m"),
-        ("x" * 400, f"hosttune: {'x' * 190}"),
-        ("", "hosttune: "),
+        ('/etc/x: "no"', "hosttune ready: /etc/x: 'no'"),
+        ("one\nState=RESUME\ttwo", "hosttune ready: one State=RESUME two"),
+        ("100 % of \\n $(reboot) `id` 'x'", "hosttune ready: 100 % of \\n $(reboot) `id` 'x'"),
+        ("für \x1b[31m", "hosttune ready: fr [31m"),
+        ("x" * 400, f"hosttune ready: {'x' * 184}"),
+        ("", "hosttune ready: "),
     ],
 )
 def test_slurm_is_told_one_line_of_plain_text(tmp_path, sentence, reason):
