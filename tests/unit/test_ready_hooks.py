@@ -68,7 +68,11 @@ UNDRAIN, RESUME = "update NodeName=gpu01 State=UNDRAIN", "update NodeName=gpu01 
         ("leave", node("IDLE+DRAIN", OURS), DRAIN),
         ("leave", node("ALLOCATED+DRAIN", "NHC: fan"), ""),
         ("leave", node("IDLE+DRAIN", "the hosttune ready: test"), ""),
-        ("leave", node("IDLE+DRAIN", "hosttune: gpu-errors: GPU lost"), ""),  # of the HealthCheckProgram, which takes it back
+        (
+            "leave",
+            node("IDLE+DRAIN", "hosttune: gpu-errors: GPU lost"),
+            "",
+        ),  # of the HealthCheckProgram, which takes it back
         ("leave", node("IDLE+DRAIN"), ""),  # somebody's drain, by another way than scontrol, which asks for a reason
         ("leave", node("DOWN*", "Not responding"), ""),  # ReturnToService=1 looks for this reason
         ("leave", node("IDLE", "Node unexpectedly rebooted"), DRAIN),  # of Slurm, and no drain

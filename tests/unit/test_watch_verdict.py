@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.measure.watch.account import Account
+from hosttune.measure.watch.account import MOST_COLD, Account
 from hosttune.measure.watch.gaps import gaps
 from hosttune.measure.watch.history import History, joined, point, segments
 from hosttune.measure.watch.session import WatchEnd
@@ -68,6 +68,20 @@ def test_command_that_ended_cannot_be_watched_longer():
     account = judged(at(jittered(DISK, 21, seed=1), 0), WATCHED)[1]
     account.status = 0
     assert gaps(account)[0] == "only 16 s count (the warm-up took 5 s): set --warm-up"
+
+
+def test_job_that_is_stopped_in_its_warm_up_for_days_keeps_no_ticks():
+    account = Account(replace(WATCHED, warm_up_s=None))
+    starved = replace(MEASURED["one worker"][1], gpus=(gpu(3.0, 90.0),))
+    for one in [
+        *at(jittered(starved, 30, seed=1), 0),
+        *[replace(starved, at_s=float(at_s), is_paused=True) for at_s in range(31, 2000)],
+    ]:
+        account.add(one)
+    assert len(account._cold) == MOST_COLD
+    assert account.settled() is account
+    short = judged(at(jittered(starved, 30, seed=1), 0), replace(WATCHED, warm_up_s=None))[0]
+    assert (short.state, round(short.warm_up_s)) == (State.WORKERS, 10)
 
 
 def test_first_epoch_that_was_cold_is_told_from_the_rest():

@@ -22,6 +22,7 @@ from hosttune.measure.watch.tick import (
 WARM_UP_S = 60.0
 WARM_UP_WITHOUT_GPU_S = 10.0
 WARM_GPU_PERCENT = 20.0
+MOST_COLD = 1000  # ticks; a job that is stopped in its warm-up may stay so for days
 # A look that comes later than this says nothing: watch or machine stood still.
 LOST_S = 30.0
 LOST_TICKS = 10
@@ -108,7 +109,7 @@ class Account:
         self.idle_s = 0.0
         self.paused_s = 0.0
         self.is_warm = watched.warm_up_s == 0
-        self._cold: list[Tick] = []  # of at most a minute
+        self._cold: list[Tick] = []  # those of the warm-up, as long as these are all
         self.last: Tick | None = None
         self.status: int | None = None  # of the command, once it has ended
         self.states: dict[tuple[State, Trust], float] = {}
@@ -140,7 +141,7 @@ class Account:
         self.last = tick
         self.seconds += tick.seconds
         self._total(tick)
-        if not self.is_warm and self.watched.warm_up_s is None:
+        if not self.is_warm and self.watched.warm_up_s is None and len(self._cold) < MOST_COLD:
             self._cold.append(tick)
         if tick.is_paused or tick.seconds > max(LOST_S, LOST_TICKS * self.watched.interval_s):
             self.paused_s += tick.seconds
@@ -173,7 +174,7 @@ class Account:
         """What is judged at the end. A GPU that is starved may never work enough to end the warm-up: where the watch
         was over within the minute that is waited for it, as much counts as without a GPU.
         """
-        if self.is_warm or self.watched.warm_up_s is not None:
+        if self.is_warm or len(self._cold) < self.ticks:
             return self
         found = Account(replace(self.watched, warm_up_s=WARM_UP_WITHOUT_GPU_S))
         for tick in self._cold:
