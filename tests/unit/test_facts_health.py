@@ -8,6 +8,7 @@ from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.health_smi import (
     FEW,
     FIELDS,
+    LIST,
     NONE,
     OLD_REMAPPED,
     OLD_REMAPPED_FIELDS,
@@ -16,6 +17,7 @@ from hosttune.facts.gpu.health_smi import (
     REMAPPED_FIELDS,
     REPAIRS,
     mask,
+    mig_devices_in,
     parse_number,
     parse_rows,
     query_of,
@@ -385,3 +387,60 @@ def test_repairs_that_are_asked_for_and_not_told_are_unknown_and_not_none(said, 
     sound = f"GPU {LINE}\n        Unrepairable Memory       : N/A\n        TPC Repair Pending       : No\n"
     assert health_of({QUERIES[0]: smi_row(FIELDS[0], LINE), REPAIRS: sound}, **new).gpus[0].repairs == ()
     assert health_of({QUERIES[0]: smi_row(FIELDS[0], LINE)}, **new).gpus[0].repairs == ()
+
+
+LISTED = "GPU 0: NVIDIA H100 (UUID: GPU-(masked))\n"
+DEVICES = "  MIG 1c.3g.40gb  Device  0: (UUID: MIG-(masked))\n  MIG 1g.10gb+me  Device  1: (UUID: MIG-GPU-1/7/0)\n"
+MIG = {QUERIES[1]: smi_row(FIELDS[1], LINE, mig_mode_current="Enabled", mig_mode_pending="Enabled")}
+
+
+def test_mig_devices_are_counted_below_the_gpu_that_they_are_of():
+    warned = f"{LISTED}WARNING: infoROM is corrupted at gpu 0000:1B:00.0\n\n"
+    assert mig_devices_in(f"{warned}GPU 1: NVIDIA H100 (UUID: x)\n{DEVICES}") == {0: 0, 1: 2}
+    assert mig_devices_in(f"{LISTED}{DEVICES}Unable to query a device\n") == {0: 2}
+    assert mig_devices_in(f"{LISTED}Unable to query a device\nGPU 1: x\n") == {0: None, 1: 0}
+    assert mig_devices_in(f"{LISTED}Unable to query a device\n{DEVICES}") == {0: 2}
+    assert mig_devices_in("No devices found.\n") == {}
+
+
+@pytest.mark.parametrize(("said", "count"), [(LISTED, 0), (f"{LISTED}{DEVICES}", 2)])
+def test_mig_devices_of_a_gpu_in_mig_mode(said, count):
+    assert health_of(MIG | {LIST: said}).gpus[0].mig_devices == count
+
+
+@pytest.mark.parametrize("mode", [{"mig_mode_pending": "Enabled"}, {"mig_mode_current": "[N/A]"}])
+def test_mig_devices_are_not_asked_for_where_no_gpu_is_in_mig_mode(mode):
+    row = smi_row(FIELDS[1], LINE, **mode)
+    seen = health_of({QUERIES[1]: row, LIST: Unreadable("it would take its time")})
+    assert seen.gpus[0].mig_devices == -1
+
+
+def test_mig_devices_are_not_told_by_an_older_record_nor_in_a_guest_nor_where_they_are_lent():
+    missing = Unreadable("not in this record: the answer of nvidia-smi")
+    vgpu = {f"{PCI}/subsystem_vendor": "0x10de", f"{PCI}/subsystem_device": "0x1880"}
+    lends = {"/sys/module/nvidia_vgpu_vfio/refcnt": "1\n"}
+    job = {"/proc/self/cgroup": "0::/system.slice/slurmstepd.scope/slurm/uid_1000/job_7/step_0\n"}
+    guest = MIG | {LIST: LISTED, OLD_REMAPPED: smi_row(OLD_REMAPPED_FIELDS, LINE)}
+    for health in (
+        health_of(MIG | {LIST: missing}),
+        health_of(guest, **vgpu),
+        health_of(MIG | {LIST: LISTED}, **lends),
+        health_of(MIG | {LIST: LISTED}, **job),
+    ):
+        assert health.gpus[0].mig_devices == -1
+    assert health_of(MIG | {LIST: f"{LISTED}{DEVICES}"}, **lends).gpus[0].mig_devices == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (Unreadable("nvidia-smi did not end within 30 s"), "did not end"),
+        (Completed(15, b"Unable to determine the device handle\n", b""), "Unable to determine the device handle"),
+        (Completed(0, b"", b""), "nothing printed"),
+        ("GPU 1: NVIDIA H100 (UUID: x)\n", "does not tell of MIG devices"),
+        (f"{LISTED}  MIG devices: ERR!\n", "of the MIG devices of this GPU"),
+    ],
+)
+def test_mig_devices_that_are_asked_for_and_not_told_are_unknown_and_not_none(said, why):
+    with pytest.raises(UnknownFact, match=why):
+        _ = health_of(MIG | {LIST: said}).gpus[0].mig_devices

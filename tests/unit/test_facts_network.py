@@ -57,3 +57,8 @@ def test_settings_are_numbers_or_unknown():
 def test_host_without_ipv4_has_no_subnets():
     files = {path: value for path, value in FILES.items() if path != "/proc/net/route"}
     assert Facts(FakeReader(files)).network.sharing == ()
+
+
+def test_file_of_the_bonding_driver_is_no_interface():
+    seen = network(**{f"{NET}/bonding_masters": "bond0\n"})
+    assert seen.names == ("docker0", "eth0", "eth1", "eth2")

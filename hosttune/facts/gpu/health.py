@@ -20,6 +20,7 @@ from hosttune.facts.gpu.health_smi import (
     FAILURE,
     FEW,
     INFOROM,
+    LIST,
     NONE,
     OLD_REASONS,
     OLD_REMAPPED,
@@ -38,6 +39,7 @@ from hosttune.facts.gpu.health_smi import (
     has_repairs,
     is_supported,
     mask,
+    mig_devices_in,
     parse_number,
     parse_rows,
     query_of,
@@ -48,9 +50,10 @@ from hosttune.facts.gpu.health_smi import (
     word,
     yes,
 )
+from hosttune.facts.gpu.nvidia import narrowed
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
-from hosttune.facts.gpu.nvidia_smi import instead
-from hosttune.facts.reading import ask, parsed, sure
+from hosttune.facts.gpu.nvidia_smi import instead, slots_of
+from hosttune.facts.reading import ask, is_there, parsed, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -67,6 +70,7 @@ _TIMEOUT_S = 30.0
 _MICROSECONDS = 1e6
 _RETIREMENTS = frozenset({63, 64})
 _MOST_REFUSALS = 4  # each costs one more run of nvidia-smi
+_VGPU_HOST = "/sys/module/nvidia_vgpu_vfio"  # lends vGPUs to virtual machines (NVIDIA, vGPU User Guide)
 _CORRUPTED = 14  # NVML_ERROR_CORRUPTED_INFOROM as an exit status
 _BROKEN = regex(r"requires? reset|reset required|is lost|fallen off", re.IGNORECASE)  # in the place of a value
 
@@ -101,6 +105,9 @@ class GpuHealth(Fact):
     rows_lost: int  # remapped for uncorrectable errors in the life of the GPU
     mig: str  # Enabled, Disabled; empty where the GPU has none
     mig_pending: str
+    mig_devices: (
+        int  # that CUDA can use; -1 where that is not asked: without MIG, for virtual machines, by older records
+    )
     compute_mode: str  # Default, Exclusive_Process, Prohibited
     inforom: str  # whether its settings store is right: valid, corrupted ...; empty on drivers that do not say
     is_sram_over: bool  # its chip had more uncorrected errors than NVIDIA puts up with; False also on older drivers
@@ -194,6 +201,7 @@ class _Told:
         self.asked = shared(self._ask)
         self.remapped = shared(self._remapped)
         self.repairs = shared(lambda: _repairs(reader) if has_repairs(self.driver) and self.asked()[0] else None)
+        self.listed = shared(self._listed)
         self.errors = shared(self._errors)
         self.sxids = shared(self._sxids)
 
@@ -264,6 +272,34 @@ class _Told:
         if found is not None and slot not in found:
             raise UnknownFact("nvidia-smi tells of the repairs of other GPUs, and not of this one")
         return found[slot] if found is not None else ()
+
+    def mig_devices(self, slot: str) -> int:
+        if parsed(word, self.row(slot).get("mig.mode.current", "N/A"), "mig.mode.current") != "Enabled":
+            return -1
+        found = self.listed()
+        if found is None:
+            return -1
+        if (count := found.get(slot)) is None:
+            raise UnknownFact("nvidia-smi -L does not tell of the MIG devices of this GPU")
+        # where GPU instances are lent as vGPUs, compute instances are made in the guest, if at all
+        return -1 if count == 0 and is_there(self.reader, _VGPU_HOST) else count
+
+    def _listed(self) -> Mapping[str, int | None] | None:
+        """The MIG devices of each GPU that nvidia-smi lists. None in an older record, in a guest, and where this
+        process may see a part of them. Raises UnknownFact where it was asked and did not tell.
+        """
+        if attempt(lambda: self.facts.nvidia.is_vgpu) is True or narrowed(self.reader, self.facts):
+            return None
+        answer = self.reader.query(LIST, timeout_s=_TIMEOUT_S)
+        if isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+            raise UnknownFact(answer.reason)
+        if not isinstance(answer, Completed):
+            return None
+        found = mig_devices_in(answer.text)
+        slots = slots_of(self.facts.nvidia.gpus, found)
+        if not found or not slots:
+            raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {instead(answer)}")
+        return {slots[number]: count for number, count in found.items()}
 
     def row(self, slot: str) -> Mapping[str, str]:
         """What nvidia-smi prints of a GPU; raises UnknownFact for one that does not answer."""
@@ -379,6 +415,7 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         fabric_delays=lazy(lambda: parsed(fabric_of, told.row(slot))[1]),
         mig=lazy(take, word, "mig.mode.current"),
         mig_pending=lazy(take, word, "mig.mode.pending"),
+        mig_devices=lazy(told.mig_devices, slot),
         compute_mode=lazy(take, word, "compute_mode"),
         recovery_action=lazy(take, word, RECOVERY, "the recovery action"),
         breakdown=lazy(told.breakdown, slot),

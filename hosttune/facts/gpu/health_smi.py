@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from hosttune.facts.gpu.gpu_errors import slot_of
-from hosttune.facts.gpu.nvidia_smi import DENIED
+from hosttune.facts.gpu.nvidia_smi import DENIED, corrupted_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -63,6 +63,11 @@ _FIRST_WITH_DETAILS = 580
 REPAIRS = ("nvidia-smi", "-q", "-d", "ECC")
 _FIRST_WITH_REPAIRS = 590
 _REPAIR = regex(r"\s+(Channel Repair Pending|TPC Repair Pending|Unrepairable Memory)\s+: (\S.*)")
+# GPUs, and below each the MIG devices that CUDA can use: a GPU instance without a compute instance is none (NVIDIA, MIG
+# User Guide).
+LIST = ("nvidia-smi", "-L")
+_LISTED = regex(r"GPU (\d+): ")
+_MIG_DEVICE = regex(r"\s*MIG \S+\s+Device\s+\d+: ")
 _FORMAT = "--format=csv,noheader,nounits"
 OLD_REMAPPED_FIELDS = ("gpu_bus_id", *_ROWS)
 REMAPPED_FIELDS = (*OLD_REMAPPED_FIELDS, FEW, NONE)
@@ -137,6 +142,25 @@ def repairs_in(output: str) -> Mapping[str, tuple[str, ...]]:
             found[slot] = ()
         elif slot and (repair := _REPAIR.fullmatch(line.rstrip())) and yes(repair[2], repair[1]):
             found[slot] = (*found[slot], repair[1])
+    return found
+
+
+def mig_devices_in(output: str) -> Mapping[int, int | None]:
+    """By the number of each GPU how many MIG devices an answer to `LIST` has; None where it has none, and something
+    else stands in their place.
+    """
+    found: dict[int, int | None] = {}
+    number = -1
+    for line in output.splitlines():
+        if gpu := _LISTED.match(line):
+            number = int(gpu[1])
+            found[number] = 0
+        elif number < 0 or not line.strip() or corrupted_in(line):
+            continue
+        elif _MIG_DEVICE.match(line):
+            found[number] = (found[number] or 0) + 1
+        else:
+            found[number] = found[number] or None
     return found
 
 

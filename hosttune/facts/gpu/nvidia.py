@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-__all__ = ["Nvidia", "NvidiaGpu", "SilentGpu", "collect"]
+__all__ = ["Nvidia", "NvidiaGpu", "SilentGpu", "collect", "narrowed"]
 
 # What records from before hold: of GPUs alone, and without times.
 OLD_JOURNAL = (
@@ -179,7 +179,7 @@ def _silent(
     devices = facts.gpus.devices
     held = [gpu.slot for gpu in devices if raw(gpu, "driver") == "nvidia"]
     said = attempt(lambda: asked().said)
-    return silent_gpus(said, attempt(messages), held, [gpu.slot for gpu in devices], _narrowed(reader, facts))
+    return silent_gpus(said, attempt(messages), held, [gpu.slot for gpu in devices], narrowed(reader, facts))
 
 
 def _all_lost(reader: Reader, facts: Facts, messages: Callable[[], tuple[str, ...]]) -> str:
@@ -207,7 +207,7 @@ def _is_of_people(facts: Facts) -> bool:
     return attempt(lambda: facts.role.is_desktop) is True or raw(facts.role, "chassis") == "laptop"
 
 
-def _narrowed(reader: Reader, facts: Facts) -> str:
+def narrowed(reader: Reader, facts: Facts) -> str:
     """Why nvidia-smi may show fewer GPUs to this process than the driver holds; empty for none."""
     if raw(facts.host, "is_container") is True:
         return "in a container nvidia-smi shows the GPUs that were given to it"

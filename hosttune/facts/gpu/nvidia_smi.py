@@ -113,6 +113,14 @@ def parse_smi(output: str, status: int) -> SmiAnswer:
     return SmiAnswer(tuple(gpus), unreached, denied, next(iter(sentences), ""), refusal, tuple(corrupted))
 
 
+def slots_of(gpus: Sequence[NvidiaGpu], numbers: Iterable[int]) -> tuple[str, ...]:
+    """The slots of GPUs by their number: nvidia-smi numbers them as it lists them. Empty where one of these numbers is
+    none of a GPU that it lists.
+    """
+    slots = tuple(gpu.slot for gpu in gpus)
+    return slots if set(numbers) <= set(range(len(slots))) else ()
+
+
 def printed(line: str) -> str:
     """A line that is no answer, as it may be shown: without serials and control characters, and not long."""
     return mask_text("".join(one for one in line[: 10 * _LONGEST] if one.isprintable()).strip())[:_LONGEST]

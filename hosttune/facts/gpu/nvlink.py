@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.gpu.health import GpuHealth
-from hosttune.facts.gpu.nvidia_smi import corrupted_in, printed
+from hosttune.facts.gpu.nvidia_smi import corrupted_in, printed, slots_of
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -158,14 +158,6 @@ def asked(reader: Reader, facts: Facts, question: tuple[str, ...]) -> str:
     return said
 
 
-def slots_of(facts: Facts, numbers: Sequence[int]) -> tuple[str, ...]:
-    """The slots of GPUs by their number: nvidia-smi numbers them as it lists them. Empty where one of these numbers is
-    none of a GPU that it lists.
-    """
-    slots = tuple(gpu.slot for gpu in facts.nvidia.gpus)
-    return slots if set(numbers) <= set(range(len(slots))) else ()
-
-
 def collect(reader: Reader, facts: Facts) -> Nvlink:
     is_possible = shared(lambda: may_have_links([gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"]))
     return Nvlink(
@@ -202,7 +194,7 @@ def _named(facts: Facts, told: Mapping[int, Links | None]) -> list[tuple[str, st
     """(slot, model, links) of each GPU that nvidia-smi lists, also of one of which it tells no links. Raises
     UnknownFact where it is not known which are left out.
     """
-    slots, listed = slots_of(facts, tuple(told)), len(facts.nvidia.gpus)
+    slots, listed = slots_of(facts.nvidia.gpus, told), len(facts.nvidia.gpus)
     if not slots and len(told) < listed:
         raise UnknownFact(f"nvidia-smi tells of the NVLinks of {len(told)} GPUs, and lists {listed}")
     devices = {gpu.slot: gpu.device_id for gpu in facts.gpus.devices}

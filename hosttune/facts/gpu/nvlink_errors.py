@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.gpu.nvlink import asked, slots_of
+from hosttune.facts.gpu.nvidia_smi import slots_of
+from hosttune.facts.gpu.nvlink import asked
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -68,5 +69,5 @@ def _counts(reader: Reader, facts: Facts) -> tuple[NvlinkCounts, ...]:
     if not facts.nvlink.is_possible:
         return ()
     found = counts_in(asked(reader, facts, QUESTION))
-    slots = slots_of(facts, tuple(found))
+    slots = slots_of(facts.nvidia.gpus, found)
     return tuple(NvlinkCounts(slots[one] if slots else f"GPU {one}", *counts) for one, counts in found.items())

@@ -1,10 +1,11 @@
-"""Network cards, RDMA ports, and what NCCL is told of them."""
+"""Network cards, bonds, RDMA ports, and what NCCL is told of them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hosttune.facts.network.bonds import Bonds
     from hosttune.facts.network.nccl import Nccl
     from hosttune.facts.network.network import Network
     from hosttune.facts.network.rails import Rails
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 class NetworkFacts:
     """The subjects in this folder."""
 
+    bonds: Bonds
     nccl: Nccl
     network: Network
     rails: Rails

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _CLASS = "/sys/class/net"
+BONDING_MASTERS = "bonding_masters"  # a file among the interfaces, there while the bonding driver is loaded
 _ROUTES = "/proc/net/route"
 _IPV4 = "/proc/sys/net/ipv4"
 _UP = 0x1  # RTF_UP
@@ -95,7 +96,7 @@ def collect(reader: Reader, facts: Facts) -> Network:  # noqa: ARG001 - the inte
 
 
 def _names(reader: Reader) -> tuple[str, ...]:
-    return require_known(reader.list(_CLASS), _CLASS)
+    return tuple(name for name in require_known(reader.list(_CLASS), _CLASS) if name != BONDING_MASTERS)
 
 
 def _sizes(reader: Reader, name: str) -> tuple[int, ...]:
@@ -120,13 +121,15 @@ def _card(reader: Reader, name: str, subnets: Callable[[], Mapping[str, tuple[st
     return NetworkInterface(
         name=name,
         is_up=lazy(is_up),
-        speed_mbps=lazy(lambda: _speed(reader, folder) if is_up() else 0),
+        speed_mbps=lazy(lambda: speed_of(reader, folder) if is_up() else 0),
         subnets=lazy(lambda: subnets().get(name, ())),
         is_function=lazy(is_there, reader, f"{folder}/device/physfn"),
     )
 
 
-def _speed(reader: Reader, folder: str) -> int:
-    """Drivers that do not know it answer EINVAL, or -1; InfiniBand's have it in /sys/class/infiniband."""
+def speed_of(reader: Reader, folder: str) -> int:
+    """The speed, Mb/s, of an interface by its folder in sysfs; 0 where nothing tells it: drivers that do not know it,
+    and links that are down, answer EINVAL, or -1; InfiniBand's have it in /sys/class/infiniband.
+    """
     speed = attempt(integer, reader, f"{folder}/speed")
     return speed if isinstance(speed, int) and speed > 0 else 0
