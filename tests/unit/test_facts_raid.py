@@ -149,6 +149,25 @@ def test_mismatches_of_lvm_count_where_there_is_parity():
     assert volume("raid1 2 AA 1/1 idle 128 0 -").mismatches == 0
 
 
+# As Linux 6.1 of Debian 12 told them after a disk was pulled and all were written to, one of them under repair.
+REAL = """\
+vg--a-lin: 0 32768 raid raid1 2 AA 32768/32768 idle 0 0 -
+vg--a-mir: 0 32768 raid raid1 2 Aa 8704/32768 recover 0 0 -
+vg--a-par: 0 32768 raid raid5_ls 3 ADA 16384/16384 idle 0 0 -
+vg--a-six: 0 12288 raid raid6_zr 5 ADAAA 4096/4096 idle 0 0 -
+vg--a-str: 0 16384 raid raid0 2 AA 8192/8192 idle 0 0 -
+vg--a-ten: 0 16384 raid raid10 4 ADAA 16384/16384 idle 0 0 -
+"""
+
+
+def test_volumes_of_which_a_disk_was_pulled():
+    found = parse_volumes(REAL, {"vg--a-str": frozenset({1})}).values()
+    assert [(one.level, one.missing, one.sync, one.is_lost, len(one.gone)) for one in found] == [
+        ("raid1", 0, "", False, 0), ("raid1", 1, "recovery", False, 0), ("raid5", 1, "", False, 0),
+        ("raid6", 1, "", False, 0), ("raid0", 0, "", False, 1), ("raid10", 1, "", False, 0),
+    ]  # fmt: skip
+
+
 def test_line_of_dmsetup_that_is_no_volume():
     assert parse_volumes("", {}) == {}
     for row in ("No devices found", "vg-lv: 0 8192 raid gone fishing", "vg-lv: 0 8192 linear"):

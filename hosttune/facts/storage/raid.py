@@ -15,8 +15,8 @@ LVM's RAID (lvmraid(7)) is the same code below the device mapper, and /proc/mdst
 words, for root alone, are a line of `dmsetup status` (kernel: admin-guide/device-mapper/dm-raid.rst; raid_status in
 drivers/md/dm-raid.c): a letter for each member, A in step, a alive and not in step, D failed, - none; how far it is
 in step; the sync action; and what differed, counted by a check alone. lvs says "partial" and "refresh needed" of D,
-and reads all disks for it, which waits for a dead one. A disk that was pulled is A until something is written; its name
-is left among the slaves of the member, and no device has it any more.
+and reads all disks for it, which waits for a dead one. A disk that was pulled is A until something is written, of raid0
+for ever; its name is left among the slaves of the member, and no device has it any more.
 """
 
 from __future__ import annotations
