@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts.base import UnknownFact, raw
-from hosttune.facts.storage.mounts import atime_of, collect, is_network, unit_name
+from hosttune.facts.storage.mounts import asks_read_only, atime_of, collect, is_network, unit_name
 from hosttune.host.door import Space
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -248,3 +248,81 @@ def test_share_of_a_server_that_is_mounted_where_a_link_leads():
     assert not found({})  # mounted by hand, and jobs look in /home
     assert not found({"/srv/home": "/mnt/nfs/home"}, "/srv/home", "31 20 0:78 / /srv rw - nfs4 nfs02:/srv rw")
     assert not found({"/other": "/mnt/nfs/home"})
+
+
+@pytest.mark.parametrize(
+    ("options", "asks"),
+    [
+        ("defaults", False), ("ro", True), ("ro,rw", False), ("rw,ro", True), ("ro,defaults", True), ("errors=remount-ro", False),
+        ("ro=vfs", True), ("--read-only,rw", True), ("read_only", True), ("nosuid,norelatime", False), ("", False),
+    ],
+)  # fmt: skip
+def test_line_that_asks_for_read_only(options, asks):
+    assert asks_read_only(tuple(options.split(","))) is asks
+
+
+def came(line, options="defaults", *also, source="/dev/sdb1", target="/data", fstab="", **more):
+    found = mounts(line, *also, fstab=f"{source} {target} auto {options} 0 2\n{fstab}", **more).expected
+    return next(one for one in found if one.target == target).is_read_only
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [
+        ("30 20 8:17 / /data ro - ext4 /dev/sdb1 ro", True),
+        ("30 20 8:17 / /data ro - ext4 /dev/sdb1 rw", True),
+        ("30 20 8:17 / /data rw - ext4 /dev/sdb1 rw", False),
+        ("30 20 8:17 / /data rw - ext4 /dev/sdb1 ro", False),  # stopped by an error
+        ("30 20 8:17 / /data rw - ext4 /dev/sdb1 rw,emergency_ro", False),
+        ("30 20 8:17 / /data ro - ext4 /dev/sdb1 ro,shutdown", False),
+        ("30 20 0:60 / /data rw - nfs4 nas:/x ro", True),
+        ("30 20 0:60 / /data ro - fuse.cvmfs2 cvmfs2 ro", False),
+        ("30 20 7:0 / /data ro - squashfs /dev/loop0 ro", False),
+        ("30 20 0:60 / /data ro - zfs tank/data ro", False),
+        ("30 20 0:60 / /data ro - tmpfs tmpfs ro", False),
+    ],
+)
+def test_mount_that_came_read_only_and_was_not_asked_to(line, is_told):
+    assert came(line) is is_told
+    assert came(line, "nofail,ro") is False
+
+
+def test_another_line_of_the_same_target_asks_for_read_only():
+    assert came("30 20 8:17 / /data ro - ext4 /dev/sdb1 ro", fstab="/dev/sdb1 /data ext4 ro 0 2\n") is False
+
+
+def test_own_mounts_of_the_unit_that_started_us_say_nothing_of_the_host():
+    def own(line, *hosts):
+        files = {"/proc/1/mountinfo": f"{hosts[0]}\n"} if hosts else {}
+        return came(line, shares_init_mounts=False, files=files)
+
+    mine, whole = "30 20 8:17 / /data ro - ext4 /dev/sdb1 rw", "30 20 8:17 / /data ro - ext4 /dev/sdb1 ro"
+    assert own(mine, "7 1 8:17 / /data rw - ext4 /dev/sdb1 rw") is False
+    assert own(mine, "7 1 8:17 / /data ro - ext4 /dev/sdb1 rw") is True
+    assert own(mine, "7 1 8:2 / / rw - ext4 /dev/sda2 rw") is False
+    assert own(whole) is True
+    with pytest.raises(UnknownFact, match="/proc/1/mountinfo does not exist"):
+        own(mine)
+
+
+def test_bind_mount_is_as_its_source_is():
+    def bind(how, of, *, device="8:17", source="/data/x"):
+        table = f"30 20 8:17 / /data {of} - ext4 /dev/sdb1 rw", f"31 20 {device} /x /x {how} - ext4 /dev/sdb1 rw"
+        return came(table[0], "bind", table[1], source=source, target="/x")
+
+    assert bind("ro", "rw") is True
+    assert bind("ro", "ro") is False
+    assert bind("rw", "rw") is False
+    assert bind("ro", "rw", source="/link/x") is False  # on / as it is written, and by a link elsewhere
+
+
+def test_stopped_file_system_in_its_second_place_is_not_told_twice():
+    line = "31 20 8:17 / /data rw - ext4 /dev/sdb1 ro"
+    assert came("30 20 8:17 / /first rw - ext4 /dev/sdb1 ro", "defaults", line) is False
+
+
+def test_mount_that_is_covered_or_missing_is_not_read_only():
+    assert (
+        came("30 20 8:17 / /data ro - ext4 /dev/sdb1 ro", "defaults", "31 30 0:40 / /data rw - tmpfs tmpfs rw") is False
+    )
+    assert came("30 20 8:17 / /other ro - ext4 /dev/sdb1 ro") is False

@@ -1,12 +1,15 @@
-"""Arrays of the kernel's RAID, from /proc/mdstat; the formats are those of drivers/md."""
+"""Arrays of the kernel's RAID, from /proc/mdstat, and of LVM, from dmsetup; the formats are those of drivers/md."""
 
 from __future__ import annotations
 
 import pytest
 
+from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.storage.raid import parse_mdstat
+from hosttune.facts.storage.raid import VOLUMES, parse_mdstat, parse_volumes
+from hosttune.host.door import Completed
+from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -80,3 +83,165 @@ def test_file_is_read_only_where_there_is_an_array_and_unread_is_unknown():
     hidden = Facts(FakeReader({"/sys/block/md0/size": "1\n", "/proc/mdstat": Unreadable("permission denied")}))
     with pytest.raises(UnknownFact, match="permission denied"):
         _ = hidden.raid.arrays
+
+
+def volume(status, pulled=frozenset(), name="vg-lv"):
+    (array,) = parse_volumes(f"{name}: 0 8192 raid {status}\n", {"vg-lv": pulled}).values()
+    return array
+
+
+@pytest.mark.parametrize(
+    ("status", "level", "wanted", "missing", "sync", "percent"),
+    [
+        ("raid1 2 AA 8192/8192 idle 0 0 -", "raid1", 2, 0, "", -1),
+        ("raid1 2 aa 512/8192 resync 0 0 -", "raid1", 2, 0, "resync", 6.2),
+        ("raid1 2 Aa 4096/8192 recover 0 0 -", "raid1", 2, 1, "recovery", 50.0),
+        ("raid1 2 Aa 8192/8192 idle 0 0 -", "raid1", 2, 1, "", -1),
+        ("raid1 2 aA 0/8192 frozen 0 0 -", "raid1", 2, 1, "", -1),
+        ("raid1 2 aD 512/8192 resync 0 0 -", "raid1", 2, 1, "resync", 6.2),
+        ("raid1 3 AA- 8192/8192 idle 0 0 -", "raid1", 3, 1, "", -1),
+        ("raid6_zr 5 AAAAA 512/8192 check 0 0 -", "raid6", 5, 0, "", -1),
+        ("raid5_ls 3 aaa 512/8192 reshape 0 2048 -", "raid5", 3, 0, "reshape", 6.2),
+        ("raid10_near 4 ADAA 8192/8192 idle 0 0 -", "raid10", 4, 1, "", -1),
+        ("raid0 2 AA 8192/8192 idle 0 0 -", "raid0", 0, 0, "", -1),
+        ("raid4 5 AAAAA 2/8192", "raid4", 5, 0, "", -1),  # before version 1.5 of the target
+    ],
+)
+def test_volume_of_lvm_with_its_members_and_what_goes_on(status, level, wanted, missing, sync, percent):
+    array = volume(status)
+    assert (array.level, array.wanted, array.missing, array.sync, array.percent) == (
+        level,
+        wanted,
+        missing,
+        sync,
+        percent,
+    )
+    assert (array.kind, array.is_active, array.is_container, array.is_lost, array.gone) == (
+        "LVM",
+        True,
+        False,
+        False,
+        (),
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "is_lost"),
+    [
+        ("raid5_ls 3 ADD 1/1 idle 0", True), ("raid5_ls 3 AAD 1/1 idle 0", False), ("raid6_zr 5 AAADD 1/1 idle 0", False),
+        ("raid6_zr 5 AADDD 1/1 idle 0", True), ("raid1 2 DD 1/1 idle 0", True), ("raid10 4 DDAA 1/1 idle 0", True),
+        ("raid10_near 4 ADDA 1/1 idle 0", False), ("raid10_offset 4 DAAD 1/1 idle 0", True),
+    ],
+)  # fmt: skip
+def test_volume_of_lvm_that_misses_more_than_its_level_can(status, is_lost):
+    assert volume(status).is_lost is is_lost
+
+
+def test_member_of_lvm_that_was_pulled_counts_before_the_kernel_meets_it():
+    array = volume("raid1 2 AA 1/1 idle 0 0 -", frozenset({1}))
+    assert (array.missing, array.failed) == (1, ("vg-lv_rimage_1",))
+    striped = volume("raid0 2 AA 1/1 idle 0 0 -", frozenset({0}))
+    assert (striped.missing, striped.failed, striped.gone) == (0, (), ("vg-lv_rimage_0",))
+
+
+def test_mismatches_of_lvm_count_where_there_is_parity():
+    assert volume("raid6_zr 5 AAAAA 1/1 idle 128 0 -").mismatches == 128
+    assert volume("raid1 2 AA 1/1 idle 128 0 -").mismatches == 0
+
+
+# As Linux 6.1 of Debian 12 told them after a disk was pulled and all were written to, one of them under repair.
+REAL = """\
+vg--a-lin: 0 32768 raid raid1 2 AA 32768/32768 idle 0 0 -
+vg--a-mir: 0 32768 raid raid1 2 Aa 8704/32768 recover 0 0 -
+vg--a-par: 0 32768 raid raid5_ls 3 ADA 16384/16384 idle 0 0 -
+vg--a-six: 0 12288 raid raid6_zr 5 ADAAA 4096/4096 idle 0 0 -
+vg--a-str: 0 16384 raid raid0 2 AA 8192/8192 idle 0 0 -
+vg--a-ten: 0 16384 raid raid10 4 ADAA 16384/16384 idle 0 0 -
+"""
+
+
+def test_volumes_of_which_a_disk_was_pulled():
+    found = parse_volumes(REAL, {"vg--a-str": frozenset({1})}).values()
+    assert [(one.level, one.missing, one.sync, one.is_lost, len(one.gone)) for one in found] == [
+        ("raid1", 0, "", False, 0), ("raid1", 1, "recovery", False, 0), ("raid5", 1, "", False, 0),
+        ("raid6", 1, "", False, 0), ("raid0", 0, "", False, 1), ("raid10", 1, "", False, 0),
+    ]  # fmt: skip
+
+
+def test_line_of_dmsetup_that_is_no_volume():
+    assert parse_volumes("", {}) == {}
+    for row in ("No devices found", "vg-lv: 0 8192 raid gone fishing", "vg-lv: 0 8192 linear"):
+        with pytest.raises(ValueError, match="which is no RAID volume"):
+            parse_volumes(f"{row}\n", {})
+
+
+LVM = {
+    "/sys/block/dm-0/dm/uuid": "LVM-a\n", "/sys/block/dm-0/dm/name": "vg--a-lv_rimage_0\n", "/sys/block/dm-0/slaves/sda/dev": "",
+    "/sys/block/dm-1/dm/uuid": "LVM-b\n", "/sys/block/dm-1/dm/name": "vg--a-lv_rimage_1\n", "/sys/block/dm-1/slaves/sdb/dev": "",
+    "/sys/block/dm-2/dm/uuid": "LVM-c\n", "/sys/block/dm-2/dm/name": "vg--a-lv\n",
+    "/sys/class/block/sda/dev": "8:0\n", "/sys/class/block/sdb/dev": "8:16\n",
+}  # fmt: skip
+ROW = "vg--a-lv: 0 8192 raid raid1 2 AA 8192/8192 idle 0 0 -\n"
+
+
+def volumes(files=LVM, said=ROW, **more):
+    reader = FakeReader(files, queries={VOLUMES: said} if said else {}, **more)
+    return Facts(reader).raid.arrays, reader
+
+
+def test_volume_is_called_as_lvm_calls_it_and_asked_for_in_one_call():
+    (array,), reader = volumes()
+    assert (array.name, array.missing, array.level) == ("vg-a/lv", 0, "raid1")
+    assert reader.asked == [VOLUMES]
+
+
+def test_volume_below_a_snapshot_and_one_that_is_really_called_so():
+    (array,), _ = volumes(said=ROW.replace("-lv:", "-lv-real:"))
+    assert (array.name, array.missing) == ("vg-a/lv", 0)
+    assert volume("raid1 2 AD 1/1 idle 0 0 -", name="vg-lv-real").failed == ("vg-lv_rimage_1",)
+    named = {path: text.replace("vg--a-lv", "x-real") for path, text in LVM.items()}
+    (array,), _ = volumes(named, ROW.replace("vg--a-lv", "x-real").replace("AA", "AD"))
+    assert (array.name, array.failed) == ("x/real", ("x-real_rimage_1",))
+
+
+def test_disk_that_is_gone_below_a_member():
+    (array,), _ = volumes({path: text for path, text in LVM.items() if path != "/sys/class/block/sdb/dev"})
+    assert (array.missing, array.failed) == (1, ("vg--a-lv_rimage_1",))
+
+
+@pytest.mark.parametrize(
+    ("said", "more", "reason"),
+    [
+        (ROW, {"is_privileged": False}, "needs root: how the RAID volumes"),
+        ("", {}, "dmsetup is not installed"),
+        (Unreadable("dmsetup did not end within 10 s"), {}, "did not end within"),
+        (Completed(1, b"", b"Permission denied\n"), {}, "dmsetup ended with status 1: Permission denied"),
+        (ROW.replace("--a", "--b"), {}, "dmsetup tells nothing of vg--a-lv"),
+        ("No devices found\n", {}, "which is no RAID volume"),
+        (ROW, {"unreadable": {"/sys/class/block": "no sysfs"}}, "no sysfs"),
+    ],
+)
+def test_volume_that_cannot_be_asked_for_is_there_and_unknown(said, more, reason):
+    (array,), _ = volumes(said=said, **more)
+    assert (array.name, array.kind, array.is_broken) == ("vg-a/lv", "LVM", False)
+    for field in ("level", "missing", "is_lost", "gone", "sync", "mismatches"):
+        with pytest.raises(UnknownFact, match=reason):
+            getattr(array, field)
+
+
+def test_nothing_is_asked_where_lvm_has_no_raid():
+    plain = {"/sys/block/dm-0/dm/uuid": "LVM-a\n", "/sys/block/dm-0/dm/name": "vg-data\n"}
+    other = {"/sys/block/dm-1/dm/uuid": "CRYPT-LUKS2-a\n", "/sys/block/dm-1/dm/name": "own_rimage_0\n"}
+    found, reader = volumes({**plain, **other})
+    assert (found, reader.asked) == ((), [])
+
+
+def test_record_of_an_earlier_version_has_no_answer_of_dmsetup():
+    recorder = RecordingReader(FakeReader(LVM, queries={VOLUMES: ROW}))
+    assert Facts(recorder).raid.arrays[0].missing == 0
+    record = encode_record(recorder, share=False, tool_version="1")
+    assert Facts(RecordReader(record, "a.json")).raid.arrays[0].missing == 0
+    old = {**record, "queries": []}
+    (array,) = Facts(RecordReader(old, "a.json")).raid.arrays
+    with pytest.raises(UnknownFact, match="not in this record"):
+        _ = array.missing

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
 from hosttune.facts.containers.kubernetes import is_of_pods
-from hosttune.facts.reading import sure
+from hosttune.facts.reading import require_known, sure
 from hosttune.frozen import frozen
-from hosttune.host.mountinfo import MountLine, parse, visible
+from hosttune.host.mountinfo import MountLine, parse, topmost_at, visible
 from hosttune.values import ABSENT, OnlyRunning
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader, Space
 
 MOUNTINFO = "/proc/self/mountinfo"
+MOUNTINFO_OF_INIT = "/proc/1/mountinfo"  # for root alone
 LOCAL_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "jfs", "bcachefs"})
 NETWORK_TYPES = frozenset({
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "coda", "ceph", "lustre", "beegfs", "beegfs_nodev", "gpfs",
@@ -39,6 +40,11 @@ _UNASKED: int = unread("space is asked of visible local mounts only")
 _SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes", "reserved_bytes")
 # statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
+# What a line without `ro` is to be written to. Left out: what is read-only by its nature (iso9660, udf, squashfs, erofs
+# ...), by a property of its own (readonly=on of zfs, a kernel without ntfs that writes), and what lies in memory.
+_WRITTEN_TYPES = (LOCAL_TYPES | NETWORK_TYPES | {"vfat", "exfat", "ntfs3", "fuseblk", "reiserfs", "nilfs2"}) - {
+    "fuse.cvmfs2", "fuse.httpdirfs", "fuse.ipfs",
+}  # fmt: skip
 _ON_DEMAND = frozenset({"noauto", "x-systemd.automount"})  # fstab(5), systemd.mount(5)
 _DEVICES = ("/dev/", "UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "ID=")  # sources that are disks (mount(8))
 _SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
@@ -92,6 +98,7 @@ class ExpectedMount(Fact):
     is_optional: bool  # a disk of which cloud-init wrote the line, and which not every size of instance has
     is_mounted: bool  # something is mounted there
     misread: str = ""  # why the line is no entry, or a different one, to a program that reads it, as a sentence
+    is_read_only: bool = False  # nothing can be written there, no line asks for that, and no error stopped it
 
 
 @frozen
@@ -158,6 +165,8 @@ def collect(reader: Reader, facts: Facts) -> Mounts:
 def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     mounted = facts.mounts.all
     there = {mount.target for mount in mounted}
+    at = facts.mounts.at
+    asked = {path for one in facts.fstab.entries if asks_read_only(one.options) for path in (one.target, one.path)}
     # One in memory holds nobody's data, and /tmp as one comes with the next boot (storage-tmp-tmpfs).
     wanted = (
         one
@@ -169,6 +178,9 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
         ExpectedMount(
             one.target, one.source, one.line, _is_optional(one),
             bool({one.target, one.path} & there) or _is_behind_link(reader, one, mounted),
+            is_read_only=lazy(_came_read_only, reader, facts, one, at.get(one.target) or at.get(one.path))
+            if not {one.target, one.path} & asked
+            else False,
         )
         for one in wanted
         if not _ON_DEMAND & set(one.options)
@@ -181,6 +193,38 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
         for one in misread
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda one: one.line))
+
+
+def asks_read_only(options: Iterable[str]) -> bool:
+    """Whether a line of fstab wants it read-only: of `ro` and `rw` the last wins (mount(8)); `ro=vfs` and `ro=fs` are
+    of util-linux 2.39, and what FUSE mounts has words of its own (--read-only of mount-s3, read_only of rclone).
+    """
+    words = [option.partition("=")[0].lstrip("-").replace("-", "").replace("_", "") for option in options]
+    return "readonly" in words or [word for word in words if word in {"ro", "rw"}][-1:] == ["ro"]
+
+
+def _came_read_only(reader: Reader, facts: Facts, entry: FstabEntry, mount: Mount | None) -> bool:
+    """mount(8) falls back to read-only where the device is write-protected; else somebody mounted it anew, or / was
+    left as the kernel mounts it. What an error stopped is another fact's (stopped).
+    """
+    if mount is None or not mount.is_read_only or mount.fstype not in _WRITTEN_TYPES:
+        return False
+    if "ro" not in mount.super_options and not facts.host.shares_init_mounts:
+        # ProtectSystem= of the unit that started us (systemd.exec(5)) makes mounts read-only for us, no file system
+        hosts = topmost_at(parse(require_known(reader.read(MOUNTINFO_OF_INIT), MOUNTINFO_OF_INIT)), mount.target)
+        if hosts is None or not hosts.is_read_only:
+            return False
+    if {"bind", "rbind"} & set(entry.options):
+        # It takes over how its source is mounted, whose own line counts; a symbolic link in its path leads elsewhere.
+        below = _holding(facts.mounts.visible, entry.source)
+        return below is not None and below.device == mount.device and not below.is_read_only
+    stopped = (one for one in facts.stopped.filesystems if mount.target == one.target or mount.source == one.source)
+    return not any(one.stopped for one in stopped)
+
+
+def _holding(mounts: tuple[Mount, ...], path: str) -> Mount | None:
+    on = (mount for mount in mounts if f"{path}/".startswith(mount.target.rstrip("/") + "/"))
+    return max(on, key=lambda mount: len(mount.target), default=None)
 
 
 def _is_behind_link(reader: Reader, entry: FstabEntry, mounted: tuple[Mount, ...]) -> bool:

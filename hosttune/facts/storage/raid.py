@@ -1,4 +1,4 @@
-"""Arrays of the kernel's own RAID: what members they miss, and whether one is being rebuilt.
+"""Arrays of the kernel's own RAID, those that LVM makes too: what members they miss, and whether one is being rebuilt.
 
 /proc/mdstat, readable by all (md(4); drivers/md/md.c, md_seq_show, and each level's status function): an array with its
 members, of levels with redundancy `[wanted/working]`, and a line of progress while members are synchronised. An array
@@ -10,6 +10,13 @@ all copies but one (`2 near-copies`, which lie on neighbours: md(4)).
 /sys/block/md*/md/mismatch_cnt counts the sectors that the last check found different (kernel: admin-guide/md.rst). For
 raid1 and raid10 it cannot be interpreted reliably (md(4), SCRUBBING AND MISMATCHES: what changes while it is written,
 swap for example, leaves copies that differ and that nobody reads), so there it is not looked at.
+
+LVM's RAID (lvmraid(7)) is the same code below the device mapper, and /proc/mdstat has none of it. The kernel's own
+words, for root alone, are a line of `dmsetup status` (kernel: admin-guide/device-mapper/dm-raid.rst; raid_status in
+drivers/md/dm-raid.c): a letter for each member, A in step, a alive and not in step, D failed, - none; how far it is
+in step; the sync action; and what differed, counted by a check alone. lvs says "partial" and "refresh needed" of D,
+and reads all disks for it, which waits for a dead one. A disk that was pulled is A until something is written, of raid0
+for ever; its name is left among the slaves of the member, and no device has it any more.
 """
 
 from __future__ import annotations
@@ -17,17 +24,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import if_absent, integer, line, names_in, parsed, sure, text
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.reading import answered, if_absent, integer, line, names_in, parsed, sure, text
 from hosttune.frozen import frozen
+from hosttune.host.secrets import MASK
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 MDSTAT = "/proc/mdstat"
+VOLUMES = ("dmsetup", "status", "--noflush", "--target", "raid")
 _ARRAY = regex(
     r"(md\S*) : (active|inactive|broken)(?: \((?:auto-)?read-only\))?"
     r"(?: ((?:raid|linear|multipath|faulty)[^\s\[]*))?((?: \S+\[\d+\]\S*)*) *"
@@ -39,6 +50,12 @@ _SPARES = {"raid4": 1, "raid5": 1, "raid6": 2}
 _CONTAINER = regex(r" super external:[^/\s]")  # one of its arrays has `external:/md127/0`
 _WITHOUT_SPARE = frozenset({"raid0", "linear"})
 _WITH_PARITY = frozenset({"raid4", "raid5", "raid6"})
+_BLOCK = "/sys/block"
+_CLASS = "/sys/class/block"
+_IMAGE = regex(r"(.+)_rimage_(\d+)")  # a member, which nobody else may name so (lvm(8), reserved names)
+_MAPPED = regex(r"((?:[^-]|--)+)-((?:[^-]|--)+)")  # volume group and volume, a hyphen in them doubled
+_VOLUME = regex(r"(.+): \d+ \d+ raid (raid\d+)(\S*) \d+ ([AaD-]+) (\d+)/(\d+)(?: ([a-z]+) (\d+)(?: .*)?)?")
+_ACTIONS = {"recover": "recovery", "resync": "resync", "reshape": "reshape"}
 _PROGRESS = regex(r"(recovery|resync|reshape|check) *= *(?:([0-9.]+)%|DELAYED|PENDING|REMOTE)")
 
 
@@ -46,7 +63,7 @@ _PROGRESS = regex(r"(recovery|resync|reshape|check) *= *(?:([0-9.]+)%|DELAYED|PE
 class Array(Fact):
     """One array."""
 
-    name: str  # md0
+    name: str  # md0; of LVM vg0/home
     level: str  # raid1; empty for one that is not started
     is_active: bool  # it can be read and written
     wanted: int  # members that it is made of; 0 where the level has none to spare (raid0, linear)
@@ -60,22 +77,23 @@ class Array(Fact):
     members: tuple[str, ...] = ()  # the devices that it is made of, as /proc/mdstat has them: sda1
     gone: tuple[str, ...] = ()  # of raid0 and linear: members that the kernel has no device of any more
     mismatches: int = 0  # of raid4, 5 and 6: sectors that the last check found not to agree with their parity
+    kind: str = "md"  # md | LVM
 
 
 @frozen
 class Raid(Fact):
-    """All arrays of the kernel's own RAID."""
+    """All arrays of the kernel's own RAID, those of LVM last."""
 
     arrays: tuple[Array, ...]
 
 
 def collect(reader: Reader, facts: Facts) -> Raid:
     del facts
-    return Raid(lazy(_arrays, reader))
+    return Raid(lazy(lambda: (*_arrays(reader), *_volumes(reader))))
 
 
 def _arrays(reader: Reader) -> tuple[Array, ...]:
-    if not any(name.startswith("md") for name in names_in(reader, "/sys/block")):
+    if not any(name.startswith("md") for name in names_in(reader, _BLOCK)):
         return ()
     content = text(reader, MDSTAT)
     arrays = () if content is ABSENT else parsed(parse_mdstat, str(content))
@@ -91,19 +109,19 @@ def _arrays(reader: Reader) -> tuple[Array, ...]:
 
 
 def _is_broken(reader: Reader, array: Array) -> bool:
-    return array.is_broken or if_absent(line(reader, f"/sys/block/{array.name}/md/array_state"), "") == "broken"
+    return array.is_broken or if_absent(line(reader, f"{_BLOCK}/{array.name}/md/array_state"), "") == "broken"
 
 
 def _gone(reader: Reader, array: Array) -> tuple[str, ...]:
     if array.level not in _WITHOUT_SPARE:
         return ()
-    there = sure(reader.list("/sys/class/block"))
+    there = sure(reader.list(_CLASS))
     return () if there is ABSENT else tuple(name for name in array.members if name not in there)
 
 
 def _mismatches(reader: Reader, array: Array) -> int:
     """0 also where the last that went over the array was no check: building one counts as well."""
-    folder = f"/sys/block/{array.name}/md"
+    folder = f"{_BLOCK}/{array.name}/md"
     if array.level not in _WITH_PARITY or if_absent(line(reader, f"{folder}/last_sync_action"), "") != "check":
         return 0
     return if_absent(integer(reader, f"{folder}/mismatch_cnt"), 0)
@@ -153,3 +171,98 @@ def _is_lost(level: str, members: str, told: str) -> bool:
     if "near" in copies and len(members) % len(gap) == 0:
         return gap in (members[at : at + len(gap)] for at in range(0, len(members), len(gap)))
     return gap in members + members[: len(gap) - 1]
+
+
+def _volumes(reader: Reader) -> tuple[Array, ...]:
+    """Those of LVM: everybody sees that they are there, and root how they are."""
+    images: dict[str, dict[int, str]] = {}  # as the device mapper calls the volume -> number of the member -> device
+    for device in names_in(reader, _BLOCK):
+        name = if_absent(line(reader, f"{_BLOCK}/{device}/dm/name"), "") if device.startswith("dm-") else ""
+        if (match := _IMAGE.fullmatch(name)) and _is_of_lvm(reader, device):
+            images.setdefault(match[1], {})[int(match[2])] = device
+    told = shared(_status, reader, images)
+    return tuple(_volume(name, told) for name in sorted(images))
+
+
+def _is_of_lvm(reader: Reader, device: str) -> bool:
+    """A record masks what stands there, and keeps the name."""
+    return if_absent(line(reader, f"{_BLOCK}/{device}/dm/uuid"), "").startswith(("LVM-", MASK))
+
+
+def _volume(mapped: str, told: Callable[[], Mapping[str, Array]]) -> Array:
+    try:
+        return replace(told()[mapped], name=_name(mapped))
+    except UnknownFact as unknown:
+        reason = unknown.reason
+    except KeyError:
+        reason = f"dmsetup tells nothing of {mapped}"
+    hidden = unread(reason)
+    return Array(
+        _name(mapped), hidden, is_active=True, wanted=hidden, missing=hidden, failed=hidden, is_container=False,
+        sync=hidden, percent=hidden, is_lost=hidden, gone=hidden, mismatches=hidden, kind="LVM",
+    )  # fmt: skip
+
+
+def _name(mapped: str) -> str:
+    parts = _MAPPED.fullmatch(mapped)
+    return "/".join(part.replace("--", "-") for part in parts.groups()) if parts else mapped
+
+
+def _status(reader: Reader, images: Mapping[str, Mapping[int, str]]) -> Mapping[str, Array]:
+    if not reader.is_privileged:
+        raise UnknownFact("needs root: how the RAID volumes of LVM are")
+    pulled = {name: _pulled(reader, members) for name, members in images.items()}
+    return parsed(parse_volumes, answered(reader, VOLUMES).text, pulled)
+
+
+def _pulled(reader: Reader, members: Mapping[int, str]) -> frozenset[int]:
+    """The members below which a device is gone, which the kernel's RAID may not have met yet."""
+    there = sure(reader.list(_CLASS))
+    below = {number: names_in(reader, f"{_BLOCK}/{device}/slaves") for number, device in members.items()}
+    return frozenset() if there is ABSENT else frozenset(one for one in below if not set(below[one]) <= set(there))
+
+
+def parse_volumes(output: str, pulled: Mapping[str, frozenset[int]]) -> Mapping[str, Array]:
+    """Name -> array, of `dmsetup status`. `pulled`: each volume there is, with the members that are known to be gone.
+    Raises ValueError for a line that is none.
+    """
+    found = {}
+    for row in filter(None, output.splitlines()):
+        match = _VOLUME.fullmatch(row.strip())
+        if not match:
+            message = f"dmsetup printed {row[:80]!r}, which is no RAID volume"
+            raise ValueError(message)
+        name, level, layout, letters, done, whole, action, mismatches = match.groups()
+        # of a volume that has a snapshot, the array lies below it and is called so (lvm2: build_dm_uuid, "real")
+        volume = name if name in pulled else name.removesuffix("-real")
+        gone = pulled.get(volume, frozenset())
+        dead = {at for at, letter in enumerate(letters) if letter in "D-" or at in gone}
+        late = {at for at, letter in enumerate(letters) if letter == "a"} - dead
+        # While the whole array is brought in step, all are late; else those that are do not hold what the others do.
+        missing = dead | (late if len(late | dead) < len(letters) else set())
+        is_plain = level in _WITHOUT_SPARE
+        sync = _ACTIONS.get(action or "", "")
+        found[volume] = Array(
+            name=volume,
+            level=level,
+            is_active=True,
+            wanted=0 if is_plain else len(letters),
+            missing=0 if is_plain else len(missing),
+            failed=() if is_plain else _images(volume, dead),
+            is_container=False,
+            sync=sync,
+            percent=round(100 * int(done) / max(1, int(whole)), 1) if sync else -1.0,
+            is_lost=_is_lost(
+                level,
+                "".join("_" if at in dead else "U" for at in range(len(letters))),
+                "2 near-copies" if layout in {"", "_near"} else "",
+            ),
+            gone=_images(volume, dead) if is_plain else (),
+            mismatches=int(mismatches or 0) if level in _WITH_PARITY else 0,
+            kind="LVM",
+        )
+    return found
+
+
+def _images(volume: str, numbers: set[int]) -> tuple[str, ...]:
+    return tuple(f"{volume}_rimage_{number}" for number in sorted(numbers))
