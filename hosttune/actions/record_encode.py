@@ -18,7 +18,7 @@ from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.pci_config import is_pci_config, without_serial
 from hosttune.host.record import FORMAT_VERSION, KIND, RecordingReader, encode_answer, encode_bytes
 from hosttune.host.redact import Redactor, people, places, serials
-from hosttune.host.secrets import MASK, is_secret_file, is_serial_file, mask_command
+from hosttune.host.secrets import MASK, is_secret_file, is_serial_file, mask_command, mask_mapper_uuid
 from hosttune.regex import regex
 from hosttune.values import Answer
 
@@ -123,7 +123,8 @@ class _Encoder:
         if path == MACHINE_ID:
             return hashed_machine_id(content.decode("ascii", "replace"))
         if is_secret_file(path) or is_serial_file(path):
-            return f"{MASK}\n"
+            is_mapped = path.endswith("/dm/uuid")
+            return f"{mask_mapper_uuid(_text(content)) if is_mapped else MASK}\n"
         if path == DPKG_STATUS:
             return self.redactor.text(_short_status(content).decode("utf-8", "replace"), has_addresses=False)
         if path == UDEV_DMI:

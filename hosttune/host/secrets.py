@@ -78,7 +78,16 @@ _SECRET_FILES = regex(
     |\.(?:key|pem|p12|pfx|kdb|keytab)$""",
     re.VERBOSE,
 )
+_MAPPER_UUID = regex(r"(?P<lvm>LVM)-[A-Za-z0-9]+(?P<part>-[a-z]+)?|(?P<maker>mpath|CRYPT|DMRAID|part\d+)-.*")
 _SERIAL_FILES = regex(r"^/sys/(?!.*/net/).*/(?:\w*serial|\w*uuid|\w*asset_tag|wwid|nguid|eui|unique_id|cid)$")
+
+
+def mask_mapper_uuid(uuid: str) -> str:
+    """What /sys/block/dm-N/dm/uuid tells of a device without what identifies it: who made it, and of LVM which part of
+    a volume it is: LVM-(masked)-tpool, mpath-(masked) (LVM2, lib/activate/dev_manager.c: build_dm_uuid).
+    """
+    found = _MAPPER_UUID.fullmatch(uuid.strip())
+    return f"{found['lvm'] or found['maker']}-{MASK}{found['part'] or ''}" if found else MASK
 
 
 def mask_text(text: str) -> str:

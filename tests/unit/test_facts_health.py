@@ -39,7 +39,7 @@ LINE = "00000000:1B:00.0"
 UNKNOWN_FIELD = Completed(2, b'Field "gpu_recovery_action" is not a valid field to query.\n\n', b"")
 
 
-def health_of(answers, log="", **files):
+def health_of(answers, log="", *, is_privileged=True, **files):
     every = {
         f"{PCI}/vendor": "0x10de", f"{PCI}/device": "0x2330", f"{PCI}/class": "0x030200",
         "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.195.03  x\n",
@@ -51,7 +51,7 @@ def health_of(answers, log="", **files):
         DMESG: f"[    0.000000] Linux version 6.8\n{log}",
     }
     links = {f"{PCI}/driver": "../../../bus/pci/drivers/nvidia"}
-    return Facts(FakeReader(every | files, links=links, queries=base | answers)).health
+    return Facts(FakeReader(every | files, links=links, queries=base | answers, is_privileged=is_privileged)).health
 
 
 def test_health_new_driver_all_fields_are_read():
@@ -406,6 +406,11 @@ def test_mig_devices_are_counted_below_the_gpu_that_they_are_of():
 @pytest.mark.parametrize(("said", "count"), [(LISTED, 0), (f"{LISTED}{DEVICES}", 2)])
 def test_mig_devices_of_a_gpu_in_mig_mode(said, count):
     assert health_of(MIG | {LIST: said}).gpus[0].mig_devices == count
+
+
+def test_no_mig_devices_are_none_for_root_alone():
+    with pytest.raises(UnknownFact, match="ask as root"):
+        _ = health_of(MIG | {LIST: LISTED}, is_privileged=False).gpus[0].mig_devices
 
 
 @pytest.mark.parametrize("mode", [{"mig_mode_pending": "Enabled"}, {"mig_mode_current": "[N/A]"}])

@@ -184,6 +184,26 @@ def test_record_keeps_names_and_limits_that_facts_asked_about():
     assert set(door.answers["files"]) == {"/proc/80/comm", "/proc/80/limits"}
 
 
+def test_record_keeps_what_the_device_mapper_made_of_disks():
+    files = {
+        "/sys/block/dm-0/dm/uuid": f"LVM-{'a1' * 32}-tpool\n", "/sys/block/dm-0/dm/name": "vg-pool-tpool\n",
+        "/sys/block/dm-1/dm/uuid": "mpath-3600a0980383041327244\n", "/sys/block/dm-1/dm/name": "mpatha\n",
+        "/sys/block/dm-1/slaves/sdb/dev": "8:16\n", "/sys/block/sdb/device/state": "running\n",
+    }  # fmt: skip
+
+    def ask_all(reader):
+        found = Facts(reader)
+        return [pool.name for pool in found.pools.all], [disk.name for disk in found.multipath.disks]
+
+    live = FakeReader(files)
+    record = json.loads(json.dumps(take_record(live, ask_all, share=False, tool_version="0.1.0")))
+    assert "3600a09" not in json.dumps(record)
+    assert "a1a1" not in json.dumps(record)
+    assert ask_all(RecordReader(record, "x.json")) == ask_all(live)
+    assert ask_all(live)[0]
+    assert ask_all(live)[1]
+
+
 def test_record_keeps_nothing_of_single_processes():
     from hosttune.host.record import RecordingReader
 

@@ -9,7 +9,7 @@ import pytest
 from hosttune.actions.record import take_record
 from hosttune.host.door import Process
 from hosttune.host.redact import Redactor, people, places, serials
-from hosttune.host.secrets import is_secret_file, is_serial_file, mask_command, mask_text
+from hosttune.host.secrets import is_secret_file, is_serial_file, mask_command, mask_mapper_uuid, mask_text
 from tests.unit.fake_reader import FakeReader
 
 S = "hunter2-XyZ"
@@ -170,6 +170,21 @@ def test_secret_file_is_known_by_its_path(path):
 def test_other_file_is_not_taken_for_secret(path):
     assert not is_secret_file(path)
     assert not is_serial_file(path)
+
+
+@pytest.mark.parametrize(
+    ("uuid", "kept"),
+    [
+        (f"LVM-{'aB3' * 21}x-tpool\n", "LVM-(masked)-tpool"),
+        (f"LVM-{'aB3' * 21}x", "LVM-(masked)"),
+        ("mpath-3600a0980383041327244", "mpath-(masked)"),
+        ("CRYPT-LUKS2-0a1b2c3d-home-of-bob", "CRYPT-(masked)"),
+        ("part1-mpath-3600a0980383041327244", "part1-(masked)"),
+        ("somebody's own 1234", "(masked)"),
+    ],
+)
+def test_device_of_the_mapper_keeps_who_made_it(uuid, kept):
+    assert mask_mapper_uuid(uuid) == kept
 
 
 def test_serial_is_one_word_wherever_it_stands():

@@ -105,9 +105,7 @@ class GpuHealth(Fact):
     rows_lost: int  # remapped for uncorrectable errors in the life of the GPU
     mig: str  # Enabled, Disabled; empty where the GPU has none
     mig_pending: str
-    mig_devices: (
-        int  # that CUDA can use; -1 where that is not asked: without MIG, for virtual machines, by older records
-    )
+    mig_devices: int  # that CUDA can use; -1 where that is not asked: no MIG, for virtual machines, by older records
     compute_mode: str  # Default, Exclusive_Process, Prohibited
     inforom: str  # whether its settings store is right: valid, corrupted ...; empty on drivers that do not say
     is_sram_over: bool  # its chip had more uncorrected errors than NVIDIA puts up with; False also on older drivers
@@ -281,6 +279,8 @@ class _Told:
             return -1
         if (count := found.get(slot)) is None:
             raise UnknownFact("nvidia-smi -L does not tell of the MIG devices of this GPU")
+        if count == 0 and not self.reader.is_privileged:
+            raise UnknownFact("an ordinary user may be shown no MIG devices: ask as root")
         # where GPU instances are lent as vGPUs, compute instances are made in the guest, if at all
         return -1 if count == 0 and is_there(self.reader, _VGPU_HOST) else count
 
