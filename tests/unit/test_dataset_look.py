@@ -183,6 +183,7 @@ def test_look_at_class_folders_of_growing_pictures_tells_the_truth(tmp_path, fac
             (tmp_path / f"class{step}" / f"{number}.jpg").write_bytes(jpeg(edge, edge).ljust(2_000 + number, b"\1"))
             truth += edge * edge * 3
     monkeypatch.setattr(sample_module, "OPENED", 400)  # of 1,500
+    monkeypatch.setattr(look_module, "MOST_HEADERS", 1_000)
     found = look(str(tmp_path), facts, Patience())
     assert 300 <= found.decoded.headers < 1_500
     assert abs(found.decoded.native_bytes - truth) <= 1.3 * found.decoded.margin_bytes
@@ -196,6 +197,7 @@ def test_look_weighs_what_is_in_the_page_cache_by_bytes(tmp_path, facts, monkeyp
     for number in range(16):
         (tmp_path / f"large{number}.jpg").write_bytes(PICTURE[:100].ljust(102_400, b"\1"))
     monkeypatch.setattr(sample_module, "OPENED", 200)
+    monkeypatch.setattr(look_module, "MOST_HEADERS", 300)
     monkeypatch.setattr(
         sample_module.page_cache, "resident_bytes", lambda _, info: info.st_size if info.st_size < 5_000 else 0
     )
@@ -349,6 +351,16 @@ def test_look_takes_the_ratio_of_large_files_from_themselves_and_of_the_others_f
     (tmp_path / "large.jpg").write_bytes(jpeg(100, 100).ljust(400_000, b"\1"))
     found = look(str(tmp_path), facts, Patience())
     assert (found.decoded.native_bytes, found.decoded.margin_bytes) == (201 * 30_000, 0)
+
+
+def test_picture_of_one_colour_among_thousands_is_met_in_a_small_set(tmp_path, facts):
+    """It is the smallest of the files, and becomes an eighth of the data."""
+    for number in range(3_000):
+        (tmp_path / f"{number}.jpg").write_bytes(jpeg(100, 100).ljust(20_000 + number, b"\1"))
+    (tmp_path / "flat.jpg").write_bytes(jpeg(2_000, 2_000).ljust(19_999, b"\1"))
+    found = look(str(tmp_path), facts, Patience())
+    assert (found.decoded.headers, found.decoded.margin_bytes) == (3_001, 0)
+    assert found.decoded.native_bytes == 3_000 * 30_000 + 3 * 2_000**2
 
 
 def test_large_files_for_which_there_was_no_time_are_a_stratum_of_the_sample(tmp_path, facts, monkeypatch):

@@ -174,8 +174,11 @@ def _decoded(
     sample: Sample, tally: Tally, sizes: Sizes, by_format: Mapping[str, int], place: str, python: str | None,
     phase: SamplePhase, *, with_headers: bool, is_known: bool, is_asking: bool, tell: Tell,
 ) -> tuple[Decoded, Asked | None]:  # fmt: skip
-    """Read headers until what they say is close enough, or time is over; then ask libraries about containers."""
+    """Read headers until what they say is close enough, or time is over; of a small set all, because one file that no
+    sample met may become larger than all the others together. Then ask libraries about containers.
+    """
     plan(sample, by_format)
+    is_small = is_known and tally.files <= MOST_HEADERS
 
     def decoded_now() -> Decoded:
         if with_headers:
@@ -187,7 +190,7 @@ def _decoded(
     while True:
         goes_on = look_inside(sample, depth, phase, with_headers=with_headers, tell=tell)
         decoded = decoded_now()
-        if not goes_on or is_close(decoded) or len(sample.looked) >= MOST_HEADERS:
+        if not goes_on or len(sample.looked) >= MOST_HEADERS or (is_close(decoded) and not is_small):
             break
         depth *= 2
     if not is_asking:

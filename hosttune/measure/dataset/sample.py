@@ -77,6 +77,7 @@ class Sample:
     runs: dict[str, list[list[Sized]]] = field(default_factory=dict)  # each in random order
     large: dict[str, list[Sized]] = field(default_factory=dict)  # looked into for certain, and in no other part of this
     looked: list[Looked] = field(default_factory=list)
+    tried: set[str] = field(default_factory=set)  # paths that were opened, or could not be
     containers: list[Container] = field(default_factory=list)
     resident: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # stratum -> (resident, size)
     opened: int = 0
@@ -218,7 +219,8 @@ def look_inside(
         each, before = (_each(number, len(strata)) for number in (depth, depth // 2 if depth > OF_EACH else 0))
         is_read = with_headers and has_header(key)
         for number, run in enumerate(strata):
-            wanted += [(number, one.named, one.part, is_read) for one in run[before:each]]
+            new = (one for one in run[before:each] if one.named.path not in sample.tried)
+            wanted += [(number, one.named, one.part, is_read) for one in new]
     Random(SEED + 2).shuffle(wanted)  # noqa: S311 - no secret
     if depth == OF_EACH:
         wanted[:0] = [
@@ -241,6 +243,7 @@ def _each(depth: int, strata: int) -> int:
 
 
 def _probe(sample: Sample, named: Named, run: int, part: float, *, with_header: bool) -> None:
+    sample.tried.add(named.path)
     try:
         found = probe(named.path, with_header=with_header)
     except OSError:
