@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.containment import FIRST_MOUNTS, ContainmentDecision, decide, look
-from hosttune.facts.reading import all_sure, day_of, derived, if_absent, line, names_in, require_known, sure
+from hosttune.facts.reading import all_sure, day_of, derived, if_absent, is_there, line, names_in, require_known, sure
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -29,6 +29,7 @@ _LOADER = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
 
 OSRELEASE = "/proc/sys/kernel/osrelease"
+_MOUNTERS = ("/etc/init.d/mountall.sh", "/etc/init.d/localmount")  # Debian's initscripts, OpenRC
 
 
 @frozen
@@ -45,6 +46,7 @@ class Host(Fact):
     hypervisor: str  # empty on bare metal, or kvm, qemu, vmware, microsoft, xen, amazon, firecracker ...; unknown
     is_wsl: bool
     has_systemd: bool  # it runs now (sd_booted(3)); under an alternate root: /sbin/init is systemd
+    mounts_fstab: bool  # something is known that mounts at boot what fstab says: systemd, sysvinit, OpenRC
     init: str  # the name of process 1
     boot_loader: str  # grub | systemd-boot | none | unknown
     is_uefi: bool
@@ -85,6 +87,7 @@ def collect(reader: Reader, facts: Facts) -> Host:
         hypervisor=lazy(hypervisor_of, reader, facts, dmi),
         is_wsl=lazy(_is_wsl, reader, facts),
         has_systemd=lazy(_has_systemd, reader),
+        mounts_fstab=lazy(lambda: facts.host.has_systemd or any(is_there(reader, path) for path in _MOUNTERS)),
         init=lazy(lambda: require_known(line(reader, "/proc/1/comm"), "/proc/1/comm")),
         boot_loader=lazy(_boot_loader, reader, facts),
         is_uefi=lazy(_is_folder, reader, "/sys/firmware/efi"),

@@ -71,6 +71,8 @@ def _build(work: Path, suite: str, more: tuple[str, ...]) -> None:
     _write(root / "etc/ssh/sshd_config.d/fleet.conf", "UseDNS no\nMaxStartups 100\n")
     _write(root / "etc/fstab", FSTAB)
     _write(root / "sbin/fleet-init", INIT, 0o755)
+    (root / "etc/init.d").mkdir(exist_ok=True)
+    _write(root / "etc/init.d/mountall.sh", "#!/bin/sh\n# As of sysvinit: fleet-init mounts what fstab says.\n", 0o755)
     for name in ("shutdown", "reboot"):
         (root / "sbin" / name).unlink(missing_ok=True)
         _write(root / "sbin" / name, SHUTDOWN, 0o755)

@@ -244,6 +244,19 @@ def test_host_systemd_runs_only_where_its_folder_is():
     assert host(folders=("/run/systemd/sessions",)).has_systemd is False
 
 
+@pytest.mark.parametrize(
+    ("files", "folders", "expected"),
+    [
+        ({}, ("/run/systemd/system",), True),
+        ({"/etc/init.d/mountall.sh": ""}, (), True),
+        ({"/etc/init.d/localmount": ""}, (), True),
+        ({"/etc/init.d/README": ""}, (), False),  # a container image that a microVM starts with an init of its own
+    ],
+)
+def test_host_knows_who_mounts_what_fstab_says(files, folders, expected):
+    assert host(files, folders=folders).mounts_fstab is expected
+
+
 def test_host_image_boots_with_what_init_is():
     links = {"/sbin/init": "../lib/systemd/systemd"}
     reader = FakeReader(
