@@ -363,6 +363,15 @@ def test_picture_of_one_colour_among_thousands_is_met_in_a_small_set(tmp_path, f
     assert found.decoded.native_bytes == 3_000 * 30_000 + 3 * 2_000**2
 
 
+def test_time_belongs_to_containers_where_a_small_set_has_some(tmp_path, facts, monkeypatch):
+    monkeypatch.setattr(sample_module, "OPENED", 300)
+    for number in range(2_000):
+        (tmp_path / f"{number}.jpg").write_bytes(jpeg(100, 100).ljust(5_000, b"\1"))
+    assert look(str(tmp_path), facts, Patience()).decoded.headers == 2_000
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1".ljust(60_000, b"\1") + b"PAR1")
+    assert look(str(tmp_path), facts, Patience()).decoded.headers < 1_000
+
+
 def test_large_files_for_which_there_was_no_time_are_a_stratum_of_the_sample(tmp_path, facts, monkeypatch):
     """Of 150 shards of one kind some are asked; the rest is as these are, with an interval."""
     for number in range(150):

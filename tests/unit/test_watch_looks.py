@@ -182,19 +182,28 @@ class TwoOnIt:
         pass
 
 
-def test_look_names_who_else_is_on_its_gpus(monkeypatch):
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        for is_seen in (True, False):  # a container's numbers are not those that NVML tells
-            monkeypatch.setattr(looking, "_pid_namespace", lambda: looking._INITIAL_PID_NAMESPACE if is_seen else "")  # noqa: B023
-            looks = Looks(child.pid, TwoOnIt(child.pid, os.getpid()), time.monotonic())
-            tick = looks.look(time.monotonic())
-            assert [other.pid for other in tick.gpu_others] == ([os.getpid()] if is_seen else [])
-            assert [gpu.index for gpu in tick.gpus] == ([0] if is_seen else [0, 1])
-            looks.close()
-    finally:
-        child.kill()
-        child.wait()
+@pytest.fixture
+def asleep():
+    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    yield child
+    child.stdin.close()
+    child.wait(30)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "others", "indexes"),
+    [
+        (looking._INITIAL_PID_NAMESPACE, [os.getpid()], [0]),
+        ("pid:[4026532000]", [], [0, 1]),  # a container's numbers are not those that NVML tells
+    ],
+)
+def test_look_names_who_else_is_on_its_gpus(asleep, monkeypatch, namespace, others, indexes):
+    monkeypatch.setattr(looking, "_pid_namespace", lambda: namespace)
+    looks = Looks(asleep.pid, TwoOnIt(asleep.pid, os.getpid()), time.monotonic())
+    tick = looks.look(time.monotonic())
+    looks.close()
+    assert [other.pid for other in tick.gpu_others] == others
+    assert [gpu.index for gpu in tick.gpus] == indexes
 
 
 def test_process_that_cannot_be_watched_is_refused_with_the_reason():

@@ -185,7 +185,7 @@ def _volumes(reader: Reader) -> tuple[Array, ...]:
 
 
 def _is_of_lvm(reader: Reader, device: str) -> bool:
-    """A record of hosttune 0.2 masks all that stands there, and keeps the name."""
+    """Older records mask all that stands there, and keep the name."""
     return if_absent(line(reader, f"{_BLOCK}/{device}/dm/uuid"), "").startswith(("LVM-", MASK))
 
 

@@ -175,7 +175,8 @@ def _decoded(
     phase: SamplePhase, *, with_headers: bool, is_known: bool, is_asking: bool, tell: Tell,
 ) -> tuple[Decoded, Asked | None]:  # fmt: skip
     """Read headers until what they say is close enough, or time is over; of a small set all, because one file that no
-    sample met may become larger than all the others together. Then ask libraries about containers.
+    sample met may become larger than all the others together. Then ask libraries about containers: where there are
+    some, the time is theirs.
     """
     plan(sample, by_format)
     is_small = is_known and tally.files <= MOST_HEADERS
@@ -190,7 +191,9 @@ def _decoded(
     while True:
         goes_on = look_inside(sample, depth, phase, with_headers=with_headers, tell=tell)
         decoded = decoded_now()
-        if not goes_on or len(sample.looked) >= MOST_HEADERS or (is_close(decoded) and not is_small):
+        if not goes_on or len(sample.looked) >= MOST_HEADERS:
+            break
+        if is_close(decoded) and (sample.containers or not is_small):
             break
         depth *= 2
     if not is_asking:

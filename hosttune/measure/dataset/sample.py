@@ -212,14 +212,14 @@ def plan(sample: Sample, by_format: Mapping[str, int]) -> None:
 def look_inside(
     sample: Sample, depth: int, phase: SamplePhase, *, with_headers: bool, tell: Callable[[str], None]
 ) -> bool:
-    """Open files until `depth` of each stratum were; whether there was time and something to open. `depth` doubles from
+    """Open files until `depth` of each stratum were; whether there was time and something to open. `depth` grows from
     call to call, from OF_EACH on."""
     wanted: list[tuple[int, Named, float, bool]] = []
     for key, strata in sample.runs.items():
-        each, before = (_each(number, len(strata)) for number in (depth, depth // 2 if depth > OF_EACH else 0))
+        each = _each(depth, len(strata))
         is_read = with_headers and has_header(key)
         for number, run in enumerate(strata):
-            new = (one for one in run[before:each] if one.named.path not in sample.tried)
+            new = (one for one in run[:each] if one.named.path not in sample.tried)
             wanted += [(number, one.named, one.part, is_read) for one in new]
     Random(SEED + 2).shuffle(wanted)  # noqa: S311 - no secret
     if depth == OF_EACH:

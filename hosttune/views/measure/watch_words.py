@@ -33,7 +33,7 @@ MEANINGS: Mapping[State, str] = MappingProxyType(
 )
 SHORT: Mapping[State, str] = MappingProxyType({
     State.MEM: "memory", State.GPU: "the GPU", State.DISK: "storage", State.CPU: "too little CPU time",
-    State.FOREIGN: "other processes", State.LIMIT: "a limit on its CPUs",
+    State.FOREIGN: "others on its CPUs", State.LIMIT: "a limit on its CPUs",
 })  # fmt: skip
 _BUSY = {State.GPU: "the GPU is busy", State.COLD_GPU: "the GPU is busy, but cold"}
 _MAIN_LIMIT = "its main process is at the limit of one core while CPUs are free"
