@@ -34,8 +34,9 @@ T = TypeVar("T")
 
 # How the kernel begins a message, the same to PCRE2 (journalctl) and to Python. Further on in messages it quotes what users
 # choose: names of programs, control groups, files and devices.
-OF_GPUS = (  # lines of the driver, of nouveau, and about refused modules
-    r"NVRM: |nvidia-nvswitch\d*: |nouveau |(?:module: )?Loading of [\w ]+ is rejected"
+OF_GPUS = (  # lines of the driver, of nouveau, and about refused modules; none of a network interface called NVRM
+    r"NVRM: (?!(?:entered|left) |renamed |port \d|\(slave |option |Caught )"
+    r"|nvidia-nvswitch\d*: (?:SXid \(|Probing )|nouveau [0-9a-f]{4,8}:|(?:module: )?Loading of [\w ]+ is rejected"
     r"|PKCS#7 signature not signed with a trusted key|Lockdown: .{1,15}: unsigned module loading is restricted"
 )
 OF_HOST = (
@@ -94,7 +95,7 @@ _LINE = regex(r"(?:(\d{9,}(?:\.\d+)?) (?:kernel: )?|\[ *[\d.]+\] ?)?(?:\[ *[TC]\
 # A message that begins with the name of a program, which each program chooses (TASK_COMM_LEN: 15 bytes at most).
 # arch/x86/mm/fault.c, kernel/signal.c, mm/page_alloc.c, mm/oom_kill.c, fs/drop_caches.c
 _OF_PROGRAM = regex(
-    r".{0,15}?(?:\[\d+\](?::| bad | vsyscall)|\(\d+\): |/\d+: potentially unexpected| invoked oom-killer:"
+    r".{0,15}?(?:\[\d+\](?::| bad | vsyscall)| ?\(\d+\): |/\d+: potentially unexpected| invoked oom-killer:"
     r"|: page allocation (?:failure|stalls)|: vmalloc )"
 )
 _NOT_ALLOWED = "needs root, or the group adm: the kernel log of this boot"
