@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 # pid, ppid; name, username (or the number of a user that has no name); cmdline: its words; rss_bytes; create_time in
@@ -36,7 +37,6 @@ def fields_by_psutil() -> Iterator[Mapping[str, Any]]:
 def fields_by_hand(folder: str = "/proc") -> Iterator[Mapping[str, Any]]:
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     booted = float(_line(f"{folder}/stat", "btime ") or 0)
-    users: dict[int, str] = {}
     for pid in [int(name) for name in os.listdir(folder) if name.isdigit()]:
         try:
             stat = _text(f"{folder}/{pid}/stat")
@@ -49,13 +49,11 @@ def fields_by_hand(folder: str = "/proc") -> Iterator[Mapping[str, Any]]:
             parent, started = int(numbers[1]), int(numbers[19])
         except (OSError, IndexError, ValueError):
             continue
-        if user not in users:
-            users[user] = _user_name(user)
         yield {
             "pid": pid,
             "ppid": parent,
             "name": full_name(short, words),
-            "username": users[user],
+            "username": user_name(user),
             "cmdline": words,
             "rss_bytes": resident * page,
             "create_time": booted + started / tick,
@@ -76,7 +74,9 @@ def full_name(short: str, words: list[str]) -> str:
     return whole if len(short) >= TASK_COMM_LEN and whole.startswith(short) else short
 
 
-def _user_name(number: int) -> str:
+@cache
+def user_name(number: int) -> str:
+    """The name of a user, or the number where there is none."""
     import pwd
 
     try:
@@ -92,4 +92,4 @@ def _text(path: str) -> str:
 
 def _line(path: str, start: str) -> str:
     """The rest of the first line that starts so; empty if none does."""
-    return next((line[len(start) :] for line in _text(path).splitlines() if line.startswith(start)), "")
+    return next((line[len(start) :] for line in _text(path).split("\n") if line.startswith(start)), "")
