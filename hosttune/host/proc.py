@@ -130,7 +130,7 @@ def _devices(pid: int, known: dict[tuple[int, int], str]) -> tuple[str, ...]:
         numbers = os.listdir(folder)
     except OSError:
         return ()
-    devices = set()
+    devices: set[str] = set()
     for number in numbers:
         try:
             target = os.readlink(f"{folder}/{number}")
@@ -138,8 +138,17 @@ def _devices(pid: int, known: dict[tuple[int, int], str]) -> tuple[str, ...]:
             continue
         # Sockets, pipes and the like have no path; what has one is looked at whatever it is called.
         if target.startswith("/") and (status := status_of(f"{folder}/{number}")):
-            devices.add(_device(target, status, known))
-    return tuple(sorted(devices - {""}))
+            name = _device(target, status, known)
+            if name and name not in devices and _is_open(pid, number):
+                devices.add(name)
+    return tuple(sorted(devices))
+
+
+def _is_open(pid: int, number: str) -> bool:
+    """Whether it was opened, for which its mode asks: with O_PATH anybody may point at it (open(2))."""
+    rows = (row.split() for row in _read(f"/proc/{pid}/fdinfo/{number}").split("\n"))
+    flags = next((row[1] for row in rows if len(row) == 2 and row[0] == "flags:"), "0")
+    return not int(flags, 8) & os.O_PATH
 
 
 def _device(target: str, status: FileStatus, known: dict[tuple[int, int], str]) -> str:
