@@ -25,10 +25,10 @@ class ScratchFolder(Fact):
     problem: str
 
     @property
-    def above(self) -> tuple[str, ...]:
-        """The folder and those that it lies in, the topmost first."""
-        parts = self.folder.split("/")
-        return tuple("/".join(parts[:end]) or "/" for end in range(1, len(parts) + 1))
+    def above(self) -> str:
+        """The paths of the folder and of those that it lies in, the topmost first: `/ /data /data/scratch`."""
+        parts = self.folder.split("/") if self.folder else []
+        return " ".join("/".join(parts[:end]) or "/" for end in range(1, len(parts) + 1))
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
@@ -47,7 +47,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
     if mount is not None and mount.is_read_only:
         return ScratchFolder("", f"{folder} is read-only ({mount.target})")
     chosen = ScratchFolder(folder, "")
-    problem = next((why for path in chosen.above if (why := _stranger(facts, path))), "")
+    problem = next((why for path in chosen.above.split() if (why := _stranger(facts, path))), "")
     return ScratchFolder("", problem) if problem else chosen
 
 

@@ -78,5 +78,7 @@ def _named(listed: tuple[Process, ...], name: str) -> tuple[Process, ...]:
     short = name[:NAME_LENGTH]
     for one in listed:
         if one.name[:NAME_LENGTH] == short and is_untold(one):
-            raise UnknownFact(f"whether process {one.pid} is {name} cannot be told: that needs root, and no older record")
+            raise UnknownFact(
+                f"whether process {one.pid} is {name} cannot be told: that needs root, and no older record"
+            )
     return tuple(one for one in listed if is_daemon(one, (short,)))

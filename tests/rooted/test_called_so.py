@@ -103,7 +103,7 @@ def test_device_that_is_only_pointed_at_is_not_held():
     ("target", "kind", "rdev", "name"),
     [
         ("/dev/nvidia0", stat.S_IFCHR, (195, 0), "/dev/nvidia0"),
-        ("/tmp/x", stat.S_IFCHR, (195, 3), "/dev/nvidia3"),  # noqa: S108 - a name of a user's
+        ("/tmp/x", stat.S_IFCHR, (195, 3), "/dev/nvidia3"),
         ("/dev/null", stat.S_IFCHR, (195, 3), "/dev/nvidia3"),
         ("/dev/nvidia0", stat.S_IFCHR, (195, 3), "/dev/nvidia3"),  # as a container has it
         ("/dev/nvidia0", stat.S_IFCHR, (195, 255), "/dev/nvidiactl"),
@@ -114,7 +114,7 @@ def test_device_that_is_only_pointed_at_is_not_held():
         ("/dev/nvidia0", stat.S_IFREG, (195, 0), ""),
         ("/dev/nvidia0", stat.S_IFBLK, (195, 0), ""),
         ("/dev/zero", stat.S_IFCHR, (1, 5), "/dev/zero"),
-        ("/tmp/zero", stat.S_IFCHR, (1, 5), ""),  # noqa: S108
+        ("/tmp/zero", stat.S_IFCHR, (1, 5), ""),
     ],
 )
 def test_devices_are_told_by_their_numbers(target, kind, rdev, name):
