@@ -1,8 +1,8 @@
 """The running processes: what every kernel shows alike, and from /proc device nodes, swap and control group.
 
-Name, title and the paths of open files are a user's own words: in a mount namespace of his own any file can have any
-path, and the line of its name is the first of /proc/PID/status. So devices are told by their numbers, users by the owner
-of /proc/PID (proc(5)), and programs by their file.
+A user chooses the name and the title of a process; in a mount namespace of their own any file has any path; and the
+name stands in /proc/PID/status before the user. So a device is known by its numbers, the user by the owner of /proc/PID
+(proc(5)), and a program by its file.
 """
 
 from __future__ import annotations
