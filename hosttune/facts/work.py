@@ -89,8 +89,8 @@ class Work(Fact):
 
 
 def is_work(process: Process) -> bool:
-    """Whether a process holds a GPU and is not known to only watch or show something with it. What it calls itself says
-    that only of root's processes; users of the system, and people who run a display, run the program of that name.
+    """Whether a process holds a GPU and is not known to only watch or show something with it. Only of root's processes,
+    outside of containers, the name says that; of others the program, which has to run for the machine or for a display.
     """
     return holds_gpu(process) and not is_monitor(process)
 
@@ -102,8 +102,8 @@ def holds_gpu(process: Process) -> bool:
 
 def is_monitor(process: Process) -> bool:
     """Whether a process only watches GPUs, or shows something with them."""
-    if process.uid == 0 and process.name[:NAME_LENGTH] in NOT_WORK:
-        return True
+    if process.uid == 0 and process.name[:NAME_LENGTH] in NOT_WORK and not container_of(process.cgroup):
+        return True  # scripts, too, whose program is Python
     return is_daemon(process, NOT_WORK) or is_display(process)
 
 

@@ -169,7 +169,7 @@ def _device(target: str, status: FileStatus, known: dict[tuple[int, int], str]) 
 
 def _cgroup(pid: int) -> str:
     """The v2 path (hierarchy 0); on v1 the one that systemd names itself (cgroups(7))."""
-    lines = [line.split(":", 2) for line in _read(f"/proc/{pid}/cgroup").splitlines()]
+    lines = [line.split(":", 2) for line in _read(f"/proc/{pid}/cgroup").split("\n")]
     paths = {(number, controllers): path for number, controllers, path in (line for line in lines if len(line) == 3)}
     unified = paths.get(("0", ""), "")
     named = next((path for (_, controllers), path in paths.items() if controllers == "name=systemd"), "")

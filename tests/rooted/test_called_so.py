@@ -140,3 +140,10 @@ def test_device_that_is_only_pointed_at_is_not_held():
 def test_devices_are_told_by_their_numbers(target, kind, rdev, name):
     known = proc._known_devices("Character devices:\n195 nvidia\n510 nvidia-uvm\n511 kfd\n\nBlock devices:\n  7 loop\n")
     assert proc._device(target, FileStatus(kind | 0o666, 0, 1, rdev, (0, 5)), known) == name
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\x0b", "\x85", "\r", "\x1e"])
+def test_name_of_a_control_group_is_no_line_of_its_own(end, monkeypatch):
+    content = f"1:name=systemd:/user.slice/user@{EVE}.service/x{end}0::/slurm/uid_0/job_7\n0::/user.slice\n"
+    monkeypatch.setattr(proc, "_read", lambda _: content)
+    assert proc._cgroup(1) == "/user.slice"

@@ -9,7 +9,7 @@ import pytest
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.network import reached
-from hosttune.host.door import Completed
+from hosttune.host.door import Completed, Stat
 from tests.unit.fake_reader import FakeReader
 
 ROUTES = (
@@ -79,6 +79,17 @@ def test_sshd_listens_by_itself_or_by_systemd_and_is_asked_on_an_address_of_this
     reader = FakeReader(queries={reached.LISTENERS: socket, reached.SSH_SOCKET: "Listen=[::]:22 (Stream)\n"})
     assert reached.sshd_sockets(reader) == {"*:22": ("127.0.0.1", 22)}
     assert reached.sshd_sockets(FakeReader(queries={reached.LISTENERS: ""})) == {}
+
+
+@pytest.mark.parametrize("name", ["sshd", 'sshd",pid=612,', 'systemd",pid=1,'])
+def test_listener_of_a_user_that_is_called_sshd_is_none(name):
+    listeners = f'{LISTENERS}LISTEN 0 5 0.0.0.0:2222 0.0.0.0:* users:(("{name}",pid=4711,fd=3))\n'
+    owner = {"/proc/4711": Stat("directory", 0o555, 1001, 1001, 0, 0, 1, 1, 9)}
+    listening = "Listen=[::]:2222 (Stream)\n"
+    reader = FakeReader(
+        queries={reached.LISTENERS: listeners, reached.SSH_SOCKET: listening}, stats=owner, folders=["/proc/4711"]
+    )
+    assert set(reached.sshd_sockets(reader)) == {"0.0.0.0:22", "[::]:22"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Running GPU work: holders of devices, containers, scheduler jobs."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -92,6 +93,12 @@ def test_is_work_tells_computing_from_watching(name, devices, expected):
 )
 def test_what_a_process_calls_itself_hides_no_job(name, uid, program, expected):
     assert is_work(process(1, name, devices=("/dev/nvidia0",), uid=uid, program=program)) is expected
+
+
+def test_job_of_a_container_s_root_is_not_hidden_by_its_name():
+    job = daemon(1, "dcgm-exporter", devices=("/dev/nvidia0",), cgroup=DOCKER, program="/usr/bin/python3.11")
+    assert is_work(job)
+    assert not is_work(replace(job, program="/usr/bin/dcgm-exporter"))
 
 
 def test_title_of_a_batch_job_counts_of_root_s_slurmstepd_alone():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.reading import answered, ask, if_absent, text
+from hosttune.host.door import Stat
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ _RESOLV, _STUB, _UPLINK = (
 _ALL = {"0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - read, not bound
 _WILD = ("0.0.0.0", "[::]", "*")  # noqa: S104 - as ss prints them
 _SOCKET = regex(r"^Listen=\S*:(\d+) \(Stream\)$", re.MULTILINE)
+# A name has at most 15 characters: with its quotes it cannot hold all of this.
+_SSHD = regex(r'\("sshd",pid=(\d+),fd=\d+\)')
+_SYSTEMD = regex(r'\("systemd",pid=1,fd=\d+\)')
 _CLASS = "/sys/class/net"
 _BANNER = regex(r"SSH-2\.0-")
 BANNER_S = 10.0  # within which sshd has to say what it is
@@ -114,11 +118,15 @@ def sshd_sockets(reader: Reader) -> Mapping[str, tuple[str, int]]:
     """
     printed = answered(reader, LISTENERS).text
     sockets = ask(reader, SSH_SOCKET).text if '"systemd"' in printed else ""
-    return parse_listeners(printed, sockets)
+    owners = {pid: reader.stat(f"/proc/{pid}") for pid in _SSHD.findall(printed)}
+    strangers = {pid for pid, owner in owners.items() if isinstance(owner, Stat) and owner.uid != 0}
+    return parse_listeners(printed, sockets, strangers)
 
 
-def parse_listeners(printed: str, sockets: str = "") -> Mapping[str, tuple[str, int]]:
-    """The same of the rows of `ss` that sshd holds; and of process 1 those that ssh.socket names."""
+def parse_listeners(printed: str, sockets: str = "", strangers: Collection[str] = ()) -> Mapping[str, tuple[str, int]]:
+    """The same of the rows of `ss` that sshd holds; and of process 1 those that ssh.socket names. `strangers`: processes
+    of others than root, which call themselves what they like.
+    """
     activated = {int(found) for found in _SOCKET.findall(sockets)}
     found: dict[str, tuple[str, int]] = {}
     for row in printed.splitlines():
@@ -128,7 +136,8 @@ def parse_listeners(printed: str, sockets: str = "") -> Mapping[str, tuple[str, 
         address, _, port = words[3].rpartition(":")
         if not port.isdecimal():
             continue
-        if '("sshd"' in words[5] or ('("systemd"' in words[5] and int(port) in activated):
+        holders = set(_SSHD.findall(words[5])) - set(strangers)
+        if holders or (_SYSTEMD.search(words[5]) and int(port) in activated):
             found[f"{address.partition('%')[0]}{']' if '%' in address and address[0] == '[' else ''}:{port}"] = (
                 _own(address),
                 int(port),

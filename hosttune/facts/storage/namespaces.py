@@ -67,7 +67,7 @@ def _is_disk(mount: MountLine) -> bool:
 
 def _holder(reader: Reader, pid: int) -> str:
     groups = attempt(text, reader, f"/proc/{pid}/cgroup")
-    paths = [entry.rpartition(":")[2] for entry in groups.splitlines()] if isinstance(groups, str) else []
+    paths = [entry.rpartition(":")[2] for entry in groups.split("\n")] if isinstance(groups, str) else []
     named = [part for path in paths for part in path.split("/") if part.endswith((".service", ".scope"))]
     if named:
         return named[-1]
