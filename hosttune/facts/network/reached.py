@@ -124,8 +124,8 @@ def sshd_sockets(reader: Reader) -> Mapping[str, tuple[str, int]]:
 
 
 def parse_listeners(printed: str, sockets: str = "", strangers: Collection[str] = ()) -> Mapping[str, tuple[str, int]]:
-    """The same of the rows of `ss` that sshd holds; and of process 1 those that ssh.socket names. `strangers`: processes
-    of others than root, which call themselves what they like.
+    """The same of the rows of `ss` that sshd holds; and of process 1 those that ssh.socket names. `strangers`: pids of
+    processes that are not root's, whatever they call themselves.
     """
     activated = {int(found) for found in _SOCKET.findall(sockets)}
     found: dict[str, tuple[str, int]] = {}
