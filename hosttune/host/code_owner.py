@@ -132,9 +132,7 @@ def _take(found: _Places, reached: ResolvedPath, *, is_searched: bool = False) -
         _note(found, reached.canonical, info, has_acl=is_open_by_acl(reached.fd, info.st_mode))
 
 
-def _note(
-    found: _Places, path: str, info: os.stat_result, *, has_acl: bool = False, is_searched: bool = False
-) -> None:
+def _note(found: _Places, path: str, info: os.stat_result, *, has_acl: bool = False, is_searched: bool = False) -> None:
     known = found.get(path)
     is_searched = is_searched or (known is not None and known.is_searched)
     found[path] = _Place(path, info.st_uid, info.st_gid, info.st_mode, has_acl, is_searched)

@@ -119,7 +119,7 @@ def _namespace(path: str, folder: int | None = None) -> str:
 
 
 def _require_no_filter(folder: int, pid: int, status: Mapping[str, str]) -> None:
-    if status.get("Seccomp", "0") != "0":
+    if status.get("Seccomp") != "0":
         raise _Refusal(f"process {pid} runs under a seccomp filter, which a new process would not have")
     try:
         label = head_of(folder, "attr/current").strip(b"\0\n ")

@@ -69,7 +69,9 @@ def give(path: Path, uid: int) -> None:
 
 def venv(folder: Path, uid: int, code: str = "", python: str = PYTHON) -> Path:
     """A virtual environment of a user, with code that its Python starts; the path of its Python."""
-    version = subprocess.run([PYTHON, "-c", "import sys; print(*sys.version_info[:2], sep='.')"], check=True, capture_output=True)
+    version = subprocess.run(
+        [PYTHON, "-c", "import sys; print(*sys.version_info[:2], sep='.')"], check=True, capture_output=True
+    )
     site = folder / f"lib/python{version.stdout.decode().strip()}/site-packages"
     site.mkdir(parents=True)
     (folder / "bin").mkdir()
@@ -291,33 +293,30 @@ def test_ordinary_user_does_not_run_what_another_wrote(folder):
 
 
 @pytest.fixture
-def cgroup():
-    """A control group of the job's own, made in the first hierarchy that can be written; pids first, for its limit."""
-    mounts = [one for one in parse(Path("/proc/self/mountinfo").read_bytes()) if one.fstype in ("cgroup", "cgroup2")]
-    mounts.sort(key=lambda one: "pids" not in one.super_options)
-    made = None
-    for mount in mounts:
-        if mount.root == "/":
-            made = Path(mount.target, f"hosttune-test-{os.getpid()}")
-            with contextlib.suppress(OSError):
-                made.mkdir()
-                break
-    assert made
-    assert made.is_dir()
-    yield made
-    until(lambda: not (made / "cgroup.procs").read_text())
-    for one in sorted(made.rglob("*/"), reverse=True):
-        if one.is_dir():
+def cgroups():
+    """Control groups of the job's own: of version 2, and of the pids controller of version 1, where there is one."""
+    mounts = parse(Path("/proc/self/mountinfo").read_bytes())
+    found = [
+        one for one in mounts if one.fstype == "cgroup2" or (one.fstype == "cgroup" and "pids" in one.super_options)
+    ]
+    groups = [Path(one.target, f"hosttune-test-{os.getpid()}") for one in found if one.root == "/"]
+    assert groups
+    for group in groups:
+        group.mkdir()
+    yield groups
+    for group in groups:
+        until(lambda group=group: not (group / "cgroup.procs").read_text())
+        for one in sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True):
             one.rmdir()
-    made.rmdir()
+        group.rmdir()
 
 
 @contextlib.contextmanager
-def job(python: Path, group: Path | None = None, prepare=lambda: None, words=()):
+def job(python: Path, groups=(), prepare=lambda: None):
     """A process of eve that computes with `python`; `prepare` runs as root before it is hers."""
 
     def become() -> None:
-        if group:
+        for group in groups:
             (group / "cgroup.procs").write_text("0")
         prepare()
         os.setgroups([])
@@ -325,7 +324,7 @@ def job(python: Path, group: Path | None = None, prepare=lambda: None, words=())
         os.setuid(EVE)
 
     code = ("-I", "-S", "-c", "import time; time.sleep(600)")
-    child = subprocess.Popen([*words, python, *code], preexec_fn=become, env={"PATH": "/usr/bin:/bin"})
+    child = subprocess.Popen([python, *code], preexec_fn=become, env={"PATH": "/usr/bin:/bin"})  # noqa: PLW1509
     try:
         yield str(child.pid)
     finally:
@@ -333,10 +332,11 @@ def job(python: Path, group: Path | None = None, prepare=lambda: None, words=())
         child.wait()
 
 
-def test_job_is_asked_inside_its_limits_and_nothing_outlives_the_answer(folder, cgroup):
+def test_job_is_asked_inside_its_limits_and_nothing_outlives_the_answer(folder, cgroups):
     python = venv(folder / "venv", EVE, DAEMON)
-    if (cgroup / "pids.max").exists():
-        (cgroup / "pids.max").write_text("12")
+    for group in cgroups:
+        if (group / "pids.max").exists():
+            (group / "pids.max").write_text("12")
     cpu = min(os.sched_getaffinity(0))
 
     def prepare() -> None:
@@ -344,9 +344,9 @@ def test_job_is_asked_inside_its_limits_and_nothing_outlives_the_answer(folder, 
         os.sched_setaffinity(0, {cpu})
         os.nice(3)
 
-    with job(python, cgroup, prepare) as pid:
+    with job(python, cgroups, prepare) as pid:
         own = Path(f"/proc/{pid}/cgroup").read_text().rstrip("\n")
-        assert cgroup.name in own
+        assert own.count(cgroups[0].name) == len(cgroups)
         answer = ask(("python-of", pid, "torch"))
         for name in ("asked", "daemon"):
             told = sections(folder / "venv" / name)
@@ -357,7 +357,8 @@ def test_job_is_asked_inside_its_limits_and_nothing_outlives_the_answer(folder, 
             assert f"Cpus_allowed_list:\t{cpu}\n" in told["status"]
             assert f"Uid:\t{EVE}\t{EVE}\t{EVE}\t{EVE}" in told["status"]
             assert not is_running(told["pid"])
-        assert (cgroup / "cgroup.procs").read_text().split() == [pid]
+        for group in cgroups:
+            assert (group / "cgroup.procs").read_text().split() == [pid]
     assert json.loads(answer.text.splitlines()[-1])["python"].startswith("3.")
 
 
@@ -435,7 +436,15 @@ def test_job_under_a_filter_is_not_asked(folder):
 @pytest.mark.parametrize("kind", ["net", "ipc", "uts", "pid", "mount"])
 def test_job_in_a_namespace_of_its_own_is_not_asked(folder, kind):
     python = venv(folder / "venv", EVE, WHO)
-    words = ("unshare", f"--{kind}", *(("--fork",) if kind == "pid" else ()), "setpriv", f"--reuid={EVE}", f"--regid={EVE}", "--clear-groups")
+    words = (
+        "unshare",
+        f"--{kind}",
+        *(("--fork",) if kind == "pid" else ()),
+        "setpriv",
+        f"--reuid={EVE}",
+        f"--regid={EVE}",
+        "--clear-groups",
+    )
     child = subprocess.Popen([*words, python, "-I", "-S", "-c", "import time; time.sleep(600)"])
     try:
         target = python.resolve()
@@ -443,7 +452,11 @@ def test_job_in_a_namespace_of_its_own_is_not_asked(folder, kind):
 
         def is_there() -> bool:
             pids[:] = [str(child.pid), *Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()]
-            pids[:] = [one for one in pids if os.path.exists(f"/proc/{one}/exe") and Path(f"/proc/{one}/exe").resolve() == target]
+            pids[:] = [
+                one
+                for one in pids
+                if os.path.exists(f"/proc/{one}/exe") and Path(f"/proc/{one}/exe").resolve() == target
+            ]
             return bool(pids) and Path(f"/proc/{pids[0]}/cmdline").read_bytes().startswith(os.fsencode(python))
 
         until(is_there)
@@ -460,9 +473,9 @@ def test_job_in_a_namespace_of_its_own_is_not_asked(folder, kind):
 
 
 @pytest.mark.parametrize("name", ["slurm_gpu04/job_7", "kubepods.slice/x", "pbs_jobs.service", "htcondor"])
-def test_job_of_a_batch_system_is_not_asked(folder, cgroup, name):
-    (cgroup / name).mkdir(parents=True)
-    with job(venv(folder / "venv", EVE, WHO), cgroup / name) as pid:
+def test_job_of_a_batch_system_is_not_asked(folder, cgroups, name):
+    (cgroups[0] / name).mkdir(parents=True)
+    with job(venv(folder / "venv", EVE, WHO), [cgroups[0] / name]) as pid:
         refused = ask(("python-of", pid, "torch"))
     assert f"is in the control group {name.split('/')[0]}, which a batch system" in refused.reason
     assert not (folder / "venv/who").exists()
@@ -477,7 +490,11 @@ def test_job_that_runs_the_code_of_another_is_not_asked(folder):
 
 
 V2 = {"memory.max": "4294967296", "memory.current": "3221225472", "memory.stat": "inactive_file 1073741824\n"}
-V1 = {"memory.limit_in_bytes": "4294967296", "memory.usage_in_bytes": "3221225472", "memory.stat": "inactive_file 5\ntotal_inactive_file 1073741824\n"}
+V1 = {
+    "memory.limit_in_bytes": "4294967296",
+    "memory.usage_in_bytes": "3221225472",
+    "memory.stat": "inactive_file 5\ntotal_inactive_file 1073741824\n",
+}
 
 
 @pytest.mark.parametrize(
