@@ -26,7 +26,7 @@ _MOST_STEPS = 50_000  # folders and links passed on all ways together
 _LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class _Refusal(Exception):
+class _SharedCode(Exception):
     """Why a Python is not run, with the place that decides."""
 
 
@@ -50,7 +50,7 @@ def owner_of_code(path: str) -> int | Unreadable:
     """
     try:
         return _owner(_places(path))
-    except _Refusal as refusal:
+    except _SharedCode as refusal:
         return Unreadable(str(refusal))
     except OSError as error:
         return Unreadable(f"{error.filename or path}: {error.strerror}")
@@ -62,10 +62,10 @@ def _owner(places: list[_Place]) -> int:
         if place.uid:
             users.setdefault(place.uid, place.path)
         if _can_others_write(place):
-            raise _Refusal(f"others can write {place.path} (mode {stat.S_IMODE(place.mode):04o})")
+            raise _SharedCode(f"others can write {place.path} (mode {stat.S_IMODE(place.mode):04o})")
     if len(users) > 1:
         (first, one), (second, other) = list(users.items())[:2]
-        raise _Refusal(f"{one} belongs to uid {first}, and {other} to uid {second}: its code is not of one user")
+        raise _SharedCode(f"{one} belongs to uid {first}, and {other} to uid {second}: its code is not of one user")
     return next(iter(users), 0)
 
 
@@ -105,7 +105,7 @@ def _places(path: str) -> list[_Place]:
     found = _Places()
     with walk("/", path) as reached:
         if reached.missing or not reached.name:
-            raise _Refusal(f"{path} is no program")
+            raise _SharedCode(f"{path} is no program")
         _take(found, reached)
         program = reached.canonical
     # Python cuts the last words off the path as it is written, and of the one without links.
@@ -123,7 +123,7 @@ def _take(found: _Places, reached: ResolvedPath, *, is_searched: bool = False) -
     """Note every folder and link on a way that was walked, and what it leads to."""
     found.steps += len(reached.visited)
     if found.steps > _MOST_STEPS:
-        raise _Refusal(f"its code has too many folders and links to check ({reached.canonical})")
+        raise _SharedCode(f"its code has too many folders and links to check ({reached.canonical})")
     for path, info in reached.visited:
         is_last = is_searched and path == reached.canonical
         _note(found, path, info, has_acl=path in reached.open_by_acl, is_searched=is_last)
@@ -156,14 +156,14 @@ def _home(found: _Places, folder: str) -> str:
             return ""
         _take(found, reached)
         if not reached.name or not stat.S_ISREG(reached.stat().st_mode):
-            raise _Refusal(f"{reached.canonical} is not a regular file")
+            raise _SharedCode(f"{reached.canonical} is not a regular file")
         fd = os.open(reached.name, _LOOK, dir_fd=reached.parent)
         try:
             text = read_all(fd, _CONFIG_LIMIT)
         finally:
             os.close(fd)
     if text is None:
-        raise _Refusal(f"{place}/pyvenv.cfg has more than {_CONFIG_LIMIT >> 10} KiB")
+        raise _SharedCode(f"{place}/pyvenv.cfg has more than {_CONFIG_LIMIT >> 10} KiB")
     for line in os.fsdecode(text).splitlines():
         key, _, value = line.partition("=")
         if key.strip().lower() == "home" and value.strip():
@@ -218,5 +218,5 @@ def _names(folder: str) -> list[str]:
         for entry in entries:
             names.append(entry.name)
             if len(names) > _MOST_ENTRIES:
-                raise _Refusal(f"{folder} has more than {_MOST_ENTRIES} entries")
+                raise _SharedCode(f"{folder} has more than {_MOST_ENTRIES} entries")
     return names

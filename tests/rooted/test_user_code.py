@@ -522,7 +522,7 @@ def test_group_that_is_frozen_or_short_of_memory_is_left_alone(tmp_path, files, 
     if isinstance(answer, int):
         assert job_limits._free_bytes(str(tmp_path / depth)) == answer
     else:
-        with pytest.raises(job_limits._Refusal, match=answer):
+        with pytest.raises(job_limits._Unrepeatable, match=answer):
             job_limits._free_bytes(str(tmp_path / depth))
 
 
@@ -544,5 +544,5 @@ def test_folder_is_found_in_each_hierarchy():
 
 @pytest.mark.parametrize("text", ["9:misc:/x\n", "9:pids:/x\n", "0::/../x\n", "0::/x (deleted)\n", ""])
 def test_group_that_cannot_be_entered_is_refused(text):
-    with pytest.raises(job_limits._Refusal):
+    with pytest.raises(job_limits._Unrepeatable):
         job_limits._folders(text, "9:misc:/\n", parse(MOUNTS), 7)
