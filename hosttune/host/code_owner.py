@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from functools import lru_cache
 
 from hosttune.frozen import frozen
@@ -48,17 +49,26 @@ def owner_of_code(path: str) -> int | Unreadable:
     Unreadable names the place when two users have a say, when others can write, or when it cannot be checked. Group
     write permission counts as the owner's own if the group has no other member, as in OpenSSH of Debian.
     """
+    return _answer(path, _places)
+
+
+def owner_of_file(path: str) -> int | Unreadable:
+    """As `owner_of_code`, of one file and the way there only: a program that reads no code beside itself."""
+    return _answer(path, _places_of_file)
+
+
+def _answer(path: str, places_of: Callable[[str], _Places]) -> int | Unreadable:
     try:
-        return _owner(_places(path))
+        return _owner(places_of(path))
     except _SharedCode as refusal:
         return Unreadable(str(refusal))
     except OSError as error:
         return Unreadable(f"{error.filename or path}: {error.strerror}")
 
 
-def _owner(places: list[_Place]) -> int:
+def _owner(places: _Places) -> int:
     users: dict[int, str] = {}
-    for place in places:
+    for place in places.values():
         if place.uid:
             users.setdefault(place.uid, place.path)
         if _can_others_write(place):
@@ -99,24 +109,30 @@ class _Places(dict[str, _Place]):
     """What has a say, by path; `steps` counts what was passed, again and again too."""
 
     steps = 0
+    canonical = ""  # the file itself, without links
 
 
-def _places(path: str) -> list[_Place]:
+def _places_of_file(path: str) -> _Places:
     found = _Places()
     with walk("/", path) as reached:
         if reached.missing or not reached.name:
             raise _SharedCode(f"{path} is no program")
         _take(found, reached)
-        program = reached.canonical
+        found.canonical = reached.canonical
+    return found
+
+
+def _places(path: str) -> _Places:
+    found = _places_of_file(path)
     # Python cuts the last words off the path as it is written, and of the one without links.
-    folders = [os.path.dirname(one) for one in (path, os.path.normpath(path), program)]
+    folders = [os.path.dirname(one) for one in (path, os.path.normpath(path), found.canonical)]
     for folder in tuple(dict.fromkeys(folders)):
         for place in (folder, os.path.dirname(folder)):
             if home := _home(found, place):
                 folders += [home, _take_folder(found, home) or home]
     for prefix in dict.fromkeys(map(os.path.dirname, folders)):
         _take_library(found, prefix)
-    return list(found.values())
+    return found
 
 
 def _take(found: _Places, reached: ResolvedPath, *, is_searched: bool = False) -> None:

@@ -22,9 +22,10 @@ from hosttune.host import job_limits
 from hosttune.host.code_owner import owner_of_code
 from hosttune.host.interpreter import ask, at_path
 from hosttune.host.mountinfo import parse
+from hosttune.host.process import locate
 from hosttune.measure.bench.read_crew import Crew
 from hosttune.measure.bench.read_python import user_python
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT, Unreadable
 from tests.live.namespace import ROOT
 
 EVE, BOB, ADMIN = 54311, 54312, 54313
@@ -487,6 +488,17 @@ def test_job_that_runs_the_code_of_another_is_not_asked(folder):
         refused = ask(("python-of", pid, "torch"))
     assert f"its code belongs to uid {BOB}, and the job runs as uid {EVE}" in refused.reason
     assert not (folder / "venv/who").exists()
+
+
+def test_root_starts_no_program_on_whose_way_another_user_has_a_say(folder):
+    """He could exchange it between the look and the start, although the program itself is root's."""
+    (folder / "eve").mkdir()
+    shutil.copy("/bin/true", folder / "eve/program")
+    (folder / "program").symlink_to("eve/program")
+    assert locate(str(folder / "program")) == str(folder / "program")
+    os.chown(folder / "eve", EVE, EVE)
+    assert locate(str(folder / "program")) is ABSENT
+    assert locate(str(folder / "eve/program")) is ABSENT
 
 
 V2 = {"memory.max": "4294967296", "memory.current": "3221225472", "memory.stat": "inactive_file 1073741824\n"}
