@@ -23,8 +23,8 @@ from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 HEAD: Final = 1 << 16  # bytes of a file of /proc/PID that are read
-# Bytes of memory that a job must have left: PyTorch 2.11 for CUDA 13 answers with RLIMIT_DATA at 768 MiB, not at 512 MiB,
-# and takes 290 MiB (measured on an H200).
+# Bytes of memory that a job must have left: PyTorch 2.11 for CUDA 13 answers with RLIMIT_DATA at 768 MiB, but not at
+# 512 MiB, and takes 290 MiB (measured on an H200).
 LEAST_FREE: Final = 1 << 30
 _NAMESPACES: Final = ("mnt", "user", "pid", "net", "ipc", "uts", "cgroup", "time")
 _MOST_NICE: Final = 19
