@@ -38,7 +38,7 @@ from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.losses import losses
 from hosttune.engine.plan import digest, stage
 from hosttune.engine.trial import TrialPart, TrialPlan, plan_trial
-from hosttune.engine.trial_terms import span_text
+from hosttune.engine.trial_terms import LAST_S, span_text
 from hosttune.engine.trusted import strange_program
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
@@ -427,7 +427,7 @@ def come_back(
     may_reboot: bool = False,
 ) -> TrialEnd:
     """Take the run back, in a run of its own, and end the trial; once, whatever becomes of it. The caller holds the
-    lock. may_reboot: where something of it is in force up to the next boot, reboot, unless a GPU is at work.
+    lock. may_reboot: where something of it is in force up to the next boot, reboot; work on the GPUs has `LAST_S` to end.
 
     What could not be taken back is told, and nothing is tried again by itself.
     """
@@ -448,6 +448,9 @@ def come_back(
     needs = _needs_reboot(writer, trial, receipt)
     busy = _work(Facts(writer, session.facts.asked)) if needs and may_reboot else ()
     told = f"run {trial.run} {state}: {reason}"
+    if busy:
+        trial_clock.reboot_when_idle(writer, trial.run)  # before the mark: what fails here is tried again
+        needs = f"{needs}, which waits for at most {span_text(LAST_S)}: {'; '.join(busy)}"
     trial_guard.mark(writer, "returned")
     if needs and may_reboot and not busy:
         # The guard stays until then: where this ends here, its script reboots. Who looks next removes it (`finish`).
@@ -455,10 +458,12 @@ def come_back(
         trial_clock.announce(writer, "this host reboots, once, to come back")
         trial_clock.reboot(writer)
         return TrialEnd(trial, state, reason, receipt)
-    _disarm(writer, record)
-    if busy:
-        needs = f"{needs}, which waits for: {'; '.join(busy)}"
-    trial_clock.announce(writer, f"{told}; {needs}" if needs else told)
+    told = f"{told}; {needs}" if needs else told
+    if busy:  # the script needs its folder: who looks next removes it
+        show_at_login(writer, trial_clock.MOTD, told)
+    else:
+        _disarm(writer, record)
+    trial_clock.announce(writer, told)
     return TrialEnd(trial, state, reason, receipt, needs)
 
 

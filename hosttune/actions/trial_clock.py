@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hosttune.actions.trial_guard import OF_AN_IMAGE
+from hosttune.actions.trial_guard import FOLDER, OF_AN_IMAGE
 from hosttune.engine.trial_terms import span_text
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.door import Completed
@@ -98,3 +98,12 @@ def reboot(writer: Writer) -> None:
         hard = ("systemd-run", "--on-active=300s", *lasting, *whole, "--", "systemctl", "reboot", "-f")
         writer.run(hard, timeout_s=_TIMEOUT_S)
     writer.run(("systemctl", "reboot"), timeout_s=_TIMEOUT_S)
+
+
+def reboot_when_idle(writer: Writer, run_id: str) -> None:
+    """Let the guard's script reboot as soon as no GPU is at work, and at its last deadline all the same. Raises Refused
+    where systemd does not take it.
+    """
+    lasting = ("DefaultDependencies=no", "IgnoreOnIsolate=yes", "OOMScoreAdjust=-1000")
+    told = (f"--unit={name_of(run_id, 'reboot')}", *(f"--property={one}" for one in lasting), "--quiet", "--collect")
+    writer.run(("systemd-run", *told, "--", "sh", f"{FOLDER}/run", "reboot"), timeout_s=_TIMEOUT_S)
