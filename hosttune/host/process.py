@@ -125,10 +125,16 @@ def act(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
 
 
 def bounded(
-    command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float, limit: int
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    timeout_s: float,
+    limit: int,
+    passed: tuple[int, ...] = (),
 ) -> Completed | Ended:
-    """Run a program with this environment and no other, that may write `limit` bytes to each of its streams."""
-    return _run(command, environment, timeout_s, limit)
+    """Run a program with this environment and no other, that may write `limit` bytes to each of its streams. It gets
+    the descriptors `passed` under their numbers, and no others."""
+    return _run(command, environment, timeout_s, limit, passed)
 
 
 def _environment() -> dict[str, str]:
@@ -154,13 +160,19 @@ def _apt_config() -> Iterator[str]:
         os.close(fd)
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float, limit: int = 0) -> Completed | Ended:
+def _run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    timeout_s: float,
+    limit: int = 0,
+    passed: tuple[int, ...] = (),
+) -> Completed | Ended:
     import subprocess
 
     try:
         child = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            cwd="/", close_fds=True, start_new_session=True, umask=0o022,
+            cwd="/", close_fds=True, pass_fds=passed, start_new_session=True, umask=0o022,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         return Ended("start", f"{command[0]} could not be started: {error}")

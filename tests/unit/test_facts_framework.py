@@ -122,11 +122,21 @@ def test_code_runs_on_its_generation_and_ptx_on_later_ones(architectures, genera
 
 
 def test_one_interpreter_for_each_user_is_asked():
-    queries = {("python-of", "7", "torch"): '{"torch": "2.9"}', ("python-of", "9", "torch"): Unreadable("hangs")}
+    late = Completed(124, b"", b"/v/bin/python did not end within 30 s")
+    queries = {("python-of", "7", "torch"): '{"torch": "2.9"}', ("python-of", "9", "torch"): late}
     ranks = (process(7), process(8), process(9, user="bob"), process(10, user="carol", command=("./train",)))
     framework = facts_of(*ranks, queries=queries).framework
-    assert [(one.name, one.problem) for one in framework.interpreters] == [("python (7)", ""), ("python (9)", "hangs")]
+    assert [(one.name, one.problem) for one in framework.interpreters] == [
+        ("python (7)", ""),
+        ("python (9)", "/v/bin/python did not end within 30 s"),
+    ]
     assert len(framework.answering) == 1
+
+
+def test_job_that_is_not_asked_is_told_with_the_reason():
+    reason = "process 7 is in the control group slurm, which a batch system or container engine manages"
+    framework = facts_of(process(7), queries={("python-of", "7", "torch"): Unreadable(reason)}).framework
+    assert (framework.interpreters, framework.unasked) == ((), (f"python (7): {reason}",))
 
 
 def test_interpreter_that_fails_says_its_last_line():
