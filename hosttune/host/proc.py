@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 
+from hosttune.errors import HosttuneError
+from hosttune.host.bounded import CUT, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text
 from hosttune.host.door import Process
 from hosttune.host.proc_fields import process_fields
 from hosttune.host.secrets import mask_command
+from hosttune.ranges import parse_ranges
 from hosttune.regex import regex
+from hosttune.values import Answer, Unreadable
 
 # All that is ever taken from the environment of a process: names that say how it runs, and no secret.
 VARIABLES = frozenset({
@@ -18,84 +22,131 @@ VARIABLES = frozenset({
 _PLAIN = regex(r"[A-Za-z0-9_,.-]{0,24}")
 
 
-def processes() -> tuple[Process, ...]:
-    """All processes with a program; kernel threads have none. Devices are empty for processes this user may not see."""
+_STATUS_MOST = 1 << 20  # bytes of a status, which lists up to 65,536 groups (NGROUPS_MAX) before memory and CPUs
+_DEVICE_MOST = 255  # bytes of the path of a device node; the names that a user gives to files can be longer
+_ALL_DEVICES = 16 << 20  # bytes of the paths of all of them
+
+
+def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
+    """All processes with a program; kernel threads have none. Devices are empty for processes this user may not see.
+
+    Unreadable where there are more processes, or open files, than one look goes through: a part of a list would say
+    that nobody uses what the rest of it uses.
+    """
     found = []
-    for info in process_fields():
-        if not info["cmdline"]:
-            continue
-        devices = _devices(info["pid"])
-        is_gpu = any(device.startswith("/dev/nvidia") for device in devices)
-        found.append(
-            Process(
-                pid=info["pid"],
-                name=info["name"] or "",
-                user=info["username"] or "",
-                command=mask_command(tuple(info["cmdline"])),
-                rss_bytes=info["rss_bytes"],
-                swap_bytes=_swap_bytes(info["pid"]),
-                devices=devices,
-                cgroup=_cgroup(info["pid"]),
-                started_at=info["create_time"] or 0.0,
-                parent=info["ppid"] or 0,
-                cpus=_cpus(info["pid"]) if is_gpu else 0,
-                variables=_variables(info["pid"]) if is_gpu else (),
+    look = _Look(folder)
+    texts: dict[str, str] = {}  # processes share users, names and groups
+    try:
+        for info in process_fields(folder):
+            if info["is_kernel"]:
+                continue
+            pid = info["pid"]
+            process = f"{folder}/{pid}"
+            devices = look.devices(pid)
+            is_gpu = any(device.startswith("/dev/nvidia") for device in devices)
+            status = _status(process, is_gpu=is_gpu)
+            name, user, cgroup = (
+                texts.setdefault(one, one) for one in (info["name"], info["username"], _cgroup(process))
             )
-        )
+            found.append(
+                Process(
+                    pid=pid,
+                    name=name,
+                    user=user,
+                    command=mask_command(tuple(info["cmdline"])),
+                    rss_bytes=info["rss_bytes"],
+                    swap_bytes=_swap_bytes(status),
+                    devices=devices,
+                    cgroup=cgroup,
+                    started_at=info["create_time"] or 0.0,
+                    parent=info["ppid"] or 0,
+                    cpus=_cpus(status) if is_gpu else 0,
+                    variables=_variables(process) if is_gpu else (),
+                )
+            )
+    except HosttuneError as error:
+        return Unreadable(error.message)
     return tuple(sorted(found, key=lambda process: process.pid))
 
 
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+def _status(process: str, *, is_gpu: bool) -> list[str]:
+    """The lines of its status; of a GPU process behind a long list of groups, too."""
+    limit = _STATUS_MOST if is_gpu else PROCESS_FILE
+    return head_text(f"{process}/status", limit).splitlines()
 
 
-def _swap_bytes(pid: int) -> int:
-    for line in _read(f"/proc/{pid}/status").splitlines():
-        if line.startswith("VmSwap:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def _swap_bytes(status: list[str]) -> int:
+    words = next((line.split() for line in status if line.startswith("VmSwap:")), [])
+    return int(words[1]) * 1024 if len(words) > 1 and words[1].isdecimal() else 0
 
 
-def _cpus(pid: int) -> int:
+def _cpus(status: list[str]) -> int:
     """The length of its list of CPUs: 0-3,8 are five (proc_pid_status(5), cpuset(7))."""
-    for line in _read(f"/proc/{pid}/status").splitlines():
-        if line.startswith("Cpus_allowed_list:"):
-            ends = [part.split("-") for part in line.split(":")[1].strip().split(",") if part]
-            return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
-    return 0
+    listed = next((line.partition(":")[2] for line in status if line.startswith("Cpus_allowed_list:")), "")
+    return sum(last - first + 1 for first, last in parse_ranges(listed))
 
 
-def _variables(pid: int) -> tuple[str, ...]:
-    """Those of VARIABLES that it was started with; of a value that is no plain word only that there is one."""
-    pairs = (entry.partition("=") for entry in _read(f"/proc/{pid}/environ").split("\0"))
-    known = ((name, value) for name, _, value in pairs if name in VARIABLES)
-    return tuple(sorted(f"{name}={value if _PLAIN.fullmatch(value) else '(set)'}" for name, value in known))
+def _variables(process: str) -> tuple[str, ...]:
+    """Those of VARIABLES that it was started with; of a value that is no plain word only that there is one.
 
-
-def _devices(pid: int) -> tuple[str, ...]:
-    folder = f"/proc/{pid}/fd"
+    CUT is among them where its environment is longer than what is read of it.
+    """
     try:
-        numbers = os.listdir(folder)
+        content, is_whole = head_of(f"{process}/environ")
     except OSError:
         return ()
-    devices = set()
-    for number in numbers:
+    entries = content.decode("utf-8", "replace").split("\0")
+    pairs = (entry.partition("=") for entry in (entries if is_whole else entries[:-1]))
+    known = {name: value for name, _, value in pairs if name in VARIABLES}
+    told = (f"{name}={value if _PLAIN.fullmatch(value) else '(set)'}" for name, value in known.items())
+    return (*sorted(told), *(() if is_whole else (CUT,)))
+
+
+class _Look:
+    """One look at the open files of all processes, and what is left of its limits."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._files = MOST_OPEN_FILES
+        self._bytes = _ALL_DEVICES
+
+    def devices(self, pid: int) -> tuple[str, ...]:
+        """The device nodes that a process has open. Raises HosttuneError at the limit."""
+        devices: set[str] = set()
         try:
-            target = os.readlink(f"{folder}/{number}")
+            with os.scandir(f"{self._folder}/{pid}/fd") as entries:
+                for entry in entries:
+                    self._files -= 1
+                    if self._files < 0 or self._bytes < 0:
+                        raise _too_many(pid)
+                    if (target := _target(entry.path)) and target not in devices:
+                        devices.add(target)
+                        self._bytes -= len(target)
         except OSError:
-            continue
-        if target.startswith("/dev/") and not target.startswith(("/dev/null", "/dev/pts/", "/dev/shm/")):
-            devices.add(target)
-    return tuple(sorted(devices))
+            return tuple(sorted(devices))
+        return tuple(sorted(devices))
 
 
-def _cgroup(pid: int) -> str:
+def _target(path: str) -> str:
+    """The device node that an open file is; empty for another one."""
+    try:
+        target = os.readlink(path)
+    except OSError:
+        return ""
+    is_device = target.startswith("/dev/") and not target.startswith(("/dev/null", "/dev/pts/", "/dev/shm/"))
+    return target if is_device and len(target) <= _DEVICE_MOST else ""
+
+
+def _too_many(pid: int) -> HosttuneError:
+    return HosttuneError(
+        f"the processes of this host have more than {MOST_OPEN_FILES} files open: which of them use devices is not "
+        f"known (the look ended at process {pid})"
+    )
+
+
+def _cgroup(process: str) -> str:
     """The v2 path (hierarchy 0); on v1 the one that systemd names itself (cgroups(7))."""
-    lines = [line.split(":", 2) for line in _read(f"/proc/{pid}/cgroup").splitlines()]
+    lines = [line.split(":", 2) for line in head_text(f"{process}/cgroup").splitlines()]
     paths = {(number, controllers): path for number, controllers, path in (line for line in lines if len(line) == 3)}
     unified = paths.get(("0", ""), "")
     named = next((path for (_, controllers), path in paths.items() if controllers == "name=systemd"), "")

@@ -1,0 +1,162 @@
+"""Files that the command line names, or that are in a folder that it names. They may be other people's.
+
+A regular file or a pipe, of limited size. A device is not opened, because opening one can have an effect. A file of
+the kernel is refused: a read of /proc/kmsg never ends and takes messages away from the log. A file system whose server
+is dead (FUSE, NFS) is read by a child, because a process that waits for it cannot be ended (host/in_time.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import stat
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from hosttune.host.bounded import head_of, read_head
+from hosttune.host.in_time import Waiting, in_time
+from hosttune.host.mountinfo import parse
+
+ANSWER_S: Final = 30.0  # a file system that serves no file within this time is taken for dead
+SILENCE_S: Final = 60.0  # and a pipe into which nothing was written within this time
+_MOUNTS_MOST: Final = 64 << 20  # bytes of our own mountinfo
+_CHUNK: Final = 1 << 18
+_LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_AUTOMOUNT = "/proc/sys/fs/binfmt_misc"  # of every systemd; the kernel answers for it
+# Types for which the kernel itself answers. Each other one has a server, or a line to one, that can be dead.
+_ANSWERING = frozenset({
+    "bcachefs", "binfmt_misc", "bpf", "btrfs", "cgroup", "cgroup2", "configfs", "cramfs", "debugfs", "devpts",
+    "devtmpfs", "efivarfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fusectl", "hugetlbfs", "iso9660", "jfs",
+    "mqueue", "msdos", "nilfs2", "nsfs", "ntfs3", "overlay", "proc", "pstore", "ramfs", "reiserfs", "rootfs",
+    "rpc_pipefs", "securityfs", "selinuxfs", "squashfs", "sysfs", "tmpfs", "tracefs", "udf", "vfat", "xfs", "zfs",
+})  # fmt: skip
+# Magic numbers of file systems whose regular files are not data (linux/magic.h): proc, sysfs, debugfs, tracefs,
+# securityfs, cgroup, cgroup2, bpf, configfs, efivarfs, pstore, binfmt_misc, fusectl, nfsd, selinuxfs, apparmorfs.
+_OF_THE_KERNEL = frozenset({
+    0x9FA0, 0x62656572, 0x64626720, 0x74726163, 0x73636673, 0x27E0EB, 0x63677270, 0xCAFE4A11, 0x62656570, 0xDE5E81E4,
+    0x6165676C, 0x42494E4D, 0x65735543, 0x6E667364, 0xF97CFF8C, 0x5A3C69F0,
+})  # fmt: skip
+_PIPE = b"pipe"
+
+
+def read_named(path: str, limit: int) -> bytes:
+    """The content of a file that the command line names; `-` is standard input. Raises OSError: `strerror` is the
+    second half of a sentence about the file.
+    """
+    if path == "-":
+        return _read_pipe(sys.stdin.fileno(), limit)
+    if not can_hang():
+        return _read(path, limit)
+    said = answer_of(path, partial(_read_file, path, limit))
+    return _read(path, limit) if said == _PIPE else said
+
+
+def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -> bytes:
+    """What `work` answers about a path, done by a child that is left behind where the file system of the path is dead.
+    Raises the OSError of `work`; ETIMEDOUT where there is no answer.
+    """
+
+    def told() -> bytes:
+        try:
+            return b"+" + work()
+        except (OSError, ValueError) as error:
+            number = error.errno if isinstance(error, OSError) else errno.EINVAL
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            return f"-{number or errno.EIO} {reason}".encode("utf-8", "surrogateescape")
+
+    answer = in_time({path: told}, seconds)[path]
+    if isinstance(answer, Waiting):
+        raise OSError(errno.ETIMEDOUT, f"gives no answer: its file system did not serve it within {seconds:g} s", path)
+    if answer[:1] == b"-":
+        number, _, reason = answer[1:].decode("utf-8", "surrogateescape").partition(" ")
+        raise OSError(int(number), reason, path)
+    return answer[1:]
+
+
+def can_hang() -> bool:
+    """Whether a file system is mounted here that waits for a server."""
+    table, is_whole = head_of("/proc/self/mountinfo", _MOUNTS_MOST)
+    mounts = parse(table)
+    return not is_whole or any(one.fstype not in _ANSWERING and one.target != _AUTOMOUNT for one in mounts)
+
+
+def open_named(path: str) -> int:
+    """A descriptor of a regular file that holds data, or of a pipe; nothing else is opened. Raises OSError."""
+    try:
+        found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except ValueError as error:  # a NUL in the path
+        raise OSError(errno.EINVAL, str(error), path) from None
+    try:
+        mode = os.fstat(found).st_mode
+        if stat.S_ISDIR(mode):
+            raise OSError(errno.EISDIR, "is a folder", path)
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+            raise OSError(errno.EINVAL, "is a device or a socket, not a file", path)
+        if stat.S_ISREG(mode) and _magic_of(found) in _OF_THE_KERNEL:
+            raise OSError(errno.EINVAL, "is a file of the kernel, which is not read as data", path)
+        try:
+            return os.open(f"/proc/self/fd/{found}", _LOOK)
+        except FileNotFoundError:  # /proc is not mounted
+            return os.open(path, _LOOK | os.O_NOFOLLOW)
+    finally:
+        os.close(found)
+
+
+def _read_file(path: str, limit: int) -> bytes:
+    """As `_read`; of a pipe only that it is one, because who writes to it may take its time."""
+    return _PIPE if stat.S_ISFIFO(os.stat(path).st_mode) else _read(path, limit)
+
+
+def _read(path: str, limit: int) -> bytes:
+    fd = open_named(path)
+    try:
+        if stat.S_ISFIFO(os.fstat(fd).st_mode):
+            return _read_pipe(fd, limit)
+        content, is_whole = read_head(fd, limit)
+    finally:
+        os.close(fd)
+    if not is_whole:
+        raise _too_large(limit)
+    return content
+
+
+def _read_pipe(fd: int, limit: int) -> bytes:
+    """All that is written to a pipe, or typed. Raises OSError if nothing comes for SILENCE_S.
+
+    A pipe that no process has open for writing is empty.
+    """
+    chunks: list[bytes] = []
+    total = 0
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    while total <= limit:
+        try:
+            chunk = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            if not poll.poll(SILENCE_S * 1000):
+                message = f"is a pipe into which nothing was written for {SILENCE_S:g} s"
+                raise OSError(errno.ETIMEDOUT, message) from None
+            continue
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)
+        total += len(chunk)
+    raise _too_large(limit)
+
+
+def _too_large(limit: int) -> OSError:
+    return OSError(errno.EFBIG, f"is larger than {limit >> 20} MiB")
+
+
+def _magic_of(fd: int) -> int:
+    """`f_type` of statfs(2); 0 where the kernel does not tell."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(512)
+    if libc.fstatfs(fd, buffer) != 0:
+        return 0
+    word = int.from_bytes(buffer.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
+    return word & 0xFFFFFFFF
