@@ -223,6 +223,8 @@ def test_text_of_a_host_steers_no_terminal_and_makes_no_line(either_hosts: Hosts
     }  # fmt: skip
     hosts.add("evil", tune_info=answer)
     hosts.add("loud", tune_info={"failed": True, "msg": ESCAPES + faked, "exception": ESCAPES})
+    hosts.add("junk", tune_info={})
+    (hosts.folder / "host2/tune_info.json").write_text(f"{ESCAPES}\n{{}}\n{ESCAPES}\r{faked}\n")
     seen = hosts.play("check.yml")
     assert seen.status == 2, seen.output
     assert "\\x1b]0;TITLE\\x07" in seen.output

@@ -117,7 +117,7 @@ def _answers(hosts, register, lost, task_vars):
             run = "run {} was made; ".format(one["run_id"]) if one.get("run_id") else ""
             failed[host] = f"no answer any more; {run}whether it is drained, or has rebooted, is not known"
         elif one.get("failed") or "digest" not in one or why:
-            failed[host] = taken.clean_text(_reason(str(why or one.get("msg") or SAID)))
+            failed[host] = taken.clean_message(_reason(str(why or one.get("msg") or SAID)))
     return answers, failed
 
 

@@ -46,7 +46,7 @@ class ActionModule(BringingAction):
             if answer.get("losses"):
                 end = min(end, now + LATE_S[(answer.get("trial") or {}).get("state") == LIVE])
             if now + PAUSE_S >= end:
-                return dict(answer, failed=True, msg=not_kept(trial, answer), unreachable=False)
+                return dict(answer, failed=True, msg=answers.clean_message(not_kept(trial, answer)), unreachable=False)
             time.sleep(PAUSE_S)
 
     def _anew(self, given, task_vars):
@@ -55,7 +55,7 @@ class ActionModule(BringingAction):
             self._connection.reset()
             return super()._ask(given, task_vars)
         except AnsibleConnectionFailure as error:
-            return {"unreachable": True, "msg": answers.clean_text(str(error).strip())}
+            return {"unreachable": True, "msg": answers.clean_message(str(error).strip())}
 
 
 def waited_s(trial):

@@ -86,6 +86,11 @@ def parse_answer(answer, schema):
         else:
             found[name] = _copy(answer[name], name, MAX_DEPTH, left)
     check_answer(found, schema)
+    for name, value in found.items():  # sentences and words: one line each
+        if schema[name].get("elements") == "str":
+            found[name] = [clean_line(one, longest=None) for one in value]
+    if "msg" in found:
+        found["msg"] = clean_message(found["msg"])
     return found
 
 
@@ -192,6 +197,22 @@ def clean_line(text, longest=MAX_LINE):
     """The same on one line, of a length that a person reads; uncut with `longest` None."""
     text = clean_text(text).replace("\n", "\\n").replace("\t", "  ")
     return text if longest is None or len(text) <= longest else text[:longest] + " ..."
+
+
+def clean_message(text):
+    """The same for a message of several lines, of which all but the first are indented: Ansible prints it at the margin,
+    where a line would pass for one of Ansible.
+    """
+    first, *more = clean_text(text).expandtabs(2).split("\n")
+    return "\n".join([first, *(line if not line or line.startswith("  ") else "  " + line for line in more)])
+
+
+def clean_output(text):
+    """What a module printed, as Ansible may parse it and warn of it: characters that steer a terminal as JSON has them."""
+    text = text.replace("\r\n", "\n")
+    if not _UNSAFE.search(text):
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else json.dumps(char)[1:-1] for char in text)
 
 
 def _escaped(char):

@@ -7,6 +7,7 @@ import json
 import os
 
 from ansible.errors import AnsibleError
+from ansible.module_utils.json_utils import _filter_non_json_lines
 from ansible.plugins.action import ActionBase
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils import answers, bundle, settings
 
@@ -58,6 +59,18 @@ class BringingAction(ActionBase):
         if self._discovered_interpreter_key:
             taken["ansible_facts"] = {self._discovered_interpreter_key: self._discovered_interpreter}
         return taken
+
+    def _parse_returned_data(self, res, *more):
+        """Ansible shows warnings, deprecations and what else a module printed while it parses its answer. So only the
+        documented keys get there.
+        """
+        res = dict(res, stdout=answers.clean_output(res["stdout"]), stderr=answers.clean_output(res["stderr"]))
+        try:
+            text, _junk = _filter_non_json_lines(res["stdout"], objects_only=True)
+            res["stdout"] = json.dumps({name: one for name, one in json.loads(text).items() if name in self.SCHEMA})
+        except (ValueError, RecursionError):
+            pass  # Ansible says that this is no answer
+        return super()._parse_returned_data(res, *more)
 
     def _found(self, name):
         """A file of the controller, looked for where the files of a role or a playbook are, then where the person
