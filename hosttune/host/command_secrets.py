@@ -79,6 +79,7 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     "restic": _Takes(("--insecure-password=",)),
     "tailscale": _Takes(("--auth-key=", "--authkey=")),
     "chpasswd": _Takes((), (((), 0),)),
+    "nmcli": _Takes(),
 }  # fmt: skip
 _SAYS = frozenset({"echo", "printf"})
 # Programs that read what `echo` prints, and to which nobody gives a secret so.

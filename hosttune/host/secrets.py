@@ -15,7 +15,7 @@ from hosttune.regex import regex
 
 # How the name of a secret ends.
 _WORDS = (
-    r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?2?|pwd|secret|token|credentials?(?:encrypted)?|bearer|psk|community|luks\.key|"
+    r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?2?|pwd|secret(?:[_-]?id)?|token|credentials?(?:encrypted)?|bearer|psk|community|luks\.key|"
     r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen|wandb)[_-]?key|"
     r"access[_-]?key[_-]?id|(?<!\w)auth(?=[\"']?\s*[=:]))"
 )
@@ -46,7 +46,7 @@ _URL_USER = regex(r"://[^\s/\"<>]+@")
 # `user:password@host` without a scheme. At most 256 characters, or `x:,x:,` would be looked through from each colon.
 _LOGIN = regex(r"(?<![^\s/,=\"'])(?P<name>[^\s/:@,=\"']{0,64}:)(?!\(masked\))[^\s/\"']{1,256}@")
 _URL_PARAMETER = regex(r"(?P<name>[?&](?:x-(?:amz|goog)-)?(?:sig|signature|key)=)[^\s&\"'#]+", re.IGNORECASE)
-_SHARE_USER = regex(r"(?P<name>\buser(?:name)?=)[^\s,%\"']*%[^\s,\"']+", re.IGNORECASE)  # mount.cifs(8): user=NAME%PASSWORD
+_SHARE_USER = regex(r"(?P<name>\buser(?:name)?=)[^\s,%=\"']*%[^\s,\"']+", re.IGNORECASE)  # mount.cifs(8): user=NAME%PASSWORD
 _HEADER = regex(
     r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*[\"']?)(?![ \t]|\(masked\))[^\n\"']+", re.IGNORECASE
 )
