@@ -44,6 +44,7 @@ from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.reading import hint, require_known
 from hosttune.facts.storage.places import mount_of
+from hosttune.facts.processes import is_daemon
 from hosttune.facts.work import jobs_of
 from hosttune.host.door import Completed, Stat
 from hosttune.host.machine_id import machine_id_hash
@@ -247,11 +248,8 @@ def await_quiet(reader: Reader, on_progress: Callable[[str], None]) -> tuple[str
 
 def _starts_units(reader: Reader) -> bool:
     processes = reader.processes()
-    commands = (one.command for one in processes if one.command) if isinstance(processes, tuple) else ()
-    return any(
-        command[0].rpartition("/")[2] == "systemctl" and _STARTING & set(command[1:]) and "--no-block" not in command
-        for command in commands
-    )
+    commands = (one.command for one in processes if is_daemon(one, ("systemctl",))) if isinstance(processes, tuple) else ()
+    return any(_STARTING & set(command[1:]) and "--no-block" not in command for command in commands)
 
 
 def gate_units(reader: Reader) -> GateUnits:

@@ -176,6 +176,7 @@ class _Encoder:
             "devices": [self.redactor.name(device) for device in one.devices],
             "cgroup": self.redactor.name(one.cgroup),
             "variables": [self.redactor.text(word) for word in one.variables],
+            "program": self.redactor.name(one.program),
         }
         return {**asdict(one), **words}
 

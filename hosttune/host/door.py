@@ -114,12 +114,14 @@ class Process:
     command: tuple[str, ...]  # argv with secrets masked
     rss_bytes: int
     swap_bytes: int
-    devices: tuple[str, ...]  # device nodes held open, such as /dev/nvidia0
+    devices: tuple[str, ...]  # device nodes held open, by the names of this host, such as /dev/nvidia0
     cgroup: str  # path of the v2 (or name=systemd) cgroup
     started_at: float  # seconds since the epoch
     parent: int = 0  # its parent's pid
     cpus: int = 0  # how many it may run on; 0 where that is not known
     variables: tuple[str, ...] = ()  # NAME=value of its environment, of known names alone (host/proc.py)
+    uid: int = -1  # of the user with whose rights it runs; -1 where that is not known, as in records of before
+    program: str = ""  # path of its executable: one of root's, or of the system itself; empty for all others
 
 
 ReaderKind: TypeAlias = Literal["live", "root", "record", "overlay"]

@@ -1,12 +1,18 @@
-"""The running processes: what every kernel shows alike, and from /proc device nodes, swap and control group."""
+"""The running processes: what every kernel shows alike, and from /proc device nodes, swap and control group.
+
+Name, title and the paths of open files are a user's own words: in a mount namespace of his own any file can have any
+path. So devices are told by their numbers, users by the ids that the kernel prints, and programs by their file.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 
 from hosttune.errors import HosttuneError
 from hosttune.host.bounded import CUT, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text
 from hosttune.host.door import Process
+from hosttune.host.filestatus import FileStatus, status_of
 from hosttune.host.proc_fields import process_fields
 from hosttune.host.secrets import mask_command
 from hosttune.ranges import parse_ranges
@@ -20,8 +26,10 @@ VARIABLES = frozenset({
     "TORCH_DISTRIBUTED_DEBUG", "TORCH_SHOW_CPP_STACKTRACES",
 })  # fmt: skip
 _PLAIN = regex(r"[A-Za-z0-9_,.-]{0,24}")
-
-
+_NVIDIA = 195  # major number of nvidia0 and the like (kernel: Documentation/admin-guide/devices.txt)
+_NVIDIA_MINORS = {255: "/dev/nvidiactl", 254: "/dev/nvidia-modeset"}
+_MAJORS = {"nvidia-uvm": ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"), "kfd": ("/dev/kfd",)}  # drawn at the load
+_OF_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/")
 _STATUS_MOST = 1 << 20  # bytes of a status, which lists up to 65,536 groups (NGROUPS_MAX) before memory and CPUs
 _DEVICE_MOST = 255  # bytes of the path of a device node; the names that a user gives to files can be longer
 _ALL_DEVICES = 16 << 20  # bytes of the paths of all of them
@@ -34,7 +42,7 @@ def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
     that nobody uses what the rest of it uses.
     """
     found = []
-    look = _Look(folder)
+    look = _Look(folder, _known_devices(head_text(f"{folder}/devices")))
     texts: dict[str, str] = {}  # processes share users, names and groups
     try:
         for info in process_fields(folder):
@@ -62,6 +70,8 @@ def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
                     parent=info["ppid"] or 0,
                     cpus=_cpus(status) if is_gpu else 0,
                     variables=_variables(process) if is_gpu else (),
+                    uid=info["uid"],
+                    program=_program(process, info["uid"]),
                 )
             )
     except HosttuneError as error:
@@ -72,7 +82,7 @@ def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
 def _status(process: str, *, is_gpu: bool) -> list[str]:
     """The lines of its status; of a GPU process behind a long list of groups, too."""
     limit = _STATUS_MOST if is_gpu else PROCESS_FILE
-    return head_text(f"{process}/status", limit).splitlines()
+    return head_text(f"{process}/status", limit).split("\n")
 
 
 def _swap_bytes(status: list[str]) -> int:
@@ -102,11 +112,38 @@ def _variables(process: str) -> tuple[str, ...]:
     return (*sorted(told), *(() if is_whole else (CUT,)))
 
 
+def _program(process: str, uid: int) -> str:
+    """The path of its executable. Of a process that has no rights of root's only where the file at that path on this
+    host is root's, and the very one that it runs: in its own mount namespace any file may have this path.
+    """
+    path = f"{process}/exe"
+    try:
+        target = os.readlink(path)
+    except OSError:
+        return ""
+    if uid == 0:
+        return target
+    if uid < 0 or not target.startswith(_OF_SYSTEM):
+        return ""
+    runs, there = status_of(path), status_of(target)
+    is_same = runs and there and (runs.device, runs.inode) == (there.device, there.inode)
+    return target if is_same and runs and runs.uid == 0 and not runs.mode & 0o022 else ""
+
+
+def _known_devices(content: str) -> dict[tuple[int, int], str]:
+    """(major, minor) -> the path of device nodes whose major number the kernel draws, from /proc/devices (proc(5))."""
+    characters = content.partition("Block devices:")[0]
+    rows = (row.split() for row in characters.split("\n"))
+    majors = {row[1]: int(row[0]) for row in rows if len(row) == 2 and row[1] in _MAJORS and row[0].isdecimal()}
+    return {(major, minor): path for name, major in majors.items() for minor, path in enumerate(_MAJORS[name])}
+
+
 class _Look:
     """One look at the open files of all processes, and what is left of its limits."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, known: dict[tuple[int, int], str]) -> None:
         self._folder = folder
+        self._known = known
         self._files = MOST_OPEN_FILES
         self._bytes = _ALL_DEVICES
 
@@ -119,22 +156,39 @@ class _Look:
                     self._files -= 1
                     if self._files < 0 or self._bytes < 0:
                         raise _too_many(pid)
-                    if (target := _target(entry.path)) and target not in devices:
-                        devices.add(target)
-                        self._bytes -= len(target)
+                    if (device := _open_device(entry.path, self._known)) and device not in devices:
+                        devices.add(device)
+                        self._bytes -= len(device)
         except OSError:
             return tuple(sorted(devices))
         return tuple(sorted(devices))
 
 
-def _target(path: str) -> str:
+def _open_device(path: str, known: dict[tuple[int, int], str]) -> str:
     """The device node that an open file is; empty for another one."""
     try:
         target = os.readlink(path)
     except OSError:
         return ""
-    is_device = target.startswith("/dev/") and not target.startswith(("/dev/null", "/dev/pts/", "/dev/shm/"))
-    return target if is_device and len(target) <= _DEVICE_MOST else ""
+    # Sockets, pipes and the like have no path; what has one is looked at whatever it is called.
+    status = status_of(path) if target.startswith("/") else None
+    return _device(target, status, known) if status else ""
+
+
+def _device(target: str, status: FileStatus, known: dict[tuple[int, int], str]) -> str:
+    """What a device node is called on this host; empty for what is none, or is of no interest."""
+    if not (stat.S_ISCHR(status.mode) or stat.S_ISBLK(status.mode)):
+        return ""
+    major, minor = status.rdev
+    if stat.S_ISCHR(status.mode) and major == _NVIDIA:
+        return _NVIDIA_MINORS.get(minor, f"/dev/nvidia{minor}")
+    if stat.S_ISCHR(status.mode) and (path := known.get(status.rdev)):
+        return path
+    if not target.startswith("/dev/") or target.startswith(("/dev/null", "/dev/pts/", "/dev/shm/")):
+        return ""
+    own = status_of(target)
+    is_own = own and (own.rdev, stat.S_IFMT(own.mode)) == (status.rdev, stat.S_IFMT(status.mode))
+    return target if is_own and len(target) <= _DEVICE_MOST else ""
 
 
 def _too_many(pid: int) -> HosttuneError:
@@ -146,7 +200,7 @@ def _too_many(pid: int) -> HosttuneError:
 
 def _cgroup(process: str) -> str:
     """The v2 path (hierarchy 0); on v1 the one that systemd names itself (cgroups(7))."""
-    lines = [line.split(":", 2) for line in head_text(f"{process}/cgroup").splitlines()]
+    lines = [line.split(":", 2) for line in head_text(f"{process}/cgroup").split("\n")]
     paths = {(number, controllers): path for number, controllers, path in (line for line in lines if len(line) == 3)}
     unified = paths.get(("0", ""), "")
     named = next((path for (_, controllers), path in paths.items() if controllers == "name=systemd"), "")

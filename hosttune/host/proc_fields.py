@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from hosttune.errors import HosttuneError
 from hosttune.host.bounded import CUT, MOST_PROCESSES, head_of, head_text, process_ids
 
-# pid, ppid; name, username (or the number of a user that has no name); cmdline: its words; rss_bytes; create_time in
-# seconds since 1970. None or empty where this user may not see it.
-# pid, ppid; name, username (or the number of a user that has no name); cmdline: its words (COMMAND bytes of them at
-# most, the last one CUT if there are more); rss_bytes; create_time in seconds since 1970. None or empty where this user
-# may not see it. is_kernel: a thread of the kernel, or one that has ended and waits for its parent.
-FIELDS = ("pid", "ppid", "name", "username", "cmdline", "rss_bytes", "create_time", "is_kernel")
+# pid, ppid; name; uid: 0 only if the real, effective, saved and file system ids all are, because a setuid program was
+# started by a user, who chose its arguments; username (or the number of a user that has no name); cmdline: its words
+# (COMMAND bytes of them at most, the last one CUT if there are more); rss_bytes; create_time in seconds since 1970. None
+# or empty if this user may not see it. is_kernel: a thread of the kernel, or one that has ended and waits for its parent.
+FIELDS = ("pid", "ppid", "name", "uid", "username", "cmdline", "rss_bytes", "create_time", "is_kernel")
 TASK_COMM_LEN = 15  # what the kernel keeps of a name (linux/sched.h), less the NUL
 COMMAND: Final = (4096, 256)  # bytes and words that are kept of a command line
 SHORT: Final = (128, 8)  # and of each one after the first ALL_COMMANDS bytes
@@ -76,27 +76,26 @@ def _fields(folder: str, counters: _Counters) -> Iterator[Mapping[str, Any]]:
     pids, are_all = process_ids(folder)
     if not are_all:
         raise HosttuneError(f"this host runs more than {MOST_PROCESSES} processes: they are not listed")
-    users: dict[int, str] = {}
     left = ALL_COMMANDS
     for pid in pids:
         try:
             # The name stands in parentheses, and may hold both kinds of them and spaces.
             short, _, rest = _text(f"{folder}/{pid}/stat").partition("(")[2].rpartition(")")
             stat = rest.split()
-            user = int(_line(_text(f"{folder}/{pid}/status"), "Uid:").split()[0])
+            ids = map(int, _line(_text(f"{folder}/{pid}/status"), "Uid:").split())
+            user = next(filter(None, ids), 0)
             words, size = command_of(f"{folder}/{pid}/cmdline", *(COMMAND if left > 0 else SHORT))
             parent, resident, started = counters(pid, stat)
             is_kernel = bool(int(stat[6]) & _PF_KTHREAD) or stat[0] in "ZX"
         except (OSError, IndexError, ValueError):
             continue
         left -= size
-        if user not in users:
-            users[user] = _user_name(user)
         yield {
             "pid": pid,
             "ppid": parent,
             "name": full_name(short, words),
-            "username": users[user],
+            "uid": user,
+            "username": user_name(user),
             "cmdline": words,
             "rss_bytes": resident,
             "create_time": started,
@@ -131,7 +130,9 @@ def full_name(short: str, words: list[str]) -> str:
     return whole if len(short) >= TASK_COMM_LEN and whole.startswith(short) else short
 
 
-def _user_name(number: int) -> str:
+@cache
+def user_name(number: int) -> str:
+    """The name of a user, or the number where there is none."""
     import pwd
 
     try:
@@ -146,4 +147,4 @@ def _text(path: str) -> str:
 
 def _line(text: str, start: str) -> str:
     """The rest of the first line that starts so; empty if none does."""
-    return next((line[len(start) :] for line in text.splitlines() if line.startswith(start)), "")
+    return next((line[len(start) :] for line in text.split("\n") if line.startswith(start)), "")

@@ -11,7 +11,8 @@ machine id), privileged, persistent_only, shared; then the answers, by the metho
     spaces     path -> [total_bytes, available_bytes, total_inodes, available_inodes]
     usages     path -> [size_bytes, entries, is_complete]
     queries    [{argv, status, stdout, stderr}]
-    processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at, parent, cpus, variables}]
+    processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at, parent, cpus, variables,
+                uid, program}]
     os_release {key: value}
 
 In place of any answer may stand {"absent": true} or {"unreadable": reason}; in the latter also "only_running": true,
