@@ -94,7 +94,7 @@ def _refuse_unused(*rows: tuple[str, object, object, str]) -> None:
 def _check(words: list[str] | None, output: str | None, plot: str | None, show: DisplayOptions) -> None:
     """Refuse, before anything is started, what cannot be granted afterwards."""
     from hosttune.errors import HosttuneError
-    from hosttune.measure.watch.target import check_writable
+    from hosttune.host.output import check_writable
 
     if words and show.is_json and not output:
         raise HosttuneError("standard output belongs to the command", hint="--format json --output FILE")
@@ -155,7 +155,7 @@ def _report(seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str 
     from hosttune.cli.common import open_page, say, tell
     from hosttune.codec import dumps
     from hosttune.errors import HosttuneError
-    from hosttune.host.console import save
+    from hosttune.host.output import save
     from hosttune.host.live import LiveReader
     from hosttune.views.masking import masked
     from hosttune.views.measure.watch import watch_json, watch_text

@@ -264,6 +264,10 @@ class Writer(Reader, Protocol):
         """
         ...
 
+    def publish(self, path: str, new: FileValue | Absent) -> None:
+        """Write a file that programs of others read, whole, or take it away; its folder is there (host/output.py)."""
+        ...
+
     def log(self, message: str, message_id: str = "") -> None:
         """One line for the system log, identifier `hosttune`. `message_id`: 32 hex digits by which systemd's journal
         finds it (systemd.journal-fields(7)).

@@ -141,6 +141,11 @@ class LiveWriter(LiveReader):
 
         append(self.root, path, data)
 
+    def publish(self, path: str, new: FileValue | Absent) -> None:
+        from hosttune.host.output import publish
+
+        publish(self.root, path, new)
+
     def log(self, message: str, message_id: str = "") -> None:
         from hosttune.host.own import log
 

@@ -241,6 +241,10 @@ class Overlay(BeforeReader):
         present = self.read(path)
         self.files[self._place(path)] = FileValue((present if isinstance(present, bytes) else b"") + data, 0o600)
 
+    def publish(self, path: str, new: FileValue | Absent) -> None:
+        self._may_write(path)
+        self.files[self._place(path)] = new
+
     def log(self, message: str, message_id: str = "") -> None:
         """The system log is not modelled."""
 

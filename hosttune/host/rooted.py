@@ -187,6 +187,12 @@ class RootWriter(RootReader):
 
         append(self.root, path, data)
 
+    def publish(self, path: str, new: FileValue | Absent) -> None:
+        from hosttune.host.output import publish
+
+        self._refuse_kernel(path)
+        publish(self.root, path, new)
+
     def log(self, message: str, message_id: str = "") -> None:
         from hosttune.host.own import log
 
