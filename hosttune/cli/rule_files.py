@@ -61,8 +61,8 @@ def source_of(rule: Rule, reader: Reader) -> str:
     """The file of a rule as it was written; of one of ours its cases too, where the checkout is there."""
     from hosttune.engine.catalog import RULES_FOLDER
     from hosttune.engine.trusted import path_on, read_trusted
+    from hosttune.host.cleaned import safe
     from hosttune.textfiles import checkout_text, own_file
-    from hosttune.views.terminal import safe
 
     if not rule.is_builtin:
         path, folder = rule.where.path, path_on(reader, RULES_FOLDER)

@@ -152,8 +152,8 @@ def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False
 
 
 def _leads_to_roots(path: str, info: os.stat_result, below: str, inner: os.stat_result) -> bool:
-    """Whether `below` is a real folder of root's directly in the folder `path`, on the same file system: one that a user
-    mounts there (FUSE) says of itself whose it is.
+    """Whether `below` is a real folder of root's directly in the folder `path`, on the same file system: one that a
+    user mounts there (FUSE) says of itself whose it is.
     """
     is_folder = stat_module.S_ISDIR(info.st_mode) and stat_module.S_ISDIR(inner.st_mode)
     is_direct = os.path.dirname(below) == path

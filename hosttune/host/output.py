@@ -3,8 +3,8 @@
 Root writes only where no one else can turn the way: each folder on it is opened by its descriptor and belongs to root.
 A folder of another user is passed in one case, a real folder of root's directly below it on the same file system, as
 Debian's /var/lib/prometheus (of user prometheus) with node-exporter/ (of root). Its owner can only put another such
-folder of root's there, and can neither make one nor move one in from elsewhere (rename(2): EACCES for `..`). In a sticky
-folder (/tmp) root makes new files and replaces only its own. Every other user writes with that user's own rights.
+folder of root's there, and can neither make one nor move one in from elsewhere (rename(2): EACCES for `..`). In a
+sticky folder (/tmp) root makes new files and replaces only its own. Every other user has that user's own rights.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.folders import opened_output
-from hosttune.host.paths import close
 from hosttune.regex import regex
 from hosttune.values import Absent, FileValue
 

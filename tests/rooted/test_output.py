@@ -52,7 +52,9 @@ def eves(place) -> Path:
 def test_root_does_not_write_in_a_users_folder(eves, write):
     for name in ("new", "hers"):
         as_eve("touch", f"{eves}/hers")
-        with pytest.raises(HosttuneError, match=f"root does not write through {eves}, because it belongs to uid {EVE}") as caught:
+        with pytest.raises(
+            HosttuneError, match=f"root does not write through {eves}, because it belongs to uid {EVE}"
+        ) as caught:
             write(f"{eves}/{name}")
         assert "standard output" in caught.value.hint
     assert [one.name for one in eves.iterdir()] == ["hers"]
