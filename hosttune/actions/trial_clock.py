@@ -18,6 +18,7 @@ from hosttune.values import ABSENT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hosttune.host.cleaned import Cleaned
     from hosttune.host.door import Reader, Writer
 
 MOTD = "/run/motd.d/hosttune-trial"
@@ -80,7 +81,7 @@ def stop(writer: Writer, run_id: str) -> None:
         writer.run(("systemctl", "stop", f"{name_of(run_id, '*')}.timer"), timeout_s=_TIMEOUT_S)
 
 
-def announce(writer: Writer, text: str) -> None:
+def announce(writer: Writer, text: Cleaned) -> None:
     """Tell everybody: the system log, and the terminals of who is logged in. Never raises."""
     writer.log(text, MESSAGE_ID)
     if not writer.persistent_only:

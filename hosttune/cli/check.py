@@ -25,7 +25,7 @@ def check(
     Exit status: 0 as it should be, 1 something differs, is unknown or waits, 2 trouble, also with one of several hosts.
     """
     from hosttune.actions.kept_reports import keep as keep_report
-    from hosttune.cli.common import tell
+    from hosttune.cli.common import tell_lines
     from hosttune.cli.ending import report_error
     from hosttune.cli.measured import measured
     from hosttune.cli.reports import checked, deliver
@@ -57,7 +57,7 @@ def check(
         else:
             hosts.append(one)
         if timings and not show.is_json:
-            tell(timings_text(one.timings))
+            tell_lines(timings_text(one.timings))
     if len(failed) == len(names):
         raise failed[0]
     if not is_streamed:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import Cleaned
 from hosttune.values import Absent, Answer, FileValue
 
 FileType: TypeAlias = Literal["file", "directory", "link", "block", "character", "fifo", "socket"]
@@ -266,7 +267,11 @@ class Writer(Reader, Protocol):
         """
         ...
 
-    def log(self, message: str, message_id: str = "") -> None:
+    def publish(self, path: str, new: FileValue | Absent) -> None:
+        """Write a file that programs of others read, whole, or take it away; its folder is there (host/output.py)."""
+        ...
+
+    def log(self, message: Cleaned, message_id: str = "") -> None:
         """One line for the system log, identifier `hosttune`. `message_id`: 32 hex digits by which systemd's journal
         finds it (systemd.journal-fields(7)).
         """

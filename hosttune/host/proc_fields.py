@@ -17,8 +17,9 @@ from hosttune.host.bounded import CUT, MOST_PROCESSES, head_of, head_text, proce
 
 # pid, ppid; name; uid: 0 only if the real, effective, saved and file system ids all are, because a setuid program was
 # started by a user, who chose its arguments; username (or the number of a user that has no name); cmdline: its words
-# (COMMAND bytes of them at most, the last one CUT if there are more); rss_bytes; create_time in seconds since 1970. None
-# or empty if this user may not see it. is_kernel: a thread of the kernel, or one that has ended and waits for its parent.
+# (COMMAND bytes of them at most, the last one CUT if there are more); rss_bytes; create_time in seconds since 1970.
+# None or empty if this user may not see it. is_kernel: a thread of the kernel, or a process that has ended and waits
+# for its parent.
 FIELDS = ("pid", "ppid", "name", "uid", "username", "cmdline", "rss_bytes", "create_time", "is_kernel")
 TASK_COMM_LEN = 15  # what the kernel keeps of a name (linux/sched.h), less the NUL
 COMMAND: Final = (4096, 256)  # bytes and words that are kept of a command line

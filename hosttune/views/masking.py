@@ -1,19 +1,16 @@
-"""Secrets in what is shown: the same masker as in records. The journal keeps the true bytes."""
+"""Secrets in what is shown as data: the same masker as in records. The journal keeps the true bytes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hosttune.host.secrets import mask_secrets as mask
+from hosttune.host.secrets import mask_secrets
 
 
 def masked(data: Any) -> Any:
     """JSON data with every text masked."""
     if isinstance(data, str):
-        return mask(data)
+        return mask_secrets(data)
     if isinstance(data, list):
         return [masked(item) for item in data]
     return {key: masked(item) for key, item in data.items()} if isinstance(data, dict) else data
-
-
-__all__ = ["mask", "masked"]

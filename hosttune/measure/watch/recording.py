@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from hosttune.codec import FORMAT_VERSION, decoded, other_format, to_json
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
+from hosttune.host.output import open_stream
 from hosttune.measure.watch.account import Watched
 from hosttune.measure.watch.tick import Tick, rounded
 
@@ -29,11 +30,7 @@ class Recorder:
     def __init__(self, path: str) -> None:
         self.problem = ""  # why it stopped
         self._path = path
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise HosttuneError(f"{path}: cannot be written: {error.strerror}", hint="name a file of yours") from error
-        self._descriptor = descriptor
+        self._descriptor = open_stream(path)
 
     def begin(self, watched: Watched) -> None:
         self._write({"format_version": FORMAT_VERSION, "kind": KIND, **to_json(watched)})

@@ -112,10 +112,3 @@ def scoped(argv: tuple[str, ...]) -> tuple[str, ...]:
     if user and not os.path.exists(f"/run/user/{os.getuid()}/systemd/private"):
         raise HosttuneError("--scope needs a systemd of this user's (a login session)", hint="leave --scope out")
     return (program, *user, "--scope", "--quiet", "--collect", "--", *argv)
-
-
-def check_writable(path: str) -> None:
-    """Raises HosttuneError where a file cannot be made there, before an hour of watching ends in that."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path) or not os.access(folder, os.W_OK | os.X_OK):
-        raise HosttuneError(f"{path}: cannot be written", hint="name a file in a folder of yours")
