@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from functools import lru_cache
 
 from hosttune.frozen import frozen
@@ -26,7 +27,7 @@ _MOST_STEPS = 50_000  # folders and links passed on all ways together
 _LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class _Refusal(Exception):
+class _SharedCode(Exception):
     """Why a Python is not run, with the place that decides."""
 
 
@@ -48,24 +49,33 @@ def owner_of_code(path: str) -> int | Unreadable:
     Unreadable names the place when two users have a say, when others can write, or when it cannot be checked. Group
     write permission counts as the owner's own if the group has no other member, as in OpenSSH of Debian.
     """
+    return _answer(path, _places)
+
+
+def owner_of_file(path: str) -> int | Unreadable:
+    """As `owner_of_code`, of one file and the way there only: a program that reads no code beside itself."""
+    return _answer(path, _places_of_file)
+
+
+def _answer(path: str, places_of: Callable[[str], _Places]) -> int | Unreadable:
     try:
-        return _owner(_places(path))
-    except _Refusal as refusal:
+        return _owner(places_of(path))
+    except _SharedCode as refusal:
         return Unreadable(str(refusal))
     except OSError as error:
         return Unreadable(f"{error.filename or path}: {error.strerror}")
 
 
-def _owner(places: list[_Place]) -> int:
+def _owner(places: _Places) -> int:
     users: dict[int, str] = {}
-    for place in places:
+    for place in places.values():
         if place.uid:
             users.setdefault(place.uid, place.path)
         if _can_others_write(place):
-            raise _Refusal(f"others can write {place.path} (mode {stat.S_IMODE(place.mode):04o})")
+            raise _SharedCode(f"others can write {place.path} (mode {stat.S_IMODE(place.mode):04o})")
     if len(users) > 1:
         (first, one), (second, other) = list(users.items())[:2]
-        raise _Refusal(f"{one} belongs to uid {first}, and {other} to uid {second}: its code is not of one user")
+        raise _SharedCode(f"{one} belongs to uid {first}, and {other} to uid {second}: its code is not of one user")
     return next(iter(users), 0)
 
 
@@ -99,31 +109,37 @@ class _Places(dict[str, _Place]):
     """What has a say, by path; `steps` counts what was passed, again and again too."""
 
     steps = 0
+    canonical = ""  # the file itself, without links
 
 
-def _places(path: str) -> list[_Place]:
+def _places_of_file(path: str) -> _Places:
     found = _Places()
     with walk("/", path) as reached:
         if reached.missing or not reached.name:
-            raise _Refusal(f"{path} is no program")
+            raise _SharedCode(f"{path} is no program")
         _take(found, reached)
-        program = reached.canonical
+        found.canonical = reached.canonical
+    return found
+
+
+def _places(path: str) -> _Places:
+    found = _places_of_file(path)
     # Python cuts the last words off the path as it is written, and of the one without links.
-    folders = [os.path.dirname(one) for one in (path, os.path.normpath(path), program)]
+    folders = [os.path.dirname(one) for one in (path, os.path.normpath(path), found.canonical)]
     for folder in tuple(dict.fromkeys(folders)):
         for place in (folder, os.path.dirname(folder)):
             if home := _home(found, place):
                 folders += [home, _take_folder(found, home) or home]
     for prefix in dict.fromkeys(map(os.path.dirname, folders)):
         _take_library(found, prefix)
-    return list(found.values())
+    return found
 
 
 def _take(found: _Places, reached: ResolvedPath, *, is_searched: bool = False) -> None:
     """Note every folder and link on a way that was walked, and what it leads to."""
     found.steps += len(reached.visited)
     if found.steps > _MOST_STEPS:
-        raise _Refusal(f"its code has too many folders and links to check ({reached.canonical})")
+        raise _SharedCode(f"its code has too many folders and links to check ({reached.canonical})")
     for path, info in reached.visited:
         is_last = is_searched and path == reached.canonical
         _note(found, path, info, has_acl=path in reached.open_by_acl, is_searched=is_last)
@@ -132,9 +148,7 @@ def _take(found: _Places, reached: ResolvedPath, *, is_searched: bool = False) -
         _note(found, reached.canonical, info, has_acl=is_open_by_acl(reached.fd, info.st_mode))
 
 
-def _note(
-    found: _Places, path: str, info: os.stat_result, *, has_acl: bool = False, is_searched: bool = False
-) -> None:
+def _note(found: _Places, path: str, info: os.stat_result, *, has_acl: bool = False, is_searched: bool = False) -> None:
     known = found.get(path)
     is_searched = is_searched or (known is not None and known.is_searched)
     found[path] = _Place(path, info.st_uid, info.st_gid, info.st_mode, has_acl, is_searched)
@@ -158,14 +172,14 @@ def _home(found: _Places, folder: str) -> str:
             return ""
         _take(found, reached)
         if not reached.name or not stat.S_ISREG(reached.stat().st_mode):
-            raise _Refusal(f"{reached.canonical} is not a regular file")
+            raise _SharedCode(f"{reached.canonical} is not a regular file")
         fd = os.open(reached.name, _LOOK, dir_fd=reached.parent)
         try:
             text = read_all(fd, _CONFIG_LIMIT)
         finally:
             os.close(fd)
     if text is None:
-        raise _Refusal(f"{place}/pyvenv.cfg has more than {_CONFIG_LIMIT >> 10} KiB")
+        raise _SharedCode(f"{place}/pyvenv.cfg has more than {_CONFIG_LIMIT >> 10} KiB")
     for line in os.fsdecode(text).splitlines():
         key, _, value = line.partition("=")
         if key.strip().lower() == "home" and value.strip():
@@ -220,5 +234,5 @@ def _names(folder: str) -> list[str]:
         for entry in entries:
             names.append(entry.name)
             if len(names) > _MOST_ENTRIES:
-                raise _Refusal(f"{folder} has more than {_MOST_ENTRIES} entries")
+                raise _SharedCode(f"{folder} has more than {_MOST_ENTRIES} entries")
     return names

@@ -25,7 +25,7 @@ from typing import Final
 from hosttune.frozen import frozen
 from hosttune.host.code_owner import owner_of_code
 from hosttune.host.door import Completed
-from hosttune.host.job_limits import JobLimits, fields_of, head_of, limits_of, why_other_view
+from hosttune.host.job_limits import JobConfinement, fields_of, head_of, limits_of, why_other_view
 from hosttune.host.process import Ended, bounded, locate
 from hosttune.textfiles import own_file
 from hosttune.values import Answer, Unreadable
@@ -64,7 +64,7 @@ sys.stdout.write("\\n" + json.dumps(said) + "\\n")
 sys.stdout.flush()
 os._exit(0)
 """
-_OURS: Final = JobLimits()  # no job is known: nothing of ours is changed
+_OURS: Final = JobConfinement()  # no job is known: nothing of ours is changed
 _OF_ROOT: Final = Unreadable("the job runs as root: its interpreter is not run with root's rights")
 _NO_CORE: Final = ((resource.RLIMIT_CORE, 0, 0),)
 QUESTIONS: Final[Mapping[str, str]] = {"torch": _TORCH}
@@ -109,7 +109,7 @@ def _ask_job(folder: int, pid: int, question: str) -> Answer[Completed]:
     return _answer(found, question, limits, folder if is_root else -1)
 
 
-def _answer(found: Interpreter, question: str, limits: JobLimits, job: int) -> Answer[Completed]:
+def _answer(found: Interpreter, question: str, limits: JobConfinement, job: int) -> Answer[Completed]:
     command = command_of(found, os.geteuid(), limits, job)
     if isinstance(command, Unreadable):
         return command
@@ -125,7 +125,7 @@ def _answer(found: Interpreter, question: str, limits: JobLimits, job: int) -> A
     return answer
 
 
-def command_of(found: Interpreter, euid: int, limits: JobLimits = _OURS, job: int = -1) -> list[str] | Unreadable:
+def command_of(found: Interpreter, euid: int, limits: JobConfinement = _OURS, job: int = -1) -> list[str] | Unreadable:
     """How a process with `euid` runs an interpreter as its user. Root's rights never reach it, and with them nothing of
     it outlives the command. `job` is a descriptor of the /proc/PID that `limits` are of, or -1."""
     setpriv = locate("setpriv")

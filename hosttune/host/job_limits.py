@@ -23,7 +23,9 @@ from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 HEAD: Final = 1 << 16  # bytes of a file of /proc/PID that are read
-LEAST_FREE: Final = 1 << 30  # bytes of memory that a job must have left: `import torch` takes several hundred MiB
+# Bytes of memory that a job must have left: PyTorch 2.11 for CUDA 13 answers with RLIMIT_DATA at 768 MiB, not at 512 MiB,
+# and takes 290 MiB (measured on an H200).
+LEAST_FREE: Final = 1 << 30
 _NAMESPACES: Final = ("mnt", "user", "pid", "net", "ipc", "uts", "cgroup", "time")
 _MOST_NICE: Final = 19
 # A batch system, or a container engine, counts and ends what is in these groups.
@@ -42,7 +44,7 @@ _INFINITE: Final = 1 << 62  # bytes: what v1 prints for no limit is above
 
 
 @frozen
-class JobLimits:
+class JobConfinement:
     """What a program gets from a job: `cgroups` are folders, `rlimits` are (number, soft, hard) as setrlimit(2) takes
     them."""
 
@@ -52,11 +54,11 @@ class JobLimits:
     nice: int = 0
 
 
-class _Refusal(Exception):
+class _Unrepeatable(Exception):
     """Why nothing is started beside this job."""
 
 
-def limits_of(folder: int, pid: int) -> JobLimits | Unreadable:
+def limits_of(folder: int, pid: int) -> JobConfinement | Unreadable:
     """The limits of the process behind `folder`, a descriptor of /proc/PID. Raises OSError when it has ended."""
     try:
         _require_same_view(folder, pid)
@@ -64,7 +66,7 @@ def limits_of(folder: int, pid: int) -> JobLimits | Unreadable:
         _require_no_filter(folder, pid, status)
         cgroups = _cgroups(folder, pid)
         free = min((_free_bytes(group) for group in cgroups), default=_INFINITE)
-    except _Refusal as refusal:
+    except _Unrepeatable as refusal:
         return Unreadable(str(refusal))
     rlimits = _rlimits(head_of(folder, "limits").decode())
     data = rlimits.get(resource.RLIMIT_DATA, (resource.RLIM_INFINITY,) * 2)
@@ -74,7 +76,7 @@ def limits_of(folder: int, pid: int) -> JobLimits | Unreadable:
     nice = int(head_of(folder, "stat").rpartition(b")")[2].split()[16])  # proc_pid_stat(5), field 19
     allowed = _cpus(status.get("Cpus_allowed_list", ""))
     ordered = tuple((number, *pair) for number, pair in sorted(rlimits.items()))
-    return JobLimits(cgroups, ordered, allowed, min(max(nice, 0), _MOST_NICE))
+    return JobConfinement(cgroups, ordered, allowed, min(max(nice, 0), _MOST_NICE))
 
 
 def head_of(folder: int, name: str) -> bytes:
@@ -96,7 +98,7 @@ def why_other_view(folder: int, pid: int) -> Unreadable | None:
     """Why the process sees another system than this one; None when it shares every namespace and the root folder."""
     try:
         _require_same_view(folder, pid)
-    except _Refusal as refusal:
+    except _Unrepeatable as refusal:
         return Unreadable(str(refusal))
     return None
 
@@ -104,10 +106,10 @@ def why_other_view(folder: int, pid: int) -> Unreadable | None:
 def _require_same_view(folder: int, pid: int) -> None:
     for name in _NAMESPACES:
         if _namespace(f"ns/{name}", folder) != _namespace(f"/proc/self/ns/{name}"):
-            raise _Refusal(f"process {pid} has its own {name} namespace: it runs in a container")
+            raise _Unrepeatable(f"process {pid} has its own {name} namespace: it runs in a container")
     root, own = os.stat("root", dir_fd=folder), os.stat("/")
     if (root.st_dev, root.st_ino) != (own.st_dev, own.st_ino):
-        raise _Refusal(f"process {pid} has another root folder: it runs in a container")
+        raise _Unrepeatable(f"process {pid} has another root folder: it runs in a container")
 
 
 def _namespace(path: str, folder: int | None = None) -> str:
@@ -119,8 +121,8 @@ def _namespace(path: str, folder: int | None = None) -> str:
 
 
 def _require_no_filter(folder: int, pid: int, status: Mapping[str, str]) -> None:
-    if status.get("Seccomp", "0") != "0":
-        raise _Refusal(f"process {pid} runs under a seccomp filter, which a new process would not have")
+    if status.get("Seccomp") != "0":
+        raise _Unrepeatable(f"process {pid} runs under a seccomp filter, which a new process would not have")
     try:
         label = head_of(folder, "attr/current").strip(b"\0\n ")
         with open("/proc/self/attr/current", "rb") as file:
@@ -130,7 +132,7 @@ def _require_no_filter(folder: int, pid: int, status: Mapping[str, str]) -> None
             return
         raise
     if label != own and not label.endswith((b"(unconfined)", b"unconfined")):
-        raise _Refusal(f"process {pid} is confined by a security module, which a new process would not be")
+        raise _Unrepeatable(f"process {pid} is confined by a security module, which a new process would not be")
 
 
 def _cgroups(folder: int, pid: int) -> tuple[str, ...]:
@@ -145,19 +147,19 @@ def _folders(text: str, own: str, mounts: Iterable[MountLine], pid: int) -> tupl
     """The folder of a process in each hierarchy. Hierarchies that are not mounted need the same group as ours."""
     mounts = tuple(mounts)
     if not text:
-        raise _Refusal(f"the control groups of process {pid} are not known")
+        raise _Unrepeatable(f"the control groups of process {pid} are not known")
     shared = set(own.splitlines())
     folders = []
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
         if managed := _MANAGED.search(path):
             manager = "which a batch system or container engine manages"
-            raise _Refusal(f"process {pid} is in the control group {managed[0][1:]}, {manager}")
+            raise _Unrepeatable(f"process {pid} is in the control group {managed[0][1:]}, {manager}")
         place = _mounted_at(controllers, mounts)
         if place and path.startswith("/") and "/.." not in path and not path.endswith(" (deleted)"):
             folders.append(f"{place}{path}".rstrip("/"))
         elif line not in shared:
-            raise _Refusal(f"the control group of process {pid} cannot be entered: {line}")
+            raise _Unrepeatable(f"the control group of process {pid} cannot be entered: {line}")
     return tuple(folders)
 
 
@@ -180,12 +182,12 @@ def _free_bytes(group: str) -> int:
     while True:
         state = _word(group, "freezer.state") or _word(group, "cgroup.freeze")
         if state not in ("", "THAWED", "0"):
-            raise _Refusal(f"{group} is frozen")
+            raise _Unrepeatable(f"{group} is frozen")
         if _word(group, "memory.oom.group") == "1":
-            raise _Refusal(f"{group} is ended as a whole when it is out of memory (memory.oom.group)")
+            raise _Unrepeatable(f"{group} is ended as a whole when it is out of memory (memory.oom.group)")
         free = min(free, _left(group))
         if free < LEAST_FREE:
-            raise _Refusal(f"{group} has {max(free, 0) >> 20} MiB of memory left, less than {LEAST_FREE >> 20}")
+            raise _Unrepeatable(f"{group} has {max(free, 0) >> 20} MiB of memory left, less than {LEAST_FREE >> 20}")
         above = os.path.dirname(group)
         if not os.path.exists(f"{above}/cgroup.procs"):
             return free

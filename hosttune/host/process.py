@@ -61,7 +61,7 @@ class Ended:
 def locate(program: str) -> str | Absent:
     """The absolute path of a program on the fixed PATH; an absolute path is taken as it is.
 
-    With root's rights a program that somebody else may rewrite counts as missing.
+    With root's rights a program counts as missing if another user can write it, or a folder or link on the way to it.
     """
     candidates = (program,) if program.startswith("/") else tuple(f"{folder}/{program}" for folder in SEARCH)
     if "/" in program.lstrip("/") and not program.startswith("/"):
@@ -71,14 +71,15 @@ def locate(program: str) -> str | Absent:
             info = os.stat(path)
         except OSError:
             continue
-        if stat.S_ISREG(info.st_mode) and os.access(path, os.X_OK) and _is_trusted(info):
+        if stat.S_ISREG(info.st_mode) and os.access(path, os.X_OK) and _is_trusted(path):
             return path
     return ABSENT
 
 
-def _is_trusted(info: os.stat_result) -> bool:
-    others = info.st_mode & stat.S_IWOTH or (info.st_mode & stat.S_IWGRP and info.st_gid != 0)
-    return os.geteuid() != 0 or (info.st_uid == 0 and not others)
+def _is_trusted(path: str) -> bool:
+    from hosttune.host.code_owner import owner_of_file
+
+    return os.geteuid() != 0 or owner_of_file(path) == 0
 
 
 def look(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:

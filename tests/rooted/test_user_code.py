@@ -22,9 +22,10 @@ from hosttune.host import job_limits
 from hosttune.host.code_owner import owner_of_code
 from hosttune.host.interpreter import ask, at_path
 from hosttune.host.mountinfo import parse
+from hosttune.host.process import locate
 from hosttune.measure.bench.read_crew import Crew
 from hosttune.measure.bench.read_python import user_python
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT, Unreadable
 from tests.live.namespace import ROOT
 
 EVE, BOB, ADMIN = 54311, 54312, 54313
@@ -69,7 +70,9 @@ def give(path: Path, uid: int) -> None:
 
 def venv(folder: Path, uid: int, code: str = "", python: str = PYTHON) -> Path:
     """A virtual environment of a user, with code that its Python starts; the path of its Python."""
-    version = subprocess.run([PYTHON, "-c", "import sys; print(*sys.version_info[:2], sep='.')"], check=True, capture_output=True)
+    version = subprocess.run(
+        [PYTHON, "-c", "import sys; print(*sys.version_info[:2], sep='.')"], check=True, capture_output=True
+    )
     site = folder / f"lib/python{version.stdout.decode().strip()}/site-packages"
     site.mkdir(parents=True)
     (folder / "bin").mkdir()
@@ -291,33 +294,30 @@ def test_ordinary_user_does_not_run_what_another_wrote(folder):
 
 
 @pytest.fixture
-def cgroup():
-    """A control group of the job's own, made in the first hierarchy that can be written; pids first, for its limit."""
-    mounts = [one for one in parse(Path("/proc/self/mountinfo").read_bytes()) if one.fstype in ("cgroup", "cgroup2")]
-    mounts.sort(key=lambda one: "pids" not in one.super_options)
-    made = None
-    for mount in mounts:
-        if mount.root == "/":
-            made = Path(mount.target, f"hosttune-test-{os.getpid()}")
-            with contextlib.suppress(OSError):
-                made.mkdir()
-                break
-    assert made
-    assert made.is_dir()
-    yield made
-    until(lambda: not (made / "cgroup.procs").read_text())
-    for one in sorted(made.rglob("*/"), reverse=True):
-        if one.is_dir():
+def cgroups():
+    """Control groups of the job's own: of version 2, and of the pids controller of version 1, where there is one."""
+    mounts = parse(Path("/proc/self/mountinfo").read_bytes())
+    found = [
+        one for one in mounts if one.fstype == "cgroup2" or (one.fstype == "cgroup" and "pids" in one.super_options)
+    ]
+    groups = [Path(one.target, f"hosttune-test-{os.getpid()}") for one in found if one.root == "/"]
+    assert groups
+    for group in groups:
+        group.mkdir()
+    yield groups
+    for group in groups:
+        until(lambda group=group: not (group / "cgroup.procs").read_text())
+        for one in sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True):
             one.rmdir()
-    made.rmdir()
+        group.rmdir()
 
 
 @contextlib.contextmanager
-def job(python: Path, group: Path | None = None, prepare=lambda: None, words=()):
+def job(python: Path, groups=(), prepare=lambda: None):
     """A process of eve that computes with `python`; `prepare` runs as root before it is hers."""
 
     def become() -> None:
-        if group:
+        for group in groups:
             (group / "cgroup.procs").write_text("0")
         prepare()
         os.setgroups([])
@@ -325,7 +325,7 @@ def job(python: Path, group: Path | None = None, prepare=lambda: None, words=())
         os.setuid(EVE)
 
     code = ("-I", "-S", "-c", "import time; time.sleep(600)")
-    child = subprocess.Popen([*words, python, *code], preexec_fn=become, env={"PATH": "/usr/bin:/bin"})
+    child = subprocess.Popen([python, *code], preexec_fn=become, env={"PATH": "/usr/bin:/bin"})  # noqa: PLW1509
     try:
         yield str(child.pid)
     finally:
@@ -333,10 +333,11 @@ def job(python: Path, group: Path | None = None, prepare=lambda: None, words=())
         child.wait()
 
 
-def test_job_is_asked_inside_its_limits_and_nothing_outlives_the_answer(folder, cgroup):
+def test_job_is_asked_inside_its_limits_and_nothing_outlives_the_answer(folder, cgroups):
     python = venv(folder / "venv", EVE, DAEMON)
-    if (cgroup / "pids.max").exists():
-        (cgroup / "pids.max").write_text("12")
+    for group in cgroups:
+        if (group / "pids.max").exists():
+            (group / "pids.max").write_text("12")
     cpu = min(os.sched_getaffinity(0))
 
     def prepare() -> None:
@@ -344,9 +345,9 @@ def test_job_is_asked_inside_its_limits_and_nothing_outlives_the_answer(folder, 
         os.sched_setaffinity(0, {cpu})
         os.nice(3)
 
-    with job(python, cgroup, prepare) as pid:
+    with job(python, cgroups, prepare) as pid:
         own = Path(f"/proc/{pid}/cgroup").read_text().rstrip("\n")
-        assert cgroup.name in own
+        assert own.count(cgroups[0].name) == len(cgroups)
         answer = ask(("python-of", pid, "torch"))
         for name in ("asked", "daemon"):
             told = sections(folder / "venv" / name)
@@ -357,7 +358,8 @@ def test_job_is_asked_inside_its_limits_and_nothing_outlives_the_answer(folder, 
             assert f"Cpus_allowed_list:\t{cpu}\n" in told["status"]
             assert f"Uid:\t{EVE}\t{EVE}\t{EVE}\t{EVE}" in told["status"]
             assert not is_running(told["pid"])
-        assert (cgroup / "cgroup.procs").read_text().split() == [pid]
+        for group in cgroups:
+            assert (group / "cgroup.procs").read_text().split() == [pid]
     assert json.loads(answer.text.splitlines()[-1])["python"].startswith("3.")
 
 
@@ -435,7 +437,15 @@ def test_job_under_a_filter_is_not_asked(folder):
 @pytest.mark.parametrize("kind", ["net", "ipc", "uts", "pid", "mount"])
 def test_job_in_a_namespace_of_its_own_is_not_asked(folder, kind):
     python = venv(folder / "venv", EVE, WHO)
-    words = ("unshare", f"--{kind}", *(("--fork",) if kind == "pid" else ()), "setpriv", f"--reuid={EVE}", f"--regid={EVE}", "--clear-groups")
+    words = (
+        "unshare",
+        f"--{kind}",
+        *(("--fork",) if kind == "pid" else ()),
+        "setpriv",
+        f"--reuid={EVE}",
+        f"--regid={EVE}",
+        "--clear-groups",
+    )
     child = subprocess.Popen([*words, python, "-I", "-S", "-c", "import time; time.sleep(600)"])
     try:
         target = python.resolve()
@@ -443,7 +453,11 @@ def test_job_in_a_namespace_of_its_own_is_not_asked(folder, kind):
 
         def is_there() -> bool:
             pids[:] = [str(child.pid), *Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()]
-            pids[:] = [one for one in pids if os.path.exists(f"/proc/{one}/exe") and Path(f"/proc/{one}/exe").resolve() == target]
+            pids[:] = [
+                one
+                for one in pids
+                if os.path.exists(f"/proc/{one}/exe") and Path(f"/proc/{one}/exe").resolve() == target
+            ]
             return bool(pids) and Path(f"/proc/{pids[0]}/cmdline").read_bytes().startswith(os.fsencode(python))
 
         until(is_there)
@@ -460,9 +474,9 @@ def test_job_in_a_namespace_of_its_own_is_not_asked(folder, kind):
 
 
 @pytest.mark.parametrize("name", ["slurm_gpu04/job_7", "kubepods.slice/x", "pbs_jobs.service", "htcondor"])
-def test_job_of_a_batch_system_is_not_asked(folder, cgroup, name):
-    (cgroup / name).mkdir(parents=True)
-    with job(venv(folder / "venv", EVE, WHO), cgroup / name) as pid:
+def test_job_of_a_batch_system_is_not_asked(folder, cgroups, name):
+    (cgroups[0] / name).mkdir(parents=True)
+    with job(venv(folder / "venv", EVE, WHO), [cgroups[0] / name]) as pid:
         refused = ask(("python-of", pid, "torch"))
     assert f"is in the control group {name.split('/')[0]}, which a batch system" in refused.reason
     assert not (folder / "venv/who").exists()
@@ -476,8 +490,23 @@ def test_job_that_runs_the_code_of_another_is_not_asked(folder):
     assert not (folder / "venv/who").exists()
 
 
+def test_root_starts_no_program_on_whose_way_another_user_has_a_say(folder):
+    """He could exchange it between the look and the start, although the program itself is root's."""
+    (folder / "eve").mkdir()
+    shutil.copy("/bin/true", folder / "eve/program")
+    (folder / "program").symlink_to("eve/program")
+    assert locate(str(folder / "program")) == str(folder / "program")
+    os.chown(folder / "eve", EVE, EVE)
+    assert locate(str(folder / "program")) is ABSENT
+    assert locate(str(folder / "eve/program")) is ABSENT
+
+
 V2 = {"memory.max": "4294967296", "memory.current": "3221225472", "memory.stat": "inactive_file 1073741824\n"}
-V1 = {"memory.limit_in_bytes": "4294967296", "memory.usage_in_bytes": "3221225472", "memory.stat": "inactive_file 5\ntotal_inactive_file 1073741824\n"}
+V1 = {
+    "memory.limit_in_bytes": "4294967296",
+    "memory.usage_in_bytes": "3221225472",
+    "memory.stat": "inactive_file 5\ntotal_inactive_file 1073741824\n",
+}
 
 
 @pytest.mark.parametrize(
@@ -505,7 +534,7 @@ def test_group_that_is_frozen_or_short_of_memory_is_left_alone(tmp_path, files, 
     if isinstance(answer, int):
         assert job_limits._free_bytes(str(tmp_path / depth)) == answer
     else:
-        with pytest.raises(job_limits._Refusal, match=answer):
+        with pytest.raises(job_limits._Unrepeatable, match=answer):
             job_limits._free_bytes(str(tmp_path / depth))
 
 
@@ -527,5 +556,5 @@ def test_folder_is_found_in_each_hierarchy():
 
 @pytest.mark.parametrize("text", ["9:misc:/x\n", "9:pids:/x\n", "0::/../x\n", "0::/x (deleted)\n", ""])
 def test_group_that_cannot_be_entered_is_refused(text):
-    with pytest.raises(job_limits._Refusal):
+    with pytest.raises(job_limits._Unrepeatable):
         job_limits._folders(text, "9:misc:/\n", parse(MOUNTS), 7)

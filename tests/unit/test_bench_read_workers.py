@@ -301,9 +301,7 @@ def test_program_needs_nothing_of_hosttune_and_ends_with_its_input():
     assert json.loads(done.stdout) == {"paths": 1}
 
 
-@pytest.mark.parametrize(
-    ("word", "user"), [("1000", 1000), ("0", 0), ("-1", 0), ("x", 0), ("", 0), ("9" * 30, 0)]
-)
+@pytest.mark.parametrize(("word", "user"), [("1000", 1000), ("0", 0), ("-1", 0), ("x", 0), ("", 0), ("9" * 30, 0)])
 def test_user_who_typed_sudo_is_a_number_or_not_known(word, user):
     assert user_who_typed({"SUDO_UID": word}) == user
     assert user_who_typed({}) == 0

@@ -1,4 +1,4 @@
-"""What PyTorch says in the interpreter of a job: asked as the job's user, inside the job's limits (host/interpreter.py).
+"""What PyTorch says in the interpreter of a job: asked as its user, inside its limits (host/interpreter.py).
 
 Its answer is a user's word: one line of JSON, whose fields are bounded and typed here. The oldest driver of a CUDA
 release is that of minor-version compatibility (docs.nvidia.com/deploy/cuda-compatibility); of GPU code, sm_80 runs on
