@@ -4,14 +4,14 @@ them. They are somebody else's: nothing in them is trusted, and one that cannot 
 
 from __future__ import annotations
 
+import json
 import os
-import stat
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from hosttune.errors import HosttuneError
+from hosttune.host.named import answer_of, can_hang, read_named, reason_of
 
 LIMIT = 128 << 20  # bytes of one file, as of a record
 SUFFIX = ".json"
@@ -29,22 +29,38 @@ def list_files(words: Iterable[str], *, depth: int = 0) -> Iterator[tuple[str, s
     for word in words:
         if word == "-" or word.startswith("@"):
             yield from _from_list(word, depth)
-        elif os.path.isdir(word):
-            yield from _from_folder(word)
         else:
-            yield word, ""
+            yield from _found_at(word)
 
 
 def _from_list(word: str, depth: int) -> Iterator[tuple[str, str]]:
     if depth >= _MAX_LISTS:
         yield word, f"lists that name lists, more than {_MAX_LISTS} deep"
         return
-    content = content_of(word[1:] or "-") if word != "-" else _read(sys.stdin.fileno())
+    content = content_of(word[1:] or "-" if word != "-" else "-")
     if isinstance(content, str):
         yield word, content
         return
     parts = content.split(b"\0") if b"\0" in content else content.splitlines()
     yield from list_files((os.fsdecode(part) for part in parts if part.strip()), depth=depth + 1)
+
+
+def _found_at(word: str) -> Iterator[tuple[str, str]]:
+    """The files at a path, looked for by a child where a file system could be dead."""
+    if not can_hang():
+        return _look_at(word)
+    try:
+        answer = answer_of(word, lambda: json.dumps([*_look_at(word)]).encode())
+    except OSError as error:
+        return iter([(word, reason_of(error))])
+    return iter([(path, why) for path, why in json.loads(answer)])
+
+
+def _look_at(word: str) -> Iterator[tuple[str, str]]:
+    if os.path.isdir(word):
+        yield from _from_folder(word)
+    else:
+        yield word, ""
 
 
 def _from_folder(folder: str) -> Iterator[tuple[str, str]]:
@@ -93,29 +109,10 @@ def stem_of(path: str) -> str:
 
 def content_of(path: str) -> bytes | str:
     """The bytes of a file, or why they cannot be read."""
-    if path == "-":
-        return _read(sys.stdin.fileno())
     try:
-        # without O_NONBLOCK a pipe that nobody writes to would hold the whole report
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError) as error:
-        return f"cannot be read: {error.strerror if isinstance(error, OSError) else error}"
-    try:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            return "is a folder"
-        os.set_blocking(descriptor, True)
-        return _read(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read(descriptor: int) -> bytes | str:
-    try:
-        with open(descriptor, "rb", closefd=False) as file:
-            content = file.read(LIMIT + 1)
+        return read_named(path, LIMIT)
     except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return f"is larger than {LIMIT >> 20} MiB" if len(content) > LIMIT else content
+        return reason_of(error)
 
 
 class SpoolFile:
