@@ -13,14 +13,16 @@ import select
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from hosttune.host.attributes import mount_id
 from hosttune.host.bounded import head_of, read_head
 from hosttune.host.in_time import Waiting, in_time
+from hosttune.host.mountinfo import decode
 
-ANSWER_S: Final = 30.0  # a file system that serves no file within this time is taken for dead
+ANSWER_S: Final = 10.0  # a file system that serves no file within this time is taken for dead
 SILENCE_S: Final = 60.0  # and a pipe into which nothing was written within this time
 _MOUNTS_MOST: Final = 64 << 20  # bytes of our own mountinfo
 _CHUNK: Final = 1 << 18
@@ -35,8 +37,8 @@ _ANSWERING = frozenset({
 })  # fmt: skip
 # Types whose regular files are no data.
 _OF_THE_KERNEL = frozenset({
-    "apparmorfs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "efivarfs", "fusectl", "nfsd", "proc",
-    "pstore", "resctrl", "securityfs", "selinuxfs", "smackfs", "sysfs", "tracefs",
+    "apparmorfs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "efivarfs", "fusectl", "nfsd",
+    "proc", "pstore", "resctrl", "securityfs", "selinuxfs", "smackfs", "sysfs", "tracefs",
 })  # fmt: skip
 _NULL = os.makedev(1, 3)  # /dev/null, the empty file of every shell
 _PIPE = b"pipe"
@@ -78,12 +80,29 @@ def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -
 
 def can_hang() -> bool:
     """Whether a file system is mounted here that waits for a server."""
+    return bool(served_mounts())
+
+
+def served_mounts() -> tuple[str, ...]:
+    """Where file systems are mounted that wait for a server."""
     table, is_whole = head_of("/proc/self/mountinfo", _MOUNTS_MOST)
-    return not is_whole or any(_waits(line) for line in table.splitlines())
+    found = (line.split(b" ", 5)[4] for line in table.splitlines() if _type(line) not in _ANSWERING)
+    targets = tuple(decode(os.fsdecode(one)) for one in found if one != _AUTOMOUNT)
+    return targets if is_whole else (*targets, "/")
 
 
-def _waits(line: bytes) -> bool:
-    return _type(line) not in _ANSWERING and line.split(b" ", 5)[4:5] != [_AUTOMOUNT]
+def require_answer(path: str, seconds: float) -> None:
+    """Raises OSError, ETIMEDOUT, where the file system of a path does not open it within this time. What is wrong with
+    the path besides is for the caller. No access time moves.
+    """
+
+    def look() -> bytes:
+        with suppress(OSError):
+            if os.path.isdir(path):
+                os.close(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        return b""
+
+    answer_of(path, look, seconds)
 
 
 def _type(line: bytes) -> str:
