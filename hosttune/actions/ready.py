@@ -42,9 +42,9 @@ from hosttune.engine.trusted import read_trusted, stranger_of
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.processes import is_daemon
 from hosttune.facts.reading import hint, require_known
 from hosttune.facts.storage.places import mount_of
-from hosttune.facts.processes import is_daemon
 from hosttune.facts.work import jobs_of
 from hosttune.host.cleaned import clean
 from hosttune.host.door import Completed, Stat

@@ -104,7 +104,7 @@ def _variables(content: str) -> Iterator[tuple[int, str]]:
 
 def _kept_value(name: str, value: str) -> str:
     if is_kept(name) or name in {"LSF_ENVDIR", "GOVERNOR"}:
-        return value if _VALUE.fullmatch(value) or value.startswith(("$", "~")) and _VALUE.fullmatch(value.strip("${}~")) else ""
+        return value if _VALUE.fullmatch(value) or (value.startswith(("$", "~")) and _VALUE.fullmatch(value.strip("${}~"))) else ""
     return " ".join(_options_of(value.split(), _DOCKERD)) if value.startswith("-") else ""
 
 

@@ -47,13 +47,21 @@ def check(
     for number, host in enumerate(names):
         try:
             one = checked(look, show, host)
+            text = check_report((one,), measured(look) if show.verbose else ()) if is_streamed else ""
         except HosttuneError as error:  # a record of another version, say: the others are looked at all the same
             failed.append(error)
             continue
+        except Exception as error:
+            if len(names) == 1:
+                raise
+            message = f"{host}: a fault of hosttune itself, please report it: {type(error).__name__}: {error}"
+            failed.append(
+                HosttuneError(message, hint="all about it: hosttune check --debug --host FILE, this one only")
+            )
+            continue
         status = max(status, exit_status(one.plan, strict=strict))
         if is_streamed:
-            said = measured(look) if show.verbose else ()
-            deliver(("\n\n" if number > len(failed) else "") + check_report((one,), said), None)
+            deliver(("\n\n" if number > len(failed) else "") + text, None)
         else:
             hosts.append(one)
         if timings and not show.is_json:

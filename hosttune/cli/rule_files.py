@@ -26,6 +26,8 @@ def lint_files(paths: list[str]) -> tuple[int, list[Fault]]:
             faults += lint_faults(document)
         except BadInput as error:
             faults += error.faults
+        except HosttuneError as error:  # one that cannot be read: the others are checked all the same
+            faults.append(Fault(Where(path), error.message.removeprefix(f"{path}: "), error.hint))
     return len(paths), faults
 
 

@@ -234,7 +234,7 @@ def _of_words(words: Iterable[str]) -> Iterator[str | None]:
             continue
         option = next((one for one in takes.options if f"{word}=".startswith(one)), "")
         letter = f"-{word[-1:]}" if word[:1] == "-" and len(word) <= _LONGEST_CLUSTER and word[1:].isalpha() else ""
-        if word == option.rstrip("=") and option or letter in takes.options:
+        if (word == option.rstrip("=") and option) or letter in takes.options:
             asked = _any
             yield None
         elif option:

@@ -95,28 +95,20 @@ def starting_words(carried: str) -> tuple[str, ...]:
 def load(path: str) -> str:
     """A text file that the user named. Raises HosttuneError."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except OSError as error:
-        raise HosttuneError(
-            f"{path}: cannot be read: {error.strerror}", hint="check the name and the rights"
-        ) from error
+        return load_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise HosttuneError(f"{path}: is not UTF-8 text") from error
 
 
 def load_bytes(path: str) -> bytes:
     """A file that the user named, as it is; `-` is standard input. Raises HosttuneError."""
+    from hosttune.host.named import read_named, reason_of
+
     name = "standard input" if path == "-" else path
     try:
-        with open(sys.stdin.fileno() if path == "-" else path, "rb", closefd=path != "-") as file:
-            content = file.read(LARGEST_INPUT + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise HosttuneError(f"{name}: cannot be read: {reason}", hint="check the name and the rights") from error
-    if len(content) > LARGEST_INPUT:
-        raise HosttuneError(f"{name}: larger than {LARGEST_INPUT >> 20} MiB", hint="is this the right file?")
-    return content
+        return read_named(path, LARGEST_INPUT)
+    except OSError as error:
+        raise HosttuneError(f"{name}: {reason_of(error)}", hint="check the name and the rights") from error
 
 
 def talk(text: str) -> None:

@@ -7,26 +7,27 @@ is dead (FUSE, NFS) is read by a child, because a process that waits for it cann
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import select
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from hosttune.host.attributes import mount_id
 from hosttune.host.bounded import head_of, read_head
 from hosttune.host.in_time import Waiting, in_time
-from hosttune.host.mountinfo import parse
+from hosttune.host.mountinfo import decode
 
-ANSWER_S: Final = 30.0  # a file system that serves no file within this time is taken for dead
+ANSWER_S: Final = 10.0  # a file system that serves no file within this time is taken for dead
 SILENCE_S: Final = 60.0  # and a pipe into which nothing was written within this time
 _MOUNTS_MOST: Final = 64 << 20  # bytes of our own mountinfo
 _CHUNK: Final = 1 << 18
 _LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_AUTOMOUNT = "/proc/sys/fs/binfmt_misc"  # of every systemd; the kernel answers for it
+_AUTOMOUNT = b"/proc/sys/fs/binfmt_misc"  # of every systemd; the kernel answers for it
 # Types for which the kernel itself answers. Each other one has a server, or a line to one, that can be dead.
 _ANSWERING = frozenset({
     "bcachefs", "binfmt_misc", "bpf", "btrfs", "cgroup", "cgroup2", "configfs", "cramfs", "debugfs", "devpts",
@@ -34,12 +35,12 @@ _ANSWERING = frozenset({
     "mqueue", "msdos", "nilfs2", "nsfs", "ntfs3", "overlay", "proc", "pstore", "ramfs", "reiserfs", "rootfs",
     "rpc_pipefs", "securityfs", "selinuxfs", "squashfs", "sysfs", "tmpfs", "tracefs", "udf", "vfat", "xfs", "zfs",
 })  # fmt: skip
-# Magic numbers of file systems whose regular files are not data (linux/magic.h): proc, sysfs, debugfs, tracefs,
-# securityfs, cgroup, cgroup2, bpf, configfs, efivarfs, pstore, binfmt_misc, fusectl, nfsd, selinuxfs, apparmorfs.
+# Types whose regular files are no data.
 _OF_THE_KERNEL = frozenset({
-    0x9FA0, 0x62656572, 0x64626720, 0x74726163, 0x73636673, 0x27E0EB, 0x63677270, 0xCAFE4A11, 0x62656570, 0xDE5E81E4,
-    0x6165676C, 0x42494E4D, 0x65735543, 0x6E667364, 0xF97CFF8C, 0x5A3C69F0,
+    "apparmorfs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "efivarfs", "fusectl", "nfsd",
+    "proc", "pstore", "resctrl", "securityfs", "selinuxfs", "smackfs", "sysfs", "tracefs",
 })  # fmt: skip
+_NULL = os.makedev(1, 3)  # /dev/null, the empty file of every shell
 _PIPE = b"pipe"
 
 
@@ -79,24 +80,73 @@ def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -
 
 def can_hang() -> bool:
     """Whether a file system is mounted here that waits for a server."""
+    return bool(served_mounts())
+
+
+def served_mounts() -> tuple[str, ...]:
+    """Where file systems are mounted that wait for a server."""
     table, is_whole = head_of("/proc/self/mountinfo", _MOUNTS_MOST)
-    mounts = parse(table)
-    return not is_whole or any(one.fstype not in _ANSWERING and one.target != _AUTOMOUNT for one in mounts)
+    found = (line.split(b" ", 5)[4] for line in table.splitlines() if _type(line) not in _ANSWERING)
+    targets = tuple(decode(os.fsdecode(one)) for one in found if one != _AUTOMOUNT)
+    return targets if is_whole else (*targets, "/")
+
+
+def require_answer(path: str, seconds: float) -> None:
+    """Raises OSError, ETIMEDOUT, where the file system of a path does not open it within this time. What is wrong with
+    the path besides is for the caller. No access time moves.
+    """
+
+    def look() -> bytes:
+        with suppress(OSError):
+            if os.path.isdir(path):
+                os.close(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        return b""
+
+    answer_of(path, look, seconds)
+
+
+def _type(line: bytes) -> str:
+    """The type in a line of mountinfo, whose fields hold no blank."""
+    return line.partition(b" - ")[2].split(b" ", 1)[0].decode("utf-8", "replace")
+
+
+def check_named(path: str) -> None:
+    """Raises the OSError of a path that the command line names where no file system answers, or no data is: a device, a
+    file of the kernel. A folder, and a name that leads nowhere, are for the caller.
+    """
+
+    def look() -> bytes:
+        if not os.path.isdir(path) and os.path.exists(path):
+            os.close(open_named(path))
+        return b""
+
+    if can_hang():
+        answer_of(path, look)
+    else:
+        look()
+
+
+def reason_of(error: OSError) -> str:
+    """The second half of a sentence about a file that could not be read."""
+    reason = error.strerror or str(error)
+    return reason if reason.startswith(("is ", "gives ")) else f"cannot be read: {reason}"
 
 
 def open_named(path: str) -> int:
-    """A descriptor of a regular file that holds data, or of a pipe; nothing else is opened. Raises OSError."""
+    """A descriptor of a regular file that holds data, of a pipe, or of /dev/null. Nothing else is opened: OSError."""
     try:
         found = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except ValueError as error:  # a NUL in the path
         raise OSError(errno.EINVAL, str(error), path) from None
     try:
-        mode = os.fstat(found).st_mode
+        info = os.fstat(found)
+        mode = info.st_mode
         if stat.S_ISDIR(mode):
             raise OSError(errno.EISDIR, "is a folder", path)
-        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        is_empty = stat.S_ISCHR(mode) and info.st_rdev == _NULL
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or is_empty):
             raise OSError(errno.EINVAL, "is a device or a socket, not a file", path)
-        if stat.S_ISREG(mode) and _magic_of(found) in _OF_THE_KERNEL:
+        if stat.S_ISREG(mode) and _is_of_the_kernel(found, info):
             raise OSError(errno.EINVAL, "is a file of the kernel, which is not read as data", path)
         try:
             return os.open(f"/proc/self/fd/{found}", _LOOK)
@@ -152,11 +202,13 @@ def _too_large(limit: int) -> OSError:
     return OSError(errno.EFBIG, f"is larger than {limit >> 20} MiB")
 
 
-def _magic_of(fd: int) -> int:
-    """`f_type` of statfs(2); 0 where the kernel does not tell."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    buffer = ctypes.create_string_buffer(512)
-    if libc.fstatfs(fd, buffer) != 0:
-        return 0
-    word = int.from_bytes(buffer.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
-    return word & 0xFFFFFFFF
+def _is_of_the_kernel(fd: int, info: os.stat_result) -> bool:
+    """Whether a regular file is one that the kernel makes up. On a mount of another namespace (/proc/PID/root), or
+    above a chroot, only its size tells: it has no blocks, and no size or that of a page.
+    """
+    if os.major(info.st_dev):
+        return False  # on a block device
+    own = mount_id(fd).encode()
+    lines = head_of("/proc/self/mountinfo", _MOUNTS_MOST)[0].splitlines()
+    fstype = next((_type(line) for line in lines if line.split(b" ", 1)[0] == own), "")
+    return fstype in _OF_THE_KERNEL or (not fstype and info.st_blocks == 0 and info.st_size in {0, 4096})

@@ -11,7 +11,7 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.services.unit_files import assignments
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.host.door import Process
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
 NAME = "nvidia-persistenced.service"

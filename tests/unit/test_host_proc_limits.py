@@ -25,7 +25,9 @@ def make_process(proc_folder, pid, *, parent=1, size=0, devices=("/dev/nvidia0",
     (folder / "fd").mkdir(parents=True)
     (folder / "stat").write_text(f"{pid} {STAT.format(parent=parent)}")
     (folder / "statm").write_text("10 5 0 0 0 0 0")
-    (folder / "status").write_text("Name:\tx\nUid:\t0\t0\t0\t0\n" + "Groups:\t" + "1 " * (size // 2) + "\nVmSwap:\t8 kB\n")
+    (folder / "status").write_text(
+        "Name:\tx\nUid:\t0\t0\t0\t0\n" + "Groups:\t" + "1 " * (size // 2) + "\nVmSwap:\t8 kB\n"
+    )
     (folder / "cmdline").write_text("python\0train.py\0" + "--token=hunter2\0" * (size // 15))
     (folder / "environ").write_text("NCCL_DEBUG=INFO\0" + "A=1\0" * (size // 4))
     (folder / "cgroup").write_text("0::/user.slice\n" + "x" * size)

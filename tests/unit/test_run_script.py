@@ -162,7 +162,7 @@ def test_run_shim_that_does_not_answer_is_passed_over(bare: Checkout):
 
 
 def test_run_installs_what_the_lock_pins_by_hash_and_the_package_without_an_index(bare: Checkout):
-    """pip fills a build environment of its own from the index, without hashes: there is none."""
+    """Pip fills a build environment of its own from the index, without hashes: there is none."""
     bare.flag("has-venv")
     assert bare.run("check").returncode == 0
     packages, own = bare.calls("-m pip install")

@@ -11,7 +11,6 @@ from hosttune.facts.storage.ageing_sourced import ENVIRONMENT_FILE, assigned_pat
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     from hosttune.facts.storage.ageing_files import AgeRule
     from hosttune.facts.storage.ageing_rows import CommandRow
