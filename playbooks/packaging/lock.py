@@ -8,6 +8,7 @@ Python and machine that is supported must find one. Set UV_DEFAULT_INDEX to use 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import re
 import subprocess
 import sys
@@ -83,8 +84,7 @@ def _fits_tag(tag: Any, minor: int, machine: str) -> bool:
 
 def resolved(*words: str, given: Iterable[str], constraints: str = "") -> list[Package]:
     """The packages that uv chooses, as pylock.toml (PEP 751) describes them. `given` are requirements beside pyproject.toml."""
-    import tomllib
-
+    reader = importlib.import_module("tomllib")
     with tempfile.TemporaryDirectory(prefix="hosttune-lock-") as scratch:
         out, more, bounds = (Path(scratch) / name for name in ("pylock.toml", "more.in", "bounds.txt"))
         more.write_text("".join(f"{line}\n" for line in given), encoding="utf-8")
@@ -99,7 +99,7 @@ def resolved(*words: str, given: Iterable[str], constraints: str = "") -> list[P
         )
         if done.returncode != 0:
             raise Trouble(f"uv could not choose versions: {done.stderr.strip()}\nuv is in the extra `lock` of pyproject.toml")
-        packages: list[Package] = tomllib.loads(out.read_text(encoding="utf-8"))["packages"]
+        packages: list[Package] = reader.loads(out.read_text(encoding="utf-8"))["packages"]
         return packages
 
 
@@ -141,19 +141,18 @@ def pins_of(packages: Iterable[Package]) -> list[Pin]:
 
 def build_requirements() -> list[str]:
     """What the build back end needs, from pyproject.toml."""
-    import tomllib
+    return [*read_project()["build-system"]["requires"], *EDITABLE]
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return [*project["build-system"]["requires"], *EDITABLE]
+
+def read_project(root: Path = ROOT) -> Any:
+    """pyproject.toml. On Python 3.10 tomli reads it, which the lock holds for that."""
+    reader = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    return reader.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def names(root: Path = ROOT) -> list[str]:
     """What the project needs, and what that needs, without what is not carried."""
-    text = (root / "pyproject.toml").read_text(encoding="utf-8")
-    block = re.search(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
-    if block is None:
-        raise Trouble("pyproject.toml has no list of dependencies")
-    waiting = [canonical(name) for name in re.findall(r'^\s*"([A-Za-z0-9._-]+)', block[1], re.MULTILINE)]
+    waiting = [canonical(re.split(r"[^A-Za-z0-9._-]", one)[0]) for one in read_project(root)["project"]["dependencies"]]
     found: set[str] = set()
     while waiting:
         name = waiting.pop()
