@@ -1,29 +1,31 @@
-"""The processes of a name, as far as all users may see them: `processes["dockerd"].started_at`.
+"""The processes of a program of this host: `processes["dockerd"].started_at`.
 
-What they run with is asked of ps(1); when they were started stands in /proc (proc_pid_stat(5)). Names have at most 15
-characters, as the kernel keeps them (proc_pid_comm(5)). In an image none runs.
+A process may call itself, and write into its command line, what it likes. One counts that runs with root's rights, or as
+a user of the system (uid below 1000, adduser.conf(5)), and whose executable has this name. Names have at most 15 characters,
+as the kernel keeps them (proc_pid_comm(5)); when a process was started stands in /proc (proc_pid_stat(5)). In an image none runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
-from hosttune.facts.reading import ask, if_absent
+from hosttune.facts.reading import if_absent
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.host.door import Reader
+    from hosttune.host.door import Process, Reader
 
-_NAME_LENGTH = 15
+NAME_LENGTH = 15
+_FIRST_PERSON = 1000
 
 
 @frozen
 class NamedProcesses(Fact):
-    """All processes of one name."""
+    """All processes of one program."""
 
     commands: tuple[str, ...]  # their command lines; empty where none runs
     started_at: int  # when the first of them was started, in whole seconds since the epoch; 0 where none runs
@@ -39,19 +41,42 @@ class Processes(Fact):
         return self.entries[name]
 
 
+def program_of(process: Process) -> str:
+    """The name of the executable, as long as the kernel keeps names; empty where it is not known."""
+    return process.program.removesuffix(" (deleted)").rpartition("/")[2][:NAME_LENGTH]
+
+
+def is_of_host(process: Process) -> bool:
+    """Whether it runs for the machine: with root's rights, or as a user of the system."""
+    return 0 <= process.uid < _FIRST_PERSON
+
+
+def is_daemon(process: Process, names: Collection[str]) -> bool:
+    """Whether it runs one of these programs for the machine."""
+    return is_of_host(process) and program_of(process) in names
+
+
+def is_untold(process: Process) -> bool:
+    """Whether nothing tells whose process this is, or what it runs: in a record of before, or without root's rights."""
+    return process.uid < 0 or (is_of_host(process) and not process.program)
+
+
 def collect(reader: Reader, facts: Facts) -> Processes:  # noqa: ARG001 - the interface of all subjects
-    return Processes(Lookup(lambda name: NamedProcesses(lazy(_commands, reader, name), lazy(_started, reader, name))))
+    listed = shared(lambda: () if reader.persistent_only else if_absent(reader.processes(), ()))
+
+    def named(name: str) -> NamedProcesses:
+        found = shared(lambda: _named(listed(), name))
+        return NamedProcesses(
+            commands=lazy(lambda: tuple(" ".join(one.command) for one in found())),
+            started_at=lazy(lambda: min((int(one.started_at) for one in found()), default=0)),
+        )
+
+    return Processes(Lookup(named))
 
 
-def _commands(reader: Reader, name: str) -> tuple[str, ...]:
-    if reader.persistent_only:
-        return ()
-    answer = ask(reader, ("ps", "-C", name[:_NAME_LENGTH], "-o", "args="))
-    if answer.errors.strip():
-        raise UnknownFact(f"ps: {answer.errors.strip().splitlines()[0]}")
-    return tuple(row.strip() for row in answer.text.splitlines() if row.strip())
-
-
-def _started(reader: Reader, name: str) -> int:
-    listed = () if reader.persistent_only else if_absent(reader.processes(), ())
-    return min((int(one.started_at) for one in listed if one.name == name), default=0)
+def _named(listed: tuple[Process, ...], name: str) -> tuple[Process, ...]:
+    short = name[:NAME_LENGTH]
+    for one in listed:
+        if one.name[:NAME_LENGTH] == short and is_untold(one):
+            raise UnknownFact(f"whether process {one.pid} is {name} cannot be told: that needs root, and no older record")
+    return tuple(one for one in listed if is_daemon(one, (short,)))

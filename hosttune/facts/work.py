@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
 from hosttune.facts.gates import Gates, ask_gates
+from hosttune.facts.processes import NAME_LENGTH, is_daemon, program_of
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 
@@ -27,25 +29,36 @@ _IDLE: Final = "no process holds a GPU, no container has one, no scheduler job r
 _GPU = regex(r"nvidia\d+")
 _WORK_DEVICE = regex(r"/dev/nvidia(?:\d+|-uvm)$")
 # Names as in /proc/PID/comm, which the kernel cuts at 15 bytes (proc_pid_comm(5)).
-NOT_WORK = frozenset(
-    name[:15]
+DISPLAYS = frozenset(
+    name[:NAME_LENGTH]
+    for name in (
+        "Xorg", "Xwayland", "X", "gnome-shell", "gnome-remote-desktop-daemon", "kwin_x11", "kwin_wayland",
+        "plasmashell", "sddm", "sddm-greeter", "gdm-x-session", "gdm-wayland-session", "lightdm", "mutter", "cinnamon",
+        "sway", "weston",
+    )
+)  # fmt: skip
+NOT_WORK = DISPLAYS | frozenset(
+    name[:NAME_LENGTH]
     for name in (
         "nvidia-persistenced", "nv-fabricmanager", "nvidia-fabricmanager", "nvlsm", "nv-hostengine", "dcgm-exporter",
         "nvidia-smi", "nvidia-powerd", "nvidia-modprobe", "nvidia-settings", "nvsm_core", "nvtop", "nvitop", "gpustat",
         "glances", "nvidia-device-plugin", "gpu-feature-discovery", "nvidia-mig-manager", "nvidia-cuda-mps-control",
         "nvidia-imex", "gpud", "dcgmi", "telegraf", "nvidia_gpu_exporter", "all-smi",
-        "Xorg", "Xwayland", "X", "gnome-shell", "gnome-remote-desktop-daemon", "kwin_x11", "kwin_wayland",
-        "plasmashell", "sddm", "sddm-greeter", "gdm-x-session", "gdm-wayland-session", "lightdm", "mutter", "cinnamon",
-        "sway", "weston",
     )
 )  # fmt: skip
 _CONTAINER = regex(
     r"(docker|cri-containerd|crio|libpod|nerdctl)[-/]([0-9a-f]{12,64})|/(lxc)(?:\.payload)?[./]([\w.-]+)"
     r"|/(kubepods)[^ ]*/([0-9a-f]{64})$|machine\.slice/(systemd-nspawn)@([^/]+)\.service"
 )
-_SLURM = regex(r"/slurm[^/]*(?:/[^/]+)*?/job_(\d+)")
+# Where only root makes control groups: users get those below user@UID.service, containers their own.
+_SLURM = regex(
+    r"/slurm[^/]*/(?:uid_\d+/)?job_(\d+)(?:/|$)|(?:/[^/]+\.slice)*/(?:[^/]+_)?slurmstepd\.scope/job_(\d+)(?:/|$)"
+)
 _SLURM_STEP = regex(r"slurmstepd: \[(\d+)")
-_PBS = regex(r"/pbs(?:pro|_jobs)?\.(?:service|slice)/jobid/([^/]+)")
+_PBS = regex(r"(?:/[^/]+\.slice)*/pbs(?:pro|_jobs)?\.(?:service|slice)/jobid/([^/]+)")
+_OF_USER = regex(r"/user@\d+\.service/")
+_GROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")  # of version 2; systemd's own of version 1
+_NVIDIA_MAJOR = 195  # kernel: Documentation/admin-guide/devices.txt
 # Device nodes that only a privileged container sees; it sees every GPU of the host whether it uses one or not.
 _PRIVILEGED = frozenset({"kmsg", "mem"})
 
@@ -76,8 +89,27 @@ class Work(Fact):
 
 
 def is_work(process: Process) -> bool:
-    """Whether a process holds a GPU and is not known to only watch or show something with it."""
-    return process.name[:15] not in NOT_WORK and any(map(_WORK_DEVICE.match, process.devices))
+    """Whether a process holds a GPU and is not known to only watch or show something with it. What it calls itself says
+    that only of root's processes; users of the system, and people who run a display, run the program of that name.
+    """
+    return holds_gpu(process) and not is_monitor(process)
+
+
+def holds_gpu(process: Process) -> bool:
+    """Whether a process has a GPU open, as programs have that compute on it."""
+    return any(map(_WORK_DEVICE.match, process.devices))
+
+
+def is_monitor(process: Process) -> bool:
+    """Whether a process only watches GPUs, or shows something with them."""
+    if process.uid == 0 and process.name[:NAME_LENGTH] in NOT_WORK:
+        return True
+    return is_daemon(process, NOT_WORK) or is_display(process)
+
+
+def is_display(process: Process) -> bool:
+    """Whether a process runs a display server, for whoever sits there."""
+    return process.uid >= 0 and program_of(process) in DISPLAYS
 
 
 def container_of(cgroup: str) -> str:
@@ -94,11 +126,17 @@ def jobs_of(processes: Iterable[Process]) -> tuple[str, ...]:
     """The batch jobs whose processes run here, by control group; for Slurm without one, by its step daemon's title."""
     jobs: set[str] = set()
     for process in processes:
-        if match := _SLURM.search(process.cgroup) or _SLURM_STEP.match(" ".join(process.command)):
+        if match := _SLURM.match(process.cgroup):
+            jobs.add(f"slurm job {match[1] or match[2]}")
+        elif process.uid == 0 and is_daemon(process, ("slurmstepd",)) and (match := _step(process)):
             jobs.add(f"slurm job {match[1]}")
-        elif match := _PBS.search(process.cgroup):
+        elif match := _PBS.match(process.cgroup):
             jobs.add(f"pbs job {match[1]}")
     return tuple(sorted(jobs))
+
+
+def _step(process: Process) -> re.Match[str] | None:
+    return _SLURM_STEP.match(" ".join(process.command))
 
 
 def collect(reader: Reader, facts: Facts) -> Work:
@@ -111,9 +149,10 @@ def _work(reader: Reader, facts: Facts) -> Work:
     if not any(map(_GPU.fullmatch, require_known(reader.list("/dev"), "/dev"))):
         return _none("there is no /dev/nvidia0: no process can use an NVIDIA GPU")
     processes = require_known(reader.processes(), "the list of processes")
-    working = [process for process in processes if is_work(process)]
+    working = [process for process in processes if is_work(process) and not _is_doubtful(process)]
     hidden = _hidden(reader, facts)
     gpu, jobs = tuple(map(_gpu_process, working)), jobs_of(processes)
+    untold = tuple(map(_doubt, filter(_is_doubtful, processes)))[:1]
     inside = shared(_gpu_containers, reader, processes, working)
     gates = shared(lambda: Gates() if hidden else ask_gates(reader))
 
@@ -121,12 +160,12 @@ def _work(reader: Reader, facts: Facts) -> Work:
         return (*_sentences(gpu, inside()[0], jobs), *gates().busy)
 
     def doubts() -> tuple[str, ...]:
-        return (hidden,) if hidden else (*inside()[1], *gates().unknown)
+        return (hidden,) if hidden else (*untold, *inside()[1], *gates().unknown)
 
     return Work(
-        gpu_processes=lazy(_undoubted, gpu, hidden),
+        gpu_processes=lazy(_undoubted, gpu, hidden, *untold),
         gpu_containers=lazy(lambda: _undoubted(inside()[0], hidden, *inside()[1])),
-        scheduler_jobs=lazy(_undoubted, jobs, hidden),
+        scheduler_jobs=lazy(_undoubted, jobs, hidden, *untold),
         is_gpu_busy=lazy(lambda: bool(busy()) or _undoubted(False, *doubts())),
         evidence=lazy(lambda: (*busy(), *doubts()) or (_IDLE,)),
         gates=lazy(lambda: _undoubted(gates().busy, hidden, *gates().unknown)),
@@ -142,6 +181,16 @@ def _undoubted(value: T, *doubts: str) -> T:
     if told := list(filter(None, doubts)):
         raise UnknownFact(told[0] if len(told) == 1 else "; ".join(told))
     return value
+
+
+def _is_doubtful(process: Process) -> bool:
+    """Whether it may be what it calls itself, and nothing tells: in a record of before."""
+    is_named = process.name[:NAME_LENGTH] in NOT_WORK and holds_gpu(process)
+    return process.uid < 0 and bool(is_named or _step(process))
+
+
+def _doubt(process: Process) -> str:
+    return f"whether process {process.pid} is what it calls itself cannot be told: this record is an older one"
 
 
 def _gpu_process(process: Process) -> GpuProcess:
@@ -164,21 +213,42 @@ def _gpu_containers(
     reader: Reader, processes: Iterable[Process], working: Iterable[Process]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The containers with a GPU, and why the first of those that could not be looked into could not be."""
-    found = {container_of(process.cgroup) for process in working}
+    found = {container_of(process.cgroup) for process in working if not _is_delegated(reader, process.cgroup)}
     members: dict[str, list[Process]] = {}
     for process in processes:
         if (name := container_of(process.cgroup)) and name not in found:
             members.setdefault(name, []).append(process)
     unseen: list[str] = []
     for name, inside in members.items():
-        if any(process.name[:15] in NOT_WORK for process in inside):
+        if any(map(is_monitor, inside)):
             continue  # NVIDIA's own: the device plugin, the exporter
-        nodes = reader.list(f"/proc/{inside[0].pid}/root/dev")
+        if _is_delegated(reader, inside[0].cgroup):
+            continue  # what a user may call so; a GPU that he uses there is held by a process
+        place = f"/proc/{inside[0].pid}/root/dev"
+        nodes = reader.list(place)
         if isinstance(nodes, Unreadable):
             unseen.append(f"whether the container {name} has a GPU: {nodes.reason}")
-        elif isinstance(nodes, tuple) and has_gpu(nodes):
+        elif isinstance(nodes, tuple) and has_gpu(nodes) and _has_node(reader, place, nodes):
             found.add(name)
     return tuple(sorted(found - {""})), tuple(unseen[:1])
+
+
+def _is_delegated(reader: Reader, cgroup: str) -> bool:
+    """Whether another than root may have made the control group by which a container is known."""
+    matches = tuple(_CONTAINER.finditer(cgroup))
+    above = cgroup[: matches[-1].start() + 1].rpartition("/")[0] if matches else ""
+    stats = (reader.stat(f"{root}{above}") for root in _GROUPS)
+    return bool(_OF_USER.search(cgroup)) or any(isinstance(one, Stat) and one.uid != 0 for one in stats)
+
+
+def _has_node(reader: Reader, place: str, nodes: Iterable[str]) -> bool:
+    """Whether one of the names is a GPU's device node, in a folder of the container's own."""
+    own = reader.stat(place, follow=False)
+    stats = (reader.stat(f"{place}/{name}", follow=False) for name in nodes if _GPU.fullmatch(name))
+    is_node = any(
+        isinstance(one, Stat) and one.type == "character" and one.major == _NVIDIA_MAJOR for one in stats
+    )
+    return is_node and isinstance(own, Stat) and own.type == "directory"
 
 
 def has_gpu(nodes: Iterable[str]) -> bool:

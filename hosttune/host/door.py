@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import Cleaned
 from hosttune.values import Absent, Answer, FileValue
 
 FileType: TypeAlias = Literal["file", "directory", "link", "block", "character", "fifo", "socket"]
@@ -114,12 +115,14 @@ class Process:
     command: tuple[str, ...]  # argv with secrets masked
     rss_bytes: int
     swap_bytes: int
-    devices: tuple[str, ...]  # device nodes held open, such as /dev/nvidia0
+    devices: tuple[str, ...]  # device nodes held open, by the names of this host, such as /dev/nvidia0
     cgroup: str  # path of the v2 (or name=systemd) cgroup
     started_at: float  # seconds since the epoch
     parent: int = 0  # its parent's pid
     cpus: int = 0  # how many it may run on; 0 where that is not known
     variables: tuple[str, ...] = ()  # NAME=value of its environment, of known names alone (host/proc.py)
+    uid: int = -1  # of the user with whose rights it runs; -1 where that is not known, as in records of before
+    program: str = ""  # path of its executable: one of root's, or of the system itself; empty for all others
 
 
 ReaderKind: TypeAlias = Literal["live", "root", "record", "overlay"]
@@ -264,7 +267,11 @@ class Writer(Reader, Protocol):
         """
         ...
 
-    def log(self, message: str, message_id: str = "") -> None:
+    def publish(self, path: str, new: FileValue | Absent) -> None:
+        """Write a file that programs of others read, whole, or take it away; its folder is there (host/output.py)."""
+        ...
+
+    def log(self, message: Cleaned, message_id: str = "") -> None:
         """One line for the system log, identifier `hosttune`. `message_id`: 32 hex digits by which systemd's journal
         finds it (systemd.journal-fields(7)).
         """

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from hosttune.errors import Refused
+from hosttune.host.cleaned import Cleaned
 from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal
 from hosttune.host.process import Ended, act, last_lines, look
 from hosttune.host.tree import FileTree
@@ -141,7 +142,12 @@ class LiveWriter(LiveReader):
 
         append(self.root, path, data)
 
-    def log(self, message: str, message_id: str = "") -> None:
+    def publish(self, path: str, new: FileValue | Absent) -> None:
+        from hosttune.host.output import publish
+
+        publish(self.root, path, new)
+
+    def log(self, message: Cleaned, message_id: str = "") -> None:
         from hosttune.host.own import log
 
         log(message, message_id)

@@ -11,7 +11,8 @@ machine id), privileged, persistent_only, shared; then the answers, by the metho
     spaces     path -> [total_bytes, available_bytes, total_inodes, available_inodes]
     usages     path -> [size_bytes, entries, is_complete]
     queries    [{argv, status, stdout, stderr}]
-    processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at, parent, cpus, variables}]
+    processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at, parent, cpus, variables,
+                uid, program}]
     os_release {key: value}
 
 In place of any answer may stand {"absent": true} or {"unreadable": reason}; in the latter also "only_running": true,
@@ -22,7 +23,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, TypeVar
@@ -320,13 +320,12 @@ def encode_answer(answer: Answer[T], encode: Callable[[T], Any]) -> Any:
 
 def read_record(path: str) -> RecordReader:
     """A record from a file of this machine. Raises BadInput with every fault; nothing in it is trusted."""
+    from hosttune.host.named import read_named, reason_of
+
     try:
-        if os.path.getsize(path) > LIMIT:
-            raise BadInput([Fault(Where(path), f"larger than {LIMIT >> 20} MiB, so not a record")])
-        with open(path, "rb") as file:
-            content = file.read(LIMIT + 1)
+        content = read_named(path, LIMIT)
     except OSError as error:
-        raise BadInput([Fault(Where(path), f"cannot be read: {error.strerror}")]) from None
+        raise BadInput([Fault(Where(path), reason_of(error))]) from None
     return RecordReader(parse_record(content, path), path)
 
 

@@ -105,7 +105,9 @@ def _is_process(value: Any) -> bool:
         "pid": _is_int, "name": _is_text, "user": _is_text, "command": _is_texts, "rss_bytes": _is_int,
         "swap_bytes": _is_int, "devices": _is_texts, "cgroup": _is_text, "started_at": _is_time,
     }  # fmt: skip
-    later: Mapping[str, Callable[[Any], bool]] = {"parent": _is_int, "cpus": _is_int, "variables": _is_texts}
+    later: Mapping[str, Callable[[Any], bool]] = {
+        "parent": _is_int, "cpus": _is_int, "variables": _is_texts, "uid": _is_int, "program": _is_text,
+    }  # fmt: skip
     return (
         isinstance(value, dict)
         and set(shape) <= set(value)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError, Refused
+from hosttune.host.cleaned import Cleaned, clean
 from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat
 from hosttune.host.paths import is_plain, walk
 from hosttune.host.tree import FileTree
@@ -187,10 +188,16 @@ class RootWriter(RootReader):
 
         append(self.root, path, data)
 
-    def log(self, message: str, message_id: str = "") -> None:
+    def publish(self, path: str, new: FileValue | Absent) -> None:
+        from hosttune.host.output import publish
+
+        self._refuse_kernel(path)
+        publish(self.root, path, new)
+
+    def log(self, message: Cleaned, message_id: str = "") -> None:
         from hosttune.host.own import log
 
-        log(f"--root {self.root}: {message}", message_id)
+        log(clean(f"--root {self.root}: {message}"), message_id)
 
     def discard_leftovers(self, path: str) -> None:
         from hosttune.host.replace import discard_leftovers

@@ -64,7 +64,6 @@ def loaded(
         modinfo(kernel): f"{shown}license:        Dual MIT/GPL\n", QUERY: rows, JOURNAL: log, DMESG: log,
         **{query_of(fields): "".join(smi_row(fields, slot) for slot in slots) for fields in questions},
         REMAPPED: "".join(smi_row(REMAPPED_FIELDS, slot) for slot in slots), NVLINK: links_of(gpus),
-        ENGINES: "",
     }  # fmt: skip
 
 
@@ -88,7 +87,6 @@ def smi_row(fields: Sequence[str], slot: str, **said: str) -> str:
     return ", ".join([slot, *(values.get(name, "0") for name in fields[1:])]) + "\n"
 
 
-ENGINES = ("ps", "-C", "nv-hostengine", "-o", "args=")
 # Links that are up, and GB/s of each, of the models that have some without a bridge.
 NVLINKS = {"0x2330": (18, "26.562"), "0x20b2": (12, "25")}
 

@@ -31,6 +31,7 @@ from tests.hosts.storage_files import (
     queue_files,
     storage_answers,
 )
+from tests.hosts.told import daemons_of
 
 GIB = 1 << 30
 NAMESPACES = {
@@ -145,6 +146,7 @@ class Machine:
     fstrim: str = "enabled"
     services: dict[str, tuple[str, str]] = field(default_factory=dict)  # unit -> (enabled state, active state)
     queries: dict[tuple[str, ...], str | None] = field(default_factory=dict)
+    daemons: dict[str, str] = field(default_factory=dict)  # names of root's processes to their command lines
     candidates: dict[str, str] = field(default_factory=dict)  # package -> what apt would install, if not what is there
     tmp_used: int = 1 << 20
     iommu: str = "DMA-FQ"  # how the groups of GPUs are treated; empty without IOMMU
@@ -424,7 +426,7 @@ class Machine:
             "spaces": {
                 path: [s.total_bytes, s.available_bytes, s.total_inodes, s.available_inodes, s.reserved_bytes] for path, s in sorted(spaces.items())
             },
-            "queries": queries, "processes": [],
+            "queries": queries, "processes": daemons_of(self.daemons),
             "os_release": {
                 key.lower(): value.strip('"')
                 for key, _, value in (line.partition("=") for line in files["/etc/os-release"].splitlines())

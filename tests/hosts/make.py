@@ -50,7 +50,6 @@ ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persisten
 ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
 """
 PERSISTENCED_RUNS = "/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose\n"
-PERSISTENCED_ASKED = ("ps", "-C", "nvidia-persiste", "-o", "args=")
 BLACKLIST = "Unattended-Upgrade::Package-Blacklist"
 
 # As the driver shows its parameters when none is set.
@@ -145,9 +144,9 @@ H100 = Machine(
         "nvidia-driver-580-open, (kernel modules provided by linux-modules-nvidia-580-open-generic)\n"
         "nvidia-driver-595-server-open, (kernel modules provided by linux-modules-nvidia-595-server-open-generic)\n",
         **loaded(H100_GPUS, "580.126.20", "6.8.0-60-generic"),
-        PERSISTENCED_ASKED: PERSISTENCED_RUNS,
         ("apt-config", "dump", BLACKLIST): f'{BLACKLIST} "";\n{BLACKLIST}:: "^slurm";\n',
     },
+    daemons={"nvidia-persistenced": PERSISTENCED_RUNS},
     candidates={
         "nvidia-driver-580-server-open": "580.126.20-0ubuntu0.24.04.1", "nvidia-driver-580-open": "580.142-0ubuntu0.24.04.1",
         "nvidia-driver-595-server-open": "595.71.05-0ubuntu0.24.04.1",

@@ -9,6 +9,7 @@ there.
                                      # null: it leaves it out; a text stands in the place of every value
   log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log; null: nobody can read it
   processes: [{cgroup: /system.slice}]  # GPU processes that run there; what is not said is as in tests/hosts/told.py
+  daemons: {slurmd: "/usr/sbin/slurmd --systemd"}  # root's processes of a name, by their command lines
   answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there; null for one that is not installed
   spaces: {/data: [1000, 10, 0, 0, 50]} # bytes, bytes left, inodes, inodes left of a mount, bytes kept back for root
   usages: {/tmp: [1000, 3, true]}       # bytes and files that lie in a folder, and whether all of it was counted
@@ -69,6 +70,7 @@ def host_of(case) -> Overlay:
         case.get("spaces"),
         case.get("usages"),
         case.get("unreadable"),
+        case.get("daemons"),
     )
     overlay = Overlay(record)
     for path, text in (case.get("files") or {}).items():

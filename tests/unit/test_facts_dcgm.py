@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from tests.hosts.driver import ENGINES
+from hosttune.host.door import Process
+from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
+
+ENGINE = "/usr/bin/nv-hostengine"
 
 
 def dcgm_of(packages, driver="", *, device="0x2330", **queries):
@@ -41,6 +46,8 @@ def test_version_and_driver(packages, driver, device, version, is_too_old):
 
 
 def test_host_engines_that_run():
-    assert dcgm_of({}, queries={ENGINES: "/usr/bin/nv-hostengine -n\nnv-hostengine\n"}).engines == 2
-    with pytest.raises(UnknownFact, match="ps is not installed"):
-        _ = dcgm_of({}).engines
+    engine = Process(7, "nv-hostengine", "root", ("nv-hostengine", "-n"), 0, 0, (), "/", 0.0, uid=0, program=ENGINE)
+    called = replace(engine, pid=9, user="eve", uid=1001, program="/tmp/nv-hostengine")
+    assert dcgm_of({}, processes=(engine, replace(engine, pid=8), called)).engines == 2
+    with pytest.raises(UnknownFact, match="hidden"):
+        _ = dcgm_of({}, processes=Unreadable("hidden")).engines

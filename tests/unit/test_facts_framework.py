@@ -72,15 +72,14 @@ def test_variables_that_mean_off_are_no_debugging():
     assert debug_in(("CUDA_INJECTION64_PATH=(set)",)) == ("CUDA_INJECTION64_PATH (loads a profiler or debugger)",)
 
 
-def test_environment_of_a_process_gives_known_names_and_plain_values_alone(monkeypatch):
+def test_environment_of_a_process_gives_known_names_and_plain_values_alone(tmp_path):
     text = "AWS_SECRET=hunter2\0NCCL_DEBUG=INFO\0CUDA_INJECTION64_PATH=/home/a/x.so\0TOKEN=t\0OMP_NUM_THREADS=4\0"
-    monkeypatch.setattr(proc, "_read", lambda path: text)
-    assert proc._variables(7) == ("CUDA_INJECTION64_PATH=(set)", "NCCL_DEBUG=INFO", "OMP_NUM_THREADS=4")
+    (tmp_path / "environ").write_text(text)
+    assert proc._variables(str(tmp_path)) == ("CUDA_INJECTION64_PATH=(set)", "NCCL_DEBUG=INFO", "OMP_NUM_THREADS=4")
 
 
-def test_cpus_of_a_process_are_the_length_of_its_list(monkeypatch):
-    monkeypatch.setattr(proc, "_read", lambda path: "Name:\tx\nCpus_allowed_list:\t0-3,8,10-11\n")
-    assert proc._cpus(7) == 7
+def test_cpus_of_a_process_are_the_length_of_its_list():
+    assert proc._cpus(["Name:\tx", "Cpus_allowed_list:\t0-3,8,10-11"]) == 7
 
 
 def test_answer_is_the_last_object_after_whatever_a_user_prints():

@@ -8,7 +8,7 @@ from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
 from hosttune.facts.kernel.host_log import MAX_LINES, chosen, lockups_in, modules_in, severities
-from hosttune.facts.kernel.kernel_log import DAY_OLD, DMESG, JOURNAL, NEWEST, merged, turned
+from hosttune.facts.kernel.kernel_log import DAY_OLD, DMESG, JOURNAL, NEWEST, merged, message_of, turned
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT, Unreadable
@@ -352,7 +352,7 @@ def test_journal_that_is_too_slow_is_not_missed_where_the_buffer_has_it_all(buff
 
 
 def test_of_dmesg_the_same_lines_are_kept_as_journalctl_would_name():
-    kinds = ("I/O", "timeout", "medium", "protection", "offline")
+    kinds = ("I/O", "timeout", "critical medium", "protection", "device offline")
     wanted = [*LINES, *(f"[ 9.1] {kind} error, dev sda, sector 8" for kind in kinds)]
     others = [
         "[ 9.1] medium error on sda",
@@ -362,7 +362,7 @@ def test_of_dmesg_the_same_lines_are_kept_as_journalctl_would_name():
     log = Facts(FakeReader(queries={DMESG: "\n".join([*wanted, *others])}, now=NOW)).kernel_log.buffer
     assert log.splitlines() == wanted
     asked = re.compile(next(word for word in JOURNAL if word.startswith("--grep="))[7:])
-    assert [line for line in [*wanted, *others] if asked.search(line)] == wanted
+    assert [line for line in [*wanted, *others] if asked.search(message_of(line)[1])] == wanted
 
 
 @pytest.mark.parametrize("buffer", [HEAD, WRAPPED, "[  700000.1] audit: type=1400\n"])

@@ -15,7 +15,7 @@ SHOWN = "Id={}\nManagedOOMSwap={}\nManagedOOMMemoryPressure={}\nManagedOOMPrefer
 
 
 def process(pid=7, name="python", cgroup="/", devices=("/dev/nvidia0",)):
-    return Process(pid, name, "alice", (name,), 0, 0, devices, cgroup, 0.0)
+    return Process(pid, name, "alice", (name,), 0, 0, devices, cgroup, 0.0, uid=1000, program=f"/usr/bin/{name}")
 
 
 CHRONY = {f"{GROUPS}/chrony.service/cgroup.procs": ""}

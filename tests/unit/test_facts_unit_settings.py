@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
@@ -9,7 +11,7 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.services.unit_files import assignments
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.host.door import Process
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
 NAME = "nvidia-persistenced.service"
@@ -71,21 +73,39 @@ def test_setting_that_cannot_be_read_is_unknown():
     assert "slurmd.service/Service" in UnitSettings.name_fault("logind.conf")[1]
 
 
+PROGRAM = "/usr/bin/nvidia-persistenced"
+DAEMON = Process(7, "nvidia-persiste", "nvidia-persistenced", (PROGRAM, "--verbose"), 0, 0, (), "/", 9.0, uid=120, program=PROGRAM)
+
+
 def test_processes_are_asked_for_by_the_name_that_the_kernel_keeps():
-    asked = ("ps", "-C", "nvidia-persiste", "-o", "args=")
+    def commands(*found, **kwargs):
+        return Facts(FakeReader(processes=found, **kwargs)).processes["nvidia-persistenced"].commands
 
-    def commands(answer, **kwargs):
-        return Facts(FakeReader(queries={asked: answer}, **kwargs)).processes["nvidia-persistenced"].commands
+    assert commands(DAEMON) == ("/usr/bin/nvidia-persistenced --verbose",)
+    assert commands(replace(DAEMON, program=f"{PROGRAM} (deleted)")) == ("/usr/bin/nvidia-persistenced --verbose",)
+    assert commands() == ()
+    assert Facts(FakeReader(processes=Unreadable("no"), persistent_only=True)).processes["x"].commands == ()
 
-    assert commands("/usr/bin/nvidia-persistenced --verbose\n") == ("/usr/bin/nvidia-persistenced --verbose",)
-    assert commands("") == ()
-    assert commands(Unreadable("not asked"), persistent_only=True) == ()
-    with pytest.raises(UnknownFact, match="ps is not installed"):
-        commands(ABSENT)
+
+@pytest.mark.parametrize(
+    "called", [{"uid": 1001}, {"uid": 1001, "program": ""}, {"uid": 0, "program": "/usr/bin/sudo"}, {"uid": 120, "program": "/usr/sbin/nginx"}]
+)  # fmt: skip
+def test_process_that_only_calls_itself_so_is_none(called):
+    """A link of a user's to a program with the set-uid bit runs with root's rights, by any name."""
+    found = (replace(DAEMON, pid=8, started_at=1.0, **called), DAEMON)
+    seen = Facts(FakeReader(processes=found)).processes["nvidia-persistenced"]
+    assert (len(seen.commands), seen.started_at) == (1, 9)
+
+
+@pytest.mark.parametrize("untold", [{"uid": -1}, {"uid": 0, "program": ""}])
+def test_process_of_which_nothing_tells_whose_it_is_leaves_it_unknown(untold):
+    with pytest.raises(UnknownFact, match="whether process 7 is nvidia-persistenced cannot be told"):
+        _ = Facts(FakeReader(processes=(replace(DAEMON, **untold),))).processes["nvidia-persistenced"].commands
 
 
 def test_first_process_of_a_name_tells_when_it_was_started():
-    found = tuple(Process(pid, "dockerd", "root", (), 0, 0, (), "/", at) for pid, at in ((7, 200.9), (8, 100.5)))
+    dockerd = Process(7, "dockerd", "root", (), 0, 0, (), "/", 200.9, uid=0, program="/usr/bin/dockerd")
+    found = (dockerd, replace(dockerd, pid=8, started_at=100.5))
     processes = Facts(FakeReader(processes=found)).processes
     assert (processes["dockerd"].started_at, processes["sshd"].started_at) == (100, 0)
     with pytest.raises(UnknownFact, match="hidden"):

@@ -1,11 +1,13 @@
 """Running GPU work: holders of devices, containers, scheduler jobs."""
 
+import os
+
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containment import INITIAL
 from hosttune.facts.work import container_of, has_gpu, is_work, jobs_of
-from hosttune.host.door import Process
+from hosttune.host.door import Process, Stat
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -14,8 +16,16 @@ DOCKER = f"/system.slice/docker-{DOCKER_ID}.scope"
 GPU = {"/dev/nvidia0": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": ""}
 
 
-def process(pid, name="python3", *, devices=(), cgroup="/", command=None, user="alice"):
-    return Process(pid, name, user, command or (name, "train.py"), 0, 0, tuple(devices), cgroup, 0.0)
+NODE = Stat("character", 0o666, 0, 0, 0, 0, 1, 1, 1, rdev=os.makedev(195, 0))
+
+
+def process(pid, name="python3", *, devices=(), cgroup="/", command=None, user="alice", uid=1001, program=""):
+    words = command or (name, "train.py")
+    return Process(pid, name, user, words, 0, 0, tuple(devices), cgroup, 0.0, uid=uid, program=program)
+
+
+def daemon(pid, name, **more):
+    return process(pid, name, **{"user": "root", "uid": 0, "program": f"/usr/bin/{name}", **more})
 
 
 def work(*processes, files=None, pid_namespace=INITIAL["pid"], **options):
@@ -62,11 +72,93 @@ def test_work_holder_of_a_gpu_tells_what_of_it_lies_in_swap():
     ],
 )
 def test_is_work_tells_computing_from_watching(name, devices, expected):
-    assert is_work(process(1, name, devices=devices)) is expected
+    assert is_work(daemon(1, name, devices=devices)) is expected
+    assert is_work(process(1, name, devices=devices)) is any(one.endswith(("nvidia0", "nvidia-uvm")) for one in devices)
+
+
+@pytest.mark.parametrize(
+    ("name", "uid", "program", "expected"),
+    [
+        ("nvidia-smi", 1001, "", True),
+        ("nvidia-smi", 1001, "/usr/bin/nvidia-smi", True),  # what LD_PRELOAD brings into it is the user's
+        ("nv-hostengine", 998, "/usr/bin/nv-hostengine", False),
+        ("nv-hostengine", 998, "/usr/bin/python3.11", True),
+        ("python3", 998, "/usr/bin/python3.11", True),
+        ("nvitop", 0, "/usr/bin/python3.11", False),
+        ("Xorg", 1001, "", True),
+        ("Xorg", 1001, "/usr/lib/xorg/Xorg", False),
+        ("python3", 1001, "/usr/bin/python3.11", True),
+    ],
+)
+def test_what_a_process_calls_itself_hides_no_job(name, uid, program, expected):
+    assert is_work(process(1, name, devices=("/dev/nvidia0",), uid=uid, program=program)) is expected
+
+
+def test_title_of_a_batch_job_counts_of_root_s_slurmstepd_alone():
+    title = ("slurmstepd: [4711.0]",)
+    for found in (
+        process(1, "bash", command=title),
+        process(1, "slurmstepd", command=title, program="/usr/sbin/slurmstepd"),
+        process(1, "slurmstepd", command=title, uid=0, program="/usr/bin/sudo"),
+    ):
+        assert jobs_of([found]) == ()
+        assert not work(found).is_gpu_busy
+    assert jobs_of([daemon(1, "slurmstepd", command=title)]) == ("slurm job 4711",)
+    assert work(daemon(1, "slurmstepd", command=title, program="/opt/slurm/sbin/slurmstepd (deleted)")).is_gpu_busy
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        "/user.slice/user-1001.slice/user@1001.service/slurm/uid_1001/job_4711/step_0",
+        "/user.slice/user-1001.slice/user@1001.service/app.slice/slurmstepd.scope/job_4711",
+        "/user.slice/user-1001.slice/user@1001.service/pbs.slice/jobid/99.server",
+        f"/system.slice/docker-{DOCKER_ID}.scope/slurm/job_4711",
+    ],
+)
+def test_control_group_below_one_of_a_user_is_no_job(cgroup):
+    assert jobs_of([process(1, cgroup=cgroup)]) == ()
+
+
+def test_container_that_a_user_may_have_named_counts_by_who_holds_a_gpu():
+    node = {"/proc/8/root/dev/nvidia0": NODE}
+    files = {"/proc/8/root/dev/nvidia0": ""}
+    own = f"/user.slice/user-1001.slice/user@1001.service/app.slice/docker-{DOCKER_ID}.scope"
+    seen = work(process(8, "sleep", cgroup=own), files=files, stats=node)
+    assert (seen.gpu_containers, seen.is_gpu_busy) == ((), False)
+    busy = work(process(8, cgroup=own, devices=("/dev/nvidia0",)), files=files, stats=node)
+    assert (busy.gpu_containers, busy.is_gpu_busy) == ((), True)
+    given = Stat("directory", 0o755, 1001, 1001, 0, 0, 1, 1, 1)
+    delegated = {**node, "/sys/fs/cgroup/system.slice/run-7.service": given}
+    cgroup = f"/system.slice/run-7.service/docker-{DOCKER_ID}.scope"
+    assert work(process(8, "sleep", cgroup=cgroup), files=files, stats=delegated).gpu_containers == ()
+    assert work(process(8, "sleep", cgroup=cgroup), files=files, stats=node).gpu_containers != ()
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        Stat("file", 0o666, 0, 0, 0, 0, 1, 1, 1),
+        Stat("character", 0o666, 0, 0, 0, 0, 1, 1, 1, rdev=os.makedev(1, 3)),
+        Stat("link", 0o777, 0, 0, 0, 0, 1, 1, 1),
+    ],
+)
+def test_what_is_no_gpu_s_device_node_gives_a_container_none(node):
+    seen = work(process(8, "sleep", cgroup=DOCKER), files={"/proc/8/root/dev/nvidia0": ""}, stats={"/proc/8/root/dev/nvidia0": node})
+    assert seen.is_gpu_busy is False
+
+
+def test_older_record_does_not_tell_who_is_what_he_calls_himself():
+    job = process(7, devices=("/dev/nvidia0",), uid=-1)
+    for found in (process(8, "nvidia-smi", devices=("/dev/nvidia0",), uid=-1), process(8, command=("slurmstepd: [7.0]",), uid=-1)):
+        with pytest.raises(UnknownFact, match="process 8 is what it calls itself cannot be told"):
+            _ = work(found).is_gpu_busy
+        assert work(found, job).is_gpu_busy
+    assert work(process(8, "nvidia-smi", uid=-1)).is_gpu_busy is False
 
 
 def test_work_only_daemons_is_idle_and_says_so():
-    seen = work(process(1, "nvidia-persistenced", devices=("/dev/nvidia0",)), process(2, "bash"))
+    seen = work(daemon(1, "nvidia-persistenced", devices=("/dev/nvidia0",)), process(2, "bash"))
     assert seen.is_gpu_busy is False
     assert seen.evidence == ("no process holds a GPU, no container has one, no scheduler job runs",)
 
@@ -98,7 +190,8 @@ def test_work_container_that_computes_is_named():
 
 
 def test_work_idle_container_with_a_gpu_counts_as_busy():
-    seen = work(process(8, "sleep", cgroup=DOCKER), files={"/proc/8/root/dev/nvidia0": "", "/proc/8/root/dev/null": ""})
+    files = {"/proc/8/root/dev/nvidia0": "", "/proc/8/root/dev/null": ""}
+    seen = work(process(8, "sleep", cgroup=DOCKER), files=files, stats={"/proc/8/root/dev/nvidia0": NODE})
     assert seen.gpu_processes == ()
     assert seen.gpu_containers == ("docker 3f2a3f2a3f2a",)
     assert seen.is_gpu_busy
@@ -111,7 +204,9 @@ def test_work_container_without_a_gpu_is_no_work():
 
 def test_work_container_of_a_monitor_is_no_work():
     seen = work(
-        process(8, "dcgm-exporter", devices=("/dev/nvidia0",), cgroup=DOCKER), files={"/proc/8/root/dev/nvidia0": ""}
+        daemon(8, "dcgm-exporter", devices=("/dev/nvidia0",), cgroup=DOCKER),
+        files={"/proc/8/root/dev/nvidia0": ""},
+        stats={"/proc/8/root/dev/nvidia0": NODE},
     )
     assert seen.is_gpu_busy is False
 
@@ -141,8 +236,9 @@ def test_work_container_that_cannot_be_looked_into_is_unknown_not_idle():
     ],
 )
 def test_jobs_of_schedulers(cgroup, command, job):
-    assert jobs_of([process(1, cgroup=cgroup, command=command)]) == (job,)
-    assert work(process(1, cgroup=cgroup, command=command)).is_gpu_busy
+    one = daemon(1, "slurmstepd", cgroup=cgroup, command=command) if command else process(1, cgroup=cgroup)
+    assert jobs_of([one]) == (job,)
+    assert work(one).is_gpu_busy
 
 
 def test_jobs_of_an_idle_slurm_node_are_none():

@@ -344,10 +344,25 @@ def test_boot_waits_until_it_cuts_nothing_off(monkeypatch):
     assert (state.standing, len(waited)) == (Standing.REBOOTING, 2)
 
 
+SYSTEMCTL = Process(
+    9, "systemctl", "root", ("systemctl",), 0, 0, (), "/system.slice/cloud-final.service", 0.0, uid=0, program="/usr/bin/systemctl"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("called", [{"uid": 1001, "user": "eve"}, {"program": "/usr/bin/sudo"}])
+def test_user_does_not_call_off_the_wait_for_what_a_boot_would_cut_off(called):
+    start = ("systemctl", "start", "slurmd.service")
+    host = Host(queries=STARTING)
+    host.base._processes = (replace(SYSTEMCTL, command=start),)
+    assert module._starts_units(host)
+    host.base._processes = (replace(SYSTEMCTL, command=start, **called),)
+    assert not module._starts_units(host)
+
+
 def test_boot_that_would_cut_off_who_waits_for_the_gate_is_none(monkeypatch):
     start = ("systemctl", "start", "slurmd.service")
     busy = Host(queries={**STARTING, FINAL: "activating\n"})
-    busy.base._processes = (Process(9, "systemctl", "root", start, 0, 0, (), "/system.slice/cloud-final.service", 0.0),)
+    busy.base._processes = (replace(SYSTEMCTL, command=start),)
     monkeypatch.setattr(module.time, "sleep", lambda _: pytest.fail("waits for who waits for it"))
     state, _ = brought(monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), host=busy)
     assert (state.standing, state.reboots) == (Standing.HELD, ())

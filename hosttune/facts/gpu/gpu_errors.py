@@ -26,7 +26,10 @@ _BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 # With MIG the line names the instance (GPU-I:05 GPU-CI:00); drivers of long ago leave out "PCI:".
 _XID = STAMP + rf"NVRM: Xid \((?:PCI:)?{_BUS}(?: [^)]*)?\): (\d+)(.*)"
 _SXID = STAMP + rf"nvidia-nvswitch\d*: SXid \(PCI:{_BUS}\): (\d+), (Fatal|Non-fatal)\b"
-_NVLINK5 = r"\s(Nonfatal|Fatal)\s.*?\((0x[0-9A-Fa-f]+)\s+(0x[0-9A-Fa-f]+)"
+# The name is a program's own (TASK_COMM_LEN): what it holds is no word of the driver.
+_NVLINK5 = (
+    r"(?:, pid=[^,]{1,20}, name=.{0,15})?, \w+\s+(Nonfatal|Fatal)\s[^(]*\((0x[0-9A-Fa-f]+)\s+(0x[0-9A-Fa-f]+)"
+)
 _RECOVERY = r"GPU recovery action changed from 0x[0-9a-f]+ \([^)]*\) to 0x([0-9a-f]+) \(([^)]*)\)"
 # After these nothing of before holds: the driver was loaded anew (all GPUs), a switch was set up anew.
 _LOADED = "NVRM: loading NVIDIA UNIX"
@@ -275,7 +278,7 @@ def _meaning(line: _Line, branch: int) -> _Row:
 
 def _decoded(number: int, row: _Row, text: str, branch: int) -> _Row:
     """What an NVLink error of Blackwell and newer means: by its first two words, else by Fatal or Nonfatal alone."""
-    match = re.search(_NVLINK5, text)
+    match = re.match(_NVLINK5, text)
     if match is None:
         return _Row("fault", row.action, row.investigate, row.followed, f"{row.words}, in words that are not known")
     first, second = f"{int(match[2], 16) & 0xFFFFFFFF:032b}", int(match[3], 16)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.gpu_errors import STAMP, kind_of, slot_of, stamped
+from hosttune.facts.kernel.kernel_log import OF_GPUS, messages_with
 from hosttune.frozen import frozen
 from hosttune.host.secrets import MASK, mask_text
 from hosttune.regex import regex
@@ -51,12 +52,11 @@ _WORDS = (
     ("no permission", "insufficient permissions"),
 )
 
-_MESSAGE = regex(r"NVRM|\bS?Xid\b|\bnouveau\b|nvidia-nvswitch\d*: Probing")
+_MESSAGE = regex(rf"(?:\(\d+ times[^)]*\) )?(?:{OF_GPUS})")  # how often stands in a record
 # The kernel's own sentences do not always name the module that it refused.
 _REJECTED = regex(
-    r"Key was rejected by service|"
-    r"Loading of (?:unsigned module|module with (?:unavailable|unsupported)[\w ]*) is rejected|"
-    r"PKCS#7 signature not signed with a trusted key|unsigned module loading is restricted"
+    r"(?:module: )?Loading of (?:unsigned module|module with (?:unavailable|unsupported)[\w ]*) is rejected|"
+    r"PKCS#7 signature not signed with a trusted key|Lockdown: .{1,15}: unsigned module loading is restricted"
 )
 _SERIAL = regex(r"(serial number is )\S+", re.IGNORECASE)
 _PREFIX = regex(STAMP + "NVRM: *")
@@ -161,9 +161,7 @@ def messages_in(log: str) -> tuple[str, ...]:
     """
     lines: list[str] = []
     places: dict[str, int] = {}  # what an error is counted by -> its line
-    for line in log.splitlines():
-        if not (_MESSAGE.search(line) or _REJECTED.search(line)):
-            continue
+    for line in messages_with(_MESSAGE, log):
         message = _SERIAL.sub(rf"\1{MASK}", mask_text(_KERNEL.sub(r"\1 ", line.strip())))
         kind = kind_of(message)
         if kind == "reset":
@@ -222,7 +220,7 @@ def not_in_release(sentences: str) -> bool:
 
 def rejected(messages: Sequence[str]) -> bool:
     """The kernel refused a module for its signature."""
-    return any(map(_REJECTED.search, messages))
+    return any(_REJECTED.match(stamped(line)[1]) for line in messages)
 
 
 def is_vgpu_name(name: str) -> bool:

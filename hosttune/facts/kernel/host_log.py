@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
-from hosttune.facts.kernel.kernel_log import OF_HOST
+from hosttune.facts.kernel.kernel_log import lines_of, message_of
 from hosttune.facts.reading import names_in
 from hosttune.frozen import frozen
 from hosttune.host.secrets import mask_text
@@ -29,27 +29,34 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_LINES = 500  # of a kind, the last ones: a link that comes and goes for weeks writes many
-_CHOSEN = regex(OF_HOST)
-_LINE = regex(r"(?:(\d{9,})\.\d+ )?(?:kernel: )?(.*)")
-_SOFT = regex(r"soft lockup - CPU#\d+ stuck for (\d+)s! \[(.{0,40}?):\d+\]")
-_HARD = regex(r"hard LOCKUP on cpu \d+|rcu.*detected (?:expedited )?stalls?")
-_OOM = regex(r"constraint=CONSTRAINT_NONE,.*\btask=([^,]{1,40})")
-_SEVERITY = regex(r"(\{\d+\})?\[Hardware Error\].*event severity: (\w+)")
+_SOFT = regex(r"(?:NMI )?watchdog: BUG: soft lockup - CPU#\d+ stuck for (\d+)s! \[(.{0,40}?):\d+\]")
+_HARD = regex(r"(?:NMI )?watchdog: (?:CPU ?\d+: )?Watchdog detected hard LOCKUP on cpu \d+")
+_RCU = regex(r"(?:rcu: )?INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stalls? ")
+_OOM = regex(r"oom-kill:constraint=CONSTRAINT_NONE,.*\btask=(.{1,40}?),pid=\d+,uid=\d+$")
+_SEVERITY = regex(r"(\{\d+\})?\[Hardware Error\]: event severity: (\w+)")
 _STATUS = regex(
-    r"Hardware Error\].*(?:Machine Check(?: Exception)?: \w+ Bank \d+: |(MC)\d+_STATUS\[[^\]]*\]: 0x)([0-9a-f]{16})"
+    r"(?:mce: )?\[Hardware Error\]: CPU(?: \d+: Machine Check(?: Exception)?: \w+ Bank \d+: "
+    r"|:\d+ \([0-9a-f:]+\) (MC)\d+_STATUS\[[^\]]*\]: 0x)([0-9a-f]{16})"
 )
 _UNCORRECTED = 1 << 61  # MCi_STATUS.UC
 _DEFERRED = 1 << 44  # of AMD: not corrected, and not used yet; of Intel a bit of how many were corrected (52:38)
 _AMD = ("AuthenticAMD", "HygonGenuine")
-_BOOTED = regex(r"Run /\S+ as init process")
-_OF_MODULE = regex(r"EDAC MC\d+: (\d+) CE .*?\bon (\S.*?) \(")
-_STORM = "CMCI storm detected"
-_SLOT = regex(r"\b([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b")
-_NO_CARD = regex(r"pciehp|NVRM|nvlink", re.IGNORECASE)  # links of other kinds go down, too
-_DOWN = regex(r"Link (is )?[Dd]own")
-_HOT = regex(r"Port module event\[error\].*High Temperature", re.IGNORECASE)
-_CABLE = regex(r"Port module event\[error\]: module \d+, (.{1,60})")
-_POWER = regex(r"nsufficient power on the PCIe slot \((\d+W)\)")
+_BOOTED = regex(r"Run /\S+ as init process$")
+_OF_MODULE = regex(r"EDAC MC\d+: (\d+) CE (?:[A-Za-z].*?)?\bon (\S.*?) \(")
+_STORM = regex(r"(?:mce: )?(?:CPU\d+ BANK\d+ )?CMCI storm detected")
+_PEERMEM = regex(r"nvidia-peermem \w+:\d+ ERROR ")
+_SLOT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+_IS_SLOT = regex(_SLOT)
+# dev_err() and netdev_err() of include/linux; a bridge of PCI and NVIDIA's driver speak of links of other kinds.
+_CARD = rf"(?!pcieport|nvidia)[\w-]+ ({_SLOT})(?: [^\s:/]{{1,15}}(?: \(\w+\))?)?: (?:\w+:\d+:\(pid \d+\): )?"
+_DOWN = regex(_CARD + r"(?:[\w.-]+: )?(?:[\w.-]+ )?(?:NIC )?Link (?:is )?[Dd]own\b")
+_PORT = regex(_CARD + r"Port module event\[error\]: module \d+, (.{1,60})")
+_POWER = regex(_CARD + r"(?:Detected )?[Ii]nsufficient power on the PCIe slot \((\d+W)\)")
+_HOT = "high temperature"
+# One kind each: of one that is said in a storm the last ones are kept, and every line of the rest.
+_KINDS = (
+    _SOFT, _HARD, _RCU, _OOM, _SEVERITY, _STATUS, _BOOTED, _OF_MODULE, _STORM, _PEERMEM, _DOWN, _PORT, _POWER,
+)  # fmt: skip
 _SETTLED_S = 600  # after the boot: until then drivers bring links up, down and up again
 _DAY_S = 86400
 
@@ -85,38 +92,41 @@ class HostLog(Fact):
 def chosen(log: str) -> tuple[str, ...]:
     """The lines of a kernel log that speak of these things; of each the last ones."""
     kept: list[str] = []
-    kinds: Counter[str] = Counter()
-    for line in reversed(log.splitlines()):
-        if (match := _CHOSEN.search(line)) and kinds[kind := match[0][:12]] < MAX_LINES:
+    kinds: Counter[re.Pattern[str]] = Counter()
+    for line in reversed(lines_of(log)):
+        words = message_of(line)[1]
+        kind = next((one for one in _KINDS if one.match(words)), None)
+        if kind and kinds[kind] < MAX_LINES:
             kinds[kind] += 1
-            kept.append(mask_text(line.strip()))
+            kept.append(mask_text(line.rstrip()))
     return tuple(reversed(kept))
 
 
 def collect(reader: Reader, facts: Facts) -> HostLog:
-    lines = shared(lambda: facts.kernel_log.lines(chosen))
+    timed = shared(lambda: tuple(map(message_of, facts.kernel_log.lines(chosen))))
+    lines = shared(lambda: [text for _, text in timed()])
     now = reader.now()
     is_amd = shared(lambda: attempt(lambda: facts.cpu.vendor) in _AMD)
-    recent = shared(lambda: [text for at, text in map(_timed, lines()) if at is None or now - at <= _DAY_S])
+    recent = shared(lambda: [text for at, text in timed() if at is None or now - at <= _DAY_S])
 
     def certain(make: Callable[[], T]) -> T:
         return lazy(lambda: facts.kernel_log.certain(make()))
 
     return HostLog(
         lockups=certain(lambda: lockups_in(recent())),
-        out_of_memory=certain(lambda: tuple(match[1] for line in lines() if (match := _OOM.search(line)))),
+        out_of_memory=certain(lambda: tuple(match[1] for line in lines() if (match := _OOM.match(line)))),
         uncorrected=certain(lambda: severities(lines(), is_amd=is_amd())["uncorrected"]),
         corrected_a_day=certain(lambda: severities(recent(), is_amd=is_amd())["corrected"]),
-        storms=certain(lambda: sum(_STORM in line for line in recent())),
+        storms=certain(lambda: sum(map(bool, map(_STORM.match, recent())))),
         corrected_of=certain(lambda: modules_in(recent())),
         ended_by_hardware=certain(lambda: severities(lines(), is_amd=is_amd())["before"] > 0),
         cards=lazy(
             lambda: tuple(
                 _as_seen(card, facts)
-                for card in cards_in(_slots(reader), lines(), recent(), _since_settled(facts, lines(), now))
+                for card in cards_in(_slots(reader), lines(), recent(), _since_settled(facts, timed(), now))
             )
         ),
-        peermem_errors=certain(lambda: sum("nvidia-peermem" in line for line in lines())),
+        peermem_errors=certain(lambda: sum(map(bool, map(_PEERMEM.match, lines())))),
     )
 
 
@@ -140,20 +150,14 @@ def _slots(reader: Reader) -> tuple[str, ...]:
         for name in names_in(reader, folder)
     ]
     ends = (place.rpartition("/")[2] for place in places if isinstance(place, str))
-    return tuple(slot for slot in ends if _SLOT.fullmatch(slot))
+    return tuple(slot for slot in ends if _IS_SLOT.fullmatch(slot))
 
 
-def _timed(line: str) -> tuple[int | None, str]:
-    """When a line was written, in seconds since the epoch where it tells, and what it says."""
-    match = _LINE.fullmatch(line)
-    return (int(match[1]) if match and match[1] else None), match[2] if match else line
-
-
-def _since_settled(facts: Facts, lines: Sequence[str], now: float) -> list[str]:
+def _since_settled(facts: Facts, timed: Sequence[tuple[float | None, str]], now: float) -> list[str]:
     """What was said in the last 24 hours, and later than the boot."""
     booted = attempt(lambda: facts.kernel.booted_at)
     first = max(now - _DAY_S, booted + _SETTLED_S if isinstance(booted, int) else 0)
-    return [text for at, text in map(_timed, lines) if at is None or at >= first]
+    return [text for at, text in timed if at is None or at >= first]
 
 
 def severities(texts: Iterable[str], *, is_amd: bool = False) -> Counter[str]:
@@ -164,16 +168,16 @@ def severities(texts: Iterable[str], *, is_amd: bool = False) -> Counter[str]:
     found: Counter[str] = Counter()
     of_banks: Counter[str] = Counter()
     for text in texts:
-        if _BOOTED.search(text):
+        if _BOOTED.match(text):
             found["before"] += of_banks["uncorrected"]
             of_banks.clear()
-        elif severity := _SEVERITY.search(text):
+        elif severity := _SEVERITY.match(text):
             how = "uncorrected" if severity[2] in {"recoverable", "fatal"} else severity[2]
             if severity[1]:
                 found[how] += 1
             elif how == "uncorrected":
                 found["before"] += 1
-        elif status := _STATUS.search(text):
+        elif status := _STATUS.match(text):
             bad = _UNCORRECTED | (_DEFERRED if is_amd or status[1] else 0)  # the decoder of AMD alone names a register
             of_banks["uncorrected" if int(status[2], 16) & bad else "corrected"] += 1
     return found + of_banks
@@ -183,7 +187,7 @@ def modules_in(texts: Iterable[str]) -> Mapping[str, int]:
     """How many corrected errors are told of each memory module. What may be of either of two counts for both."""
     found: Counter[str] = Counter()
     for text in texts:
-        if match := _OF_MODULE.search(text):
+        if match := _OF_MODULE.match(text):
             found.update(dict.fromkeys(match[2].split(" or "), int(match[1])))
     return found
 
@@ -193,12 +197,14 @@ def lockups_in(texts: Sequence[str]) -> tuple[str, ...]:
     found: Counter[str] = Counter()
     longest: dict[str, int] = {}
     for text in texts:
-        if soft := _SOFT.search(text):
+        if soft := _SOFT.match(text):
             name = f"soft lockup in {soft[2]}"
             found[name] += 1
             longest[name] = max(longest.get(name, 0), int(soft[1]))
-        elif hard := _HARD.search(text):
-            found["hard lockup" if hard[0].startswith("hard") else "stall of RCU"] += 1
+        elif _HARD.match(text):
+            found["hard lockup"] += 1
+        elif _RCU.match(text):
+            found["stall of RCU"] += 1
     return tuple(
         name + (f" ({longest[name]} s)" if name in longest else "") + (f", {many} times" if many > 1 else "")
         for name, many in found.items()
@@ -210,23 +216,25 @@ def cards_in(
 ) -> tuple[LoggedCard, ...]:
     """The cards that are here, and those of which the lines speak, as LoggedCard has them."""
 
-    def by_slot(texts: Sequence[str]) -> dict[str, list[str]]:
+    def by_slot(pattern: re.Pattern[str], texts: Sequence[str]) -> dict[str, list[str]]:
+        """What the pattern found last in each line, by slot."""
         found: dict[str, list[str]] = {}
         for text in texts:
-            if not _NO_CARD.search(text) and (slot := _SLOT.search(text)):
-                found.setdefault(slot[1], []).append(text)
+            if match := pattern.match(text):
+                found.setdefault(match[1], []).append(match[match.lastindex or 0])
         return found
 
-    said, new, later = by_slot(lines), by_slot(recent), by_slot(settled)
+    spoken = {slot for pattern in (_DOWN, _PORT, _POWER) for slot in by_slot(pattern, lines)}
+    downs, modules, powers = by_slot(_DOWN, settled), by_slot(_PORT, recent), by_slot(_POWER, lines)
     cards = []
-    for slot in sorted({*slots, *said}):
-        faults = [match[1] for text in new.get(slot, ()) if (match := _CABLE.search(text)) and not _HOT.search(text)]
-        watts = [match[1] for text in said.get(slot, ()) if (match := _POWER.search(text))]
+    for slot in sorted({*slots, *spoken}):
+        said, watts = modules.get(slot, ()), powers.get(slot, ())
+        faults = [one for one in said if _HOT not in one.lower()]
         cards.append(
             LoggedCard(
                 slot=slot,
-                link_downs=sum(map(bool, map(_DOWN.search, later.get(slot, ())))),
-                is_hot=any(map(_HOT.search, new.get(slot, ()))),
+                link_downs=len(downs.get(slot, ())),
+                is_hot=len(faults) < len(said),
                 cable=faults[-1] if faults else "",
                 slot_power=watts[-1] if watts else "",
             )

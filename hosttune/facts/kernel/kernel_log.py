@@ -25,57 +25,79 @@ from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 T = TypeVar("T")
 
-# Patterns that mean the same to PCRE2 (journalctl) and to Python.
-OF_GPUS = (  # lines of the driver, of nouveau, and about refused modules
-    r"NVRM|Xid|nouveau|nvidia-nvswitch.*Probing"
-    r"|odule.*reject|PKCS#7|ey was rejected|module loading is restricted"
+# How the kernel begins a message, the same to PCRE2 (journalctl) and to Python. Further on in messages it quotes what users
+# choose: names of programs, control groups, files and devices.
+OF_GPUS = (  # lines of the driver, of nouveau, and about refused modules; none of a network interface called NVRM
+    r"NVRM: (?!(?:entered|left) |renamed |port \d|\(slave |option |Caught )"
+    r"|nvidia-nvswitch\d*: (?:SXid \(|Probing )|nouveau [0-9a-f]{4,8}:|(?:module: )?Loading of [\w ]+ is rejected"
+    r"|PKCS#7 signature not signed with a trusted key|Lockdown: .{1,15}: unsigned module loading is restricted"
 )
 OF_HOST = (
-    r"soft lockup|hard LOCKUP|detected (expedited )?stalls?"
-    r"|oom-kill:constraint=CONSTRAINT_NONE|Hardware Error\].*(event severity:|Machine Check|MC\d+_STATUS\[)"
-    r"|CMCI storm detected|EDAC MC\d+: \d+ CE |Run /\S+ as init process"
-    r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
+    r"(?:NMI )?watchdog: .*(?:soft lockup|hard LOCKUP)|(?:rcu: )?INFO: rcu_\w+ .*detected (?:expedited )?stalls?"
+    r"|oom-kill:constraint=CONSTRAINT_NONE,|(?:\{\d+\})?\[Hardware Error\]: |mce: \[Hardware Error\]: CPU "
+    r"|(?:mce: )?(?:CPU\d+ BANK\d+ )?CMCI storm detected|EDAC MC\d+: \d+ CE "
+    r"|[\w-]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7][ :].*"
+    r"(?:Link (?:is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\])"
+    r"|nvidia-peermem \w+:\d+ ERROR"
 )
-_BLOCKS = ("I/O", "timeout", "medium", "protection", "offline")
-_OF_BLOCKS = f"({'|'.join(_BLOCKS)}) error, dev "
 OF_STORAGE = (
-    r"EXT4-fs \(.*(emounting filesystem read-only|shut down requested|: mounted filesystem)"
-    rf"|nfs: server .* (not responding|OK)|INFO: task .* blocked |{_OF_BLOCKS}"
+    r"EXT4-fs \([\w!-]+\): (?:Remounting filesystem read-only|shut down requested|mounted filesystem)"
+    r"|nfs: server \S+ (?:not responding|OK)|INFO: task .{1,64}:\d+ blocked "
+    r"|(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev "
 )
-_HEAD = (
-    r"Linux version \d|Run /\S+ as init process"  # what every kernel says, first and when it has booted (init/main.c)
-)
-_WANTED = f"{OF_GPUS}|{OF_HOST}|{OF_STORAGE}|{_HEAD}"
+# What every kernel says, first and when it has booted (init/main.c).
+_HEAD = r"Linux version \d+\.\d|Run /\S+ as init process$"
+_WANTED = f"(?:{OF_GPUS}|{OF_HOST}|{OF_STORAGE}|{_HEAD})"
 _KERNEL = ("journalctl", "-k", "-b", "--no-pager")
+_FORM = ("--no-hostname", "-o", "short-unix", "--case-sensitive=true", "-r")
 # Each line as `SECONDS-SINCE-1970 kernel: TEXT`, the newest first: at a damaged page journalctl ends without a word.
-JOURNAL = (*_KERNEL, "--no-hostname", "-o", "short-unix", "--case-sensitive=true", "-r", f"--grep={_WANTED}")
+# The transport "kernel" alone is also that of what programs write to /dev/kmsg (systemd.journal-fields(7)).
+JOURNAL = (*_KERNEL, *_FORM, f"--grep=^{_WANTED}", "SYSLOG_FACILITY=0")
 _ANY = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix")
 # Any line that is older than a day: one is enough to know that a journal without the head reaches back so far. Without
 # -r some releases find none, others one that is younger (systemd issues 26657, 38121). It seeks that
 # line, and so does not notice a page that was damaged since.
 DAY_OLD = (*_ANY, "-r", "--until=-24h", "-n", "1")
 NEWEST = (*_ANY, "-n", "1")  # its last line: where the journal ended, it is older than what the buffer has
-DMESG = ("dmesg",)
+DMESG = ("dmesg", "--kernel")  # without what programs wrote to /dev/kmsg
+# What records from before hold in the place of both: more lines, in the same form.
+_OLD = {
+    JOURNAL: (
+        *_KERNEL, *_FORM, r"--grep=NVRM|Xid|nouveau|nvidia-nvswitch.*Probing|odule.*reject|PKCS#7|ey was rejected"
+        r"|module loading is restricted|soft lockup|hard LOCKUP|detected (expedited )?stalls?"
+        r"|oom-kill:constraint=CONSTRAINT_NONE|Hardware Error\].*(event severity:|Machine Check|MC\d+_STATUS\[)"
+        r"|CMCI storm detected|EDAC MC\d+: \d+ CE |Run /\S+ as init process"
+        r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
+        r"|EXT4-fs \(.*(emounting filesystem read-only|shut down requested|: mounted filesystem)"
+        r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
+        r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process",
+    ),
+    DMESG: ("dmesg",),
+}  # fmt: skip
 _TIMEOUT_S = 20.0
-# With a letter at the head of each alternative Python skips what begins with no such letter: less than half the time.
-_IS_WANTED = regex(_WANTED.replace(_OF_BLOCKS, "|".join(f"{kind} error, dev " for kind in _BLOCKS)))
+_IS_WANTED = regex(_WANTED)
 _MAY_NOT = regex(r"not seeing messages|insufficient permissions|Permission denied|Operation not permitted")
 _NO_JOURNAL = "No journal files were found"
 _FAILED = regex(r"^.*(?:Failed to|Compiled without).*", re.MULTILINE)
 _ENTRY = regex(r"^(?=\d{9,}\.\d)", re.MULTILINE)
 _SINCE_BOOT = regex(r"^\[ *(\d+\.\d+)\] ?(?:\[ *[TC]\d+\] )?", re.MULTILINE)  # some kernels name thread or CPU
 
-
-_OF_HEAD = regex(rf"{_HEAD}|Run /\S+ as init process")
+_IS_HEAD = regex(_HEAD)
 _STAMP = regex(r"\[ *\d+\.\d+\]|\d{9,}\.\d+")
-_LINE = regex(r"(?:(\d{9,}(?:\.\d+)?) )?(?:kernel: )?(.*)")
+_LINE = regex(r"(?:(\d{9,}(?:\.\d+)?) (?:kernel: )?|\[ *[\d.]+\] ?)?(?:\[ *[TC]\d+\] )?(\S.*)")
+# A message that begins with the name of a program, which each program chooses (TASK_COMM_LEN: 15 bytes at most).
+# arch/x86/mm/fault.c, kernel/signal.c, mm/page_alloc.c, mm/oom_kill.c, fs/drop_caches.c
+_OF_PROGRAM = regex(
+    r".{0,15}?(?:\[\d+\](?::| bad | vsyscall)| ?\(\d+\): |/\d+: potentially unexpected| invoked oom-killer:"
+    r"|: page allocation (?:failure|stalls)|: vmalloc )"
+)
 _NOT_ALLOWED = "needs root, or the group adm: the kernel log of this boot"
 _DAY_S = 86400
 _SETTLED_S = 600  # a server may say more while it boots than its buffer holds
@@ -118,15 +140,48 @@ def collect(reader: Reader, facts: Facts) -> KernelLog:
     return log
 
 
+def message_of(line: str) -> tuple[float | None, str]:
+    """When the kernel said this, in seconds since the epoch where the line tells, and its words from their beginning on.
+    No words for a line that is no beginning of a message of the kernel's own: the rest of one that has several lines,
+    another program's, and one that begins with what a program calls itself.
+    """
+    match = _LINE.fullmatch(line)
+    if not match or _OF_PROGRAM.match(match[2]):
+        return None, ""
+    return (float(match[1]) if match[1] else None), match[2]
+
+
+def lines_of(log: str) -> list[str]:
+    """The lines of a log. A message may hold what str.splitlines() takes for the end of a line, U+2028 for one."""
+    return log.removesuffix("\n").split("\n") if log else []
+
+
+def messages_with(beginning: re.Pattern[str], log: str) -> Iterator[str]:
+    """The lines of the messages that begin so; both programs indent what is not the first line of a message."""
+    is_wanted = False
+    for line in lines_of(log):
+        is_wanted = is_wanted if line[:1] in {" ", "\t"} else beginning.match(message_of(line)[1]) is not None
+        if is_wanted:
+            yield line
+
+
 def dated(log: str, booted: float) -> str:
-    """A log of dmesg(1), whose lines begin with seconds since the boot, with the time of each instead."""
-    return _SINCE_BOOT.sub(lambda match: f"{booted + float(match[1]):.6f} ", log)
+    """A log of dmesg(1), whose lines begin with seconds since the boot, as journalctl(1) dates them."""
+    return _SINCE_BOOT.sub(lambda match: f"{booted + float(match[1]):.6f} kernel: ", log)
 
 
 def reach_of(log: str) -> tuple[str, ...]:
     """What tells how far a log reaches back: of its first line the time alone, and its head."""
     first = _STAMP.match(log)
-    return (*([first[0]] if first else []), *(line for line in log.splitlines() if _OF_HEAD.search(line)))
+    return (*([first[0]] if first else []), *(line for line in lines_of(log) if _is_head(line)))
+
+
+def _is_head(line: str) -> bool:
+    return _IS_HEAD.match(message_of(line)[1]) is not None
+
+
+def _has_head(log: str) -> bool:
+    return any(map(_is_head, lines_of(log)))
 
 
 def turned(log: str) -> str:
@@ -135,11 +190,20 @@ def turned(log: str) -> str:
     return "".join((head, *reversed(entries)))
 
 
+def _ask(reader: Reader, argv: tuple[str, ...]) -> Completed | None:
+    """What the program answers; of an older record what it answered to that. None where there is no such program."""
+    answer = reader.query(argv, timeout_s=_TIMEOUT_S)
+    if isinstance(answer, Unreadable) and answer.reason.startswith("not in this record"):
+        old = reader.query(_OLD[argv], timeout_s=_TIMEOUT_S)
+        answer = old if isinstance(old, Completed) else answer
+    return if_absent(answer, None)
+
+
 def _journal(reader: Reader) -> tuple[str, str, bool]:
     """The lines that the journal shows, why others may be missing (empty where nothing tells), and whether there is a
     journal at all.
     """
-    answer = if_absent(reader.query(JOURNAL, timeout_s=_TIMEOUT_S), None)
+    answer = _ask(reader, JOURNAL)
     if answer is None:
         return "", "", False
     if _MAY_NOT.search(answer.errors):
@@ -154,14 +218,14 @@ def _journal(reader: Reader) -> tuple[str, str, bool]:
 
 def _dmesg(reader: Reader) -> tuple[float | None, str]:
     """How long after the boot the oldest line was said, None where nothing tells, and the lines that are wanted."""
-    answer = if_absent(reader.query(DMESG, timeout_s=_TIMEOUT_S), None)
+    answer = _ask(reader, DMESG)
     if answer is None or answer.status != 0:
         is_refused = answer is not None and _MAY_NOT.search(answer.errors)
         raise UnknownFact(
             _NOT_ALLOWED if is_refused else "neither journalctl nor dmesg shows the kernel log of this boot"
         )
     first = _SINCE_BOOT.search(answer.text)
-    log = "".join(f"{line}\n" for line in answer.text.splitlines() if _IS_WANTED.search(line))
+    log = "".join(f"{line}\n" for line in messages_with(_IS_WANTED, answer.text))
     uptime = _uptime_s(reader)
     return float(first[1]) if first else None, dated(log, reader.now() - uptime) if uptime else log
 
@@ -186,8 +250,8 @@ def merged(journal: str, buffer: str, apart_s: float) -> str:
     """The lines of both in the order of their times. A line of the buffer that the journal has, too, is left out: the
     clocks differ, by `apart_s` at most, so lines with the same words are taken for one where they are that near.
     """
-    own = [_parts(line) for line in journal.splitlines()]
-    rest = dict(enumerate(map(_parts, buffer.splitlines())))
+    own = [_parts(line) for line in lines_of(journal)]
+    rest = dict(enumerate(map(_parts, lines_of(buffer))))
     places: dict[str, deque[int]] = {}
     for place, (_, words, _) in rest.items():
         places.setdefault(words, deque()).append(place)
@@ -203,8 +267,8 @@ def merged(journal: str, buffer: str, apart_s: float) -> str:
 
 def _parts(line: str) -> tuple[float, str, str]:
     """When a line was said, in seconds since the epoch (endless where it does not tell), its words, and the line."""
-    match = _LINE.fullmatch(line)
-    return (float(match[1]) if match and match[1] else inf), (match[2] if match else line).strip(), line
+    at, words = message_of(line)
+    return (inf if at is None else at), (words or line).strip(), line
 
 
 def _missing(asked: Callable[[], tuple[str, str, bool]]) -> str:
@@ -216,7 +280,7 @@ def _missing(asked: Callable[[], tuple[str, str, bool]]) -> str:
 def _is_whole(
     log: KernelLog, asked: Callable[[], tuple[str, str, bool]], dmesg: Callable[[], tuple[float | None, str]]
 ) -> bool:
-    if _OF_HEAD.search(log.both):
+    if _has_head(log.both):
         return True
     oldest = attempt(dmesg)
     return isinstance(oldest, tuple) and oldest[0] is not None and oldest[0] <= _SETTLED_S and not _missing(asked)
@@ -232,7 +296,7 @@ def _unseen(
     lines = log.both  # raises where neither can be read
     since_s, buffer = (None, "") if isinstance(told, Unreadable) else told
     age_s = 0.0 if since_s is None else _uptime_s(reader) - since_s
-    if _OF_HEAD.search(buffer) or (since_s is not None and age_s >= _DAY_S):
+    if _has_head(buffer) or (since_s is not None and age_s >= _DAY_S):
         return ""
     if missing:  # a journal that is too long, say
         return missing
@@ -244,7 +308,7 @@ def _unseen(
         if age_s > 0
         else "the buffer of the kernel has nothing"
     )
-    if not _OF_HEAD.search(lines) and (_time_of(reader, DAY_OLD) or inf) > reader.now() - _DAY_S:
+    if not _has_head(lines) and (_time_of(reader, DAY_OLD) or inf) > reader.now() - _DAY_S:
         return f"the kernel log of the last day cannot be seen: {has}, and the journal does not reach back further"
     newest = _time_of(reader, NEWEST)
     if newest is None:

@@ -1,7 +1,7 @@
 """A graphical session and suspend: what a machine that was installed as a desktop does on its own.
 
 Sources: systemd.special(7) (default.target), systemd-sleep.conf(5), logind.conf(5) (IdleAction); display servers that
-hold a GPU are told by the names of their processes.
+hold a GPU are told by the programs of their processes.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.processes import program_of
 from hosttune.facts.reading import require_known, sure
 from hosttune.facts.services.systemd_config import settings
+from hosttune.facts.work import is_display
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
@@ -19,14 +21,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _TARGETS = ("/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
-# Names as in /proc/PID/comm, which the kernel cuts at 15 bytes (proc_pid_comm(5)).
-_SERVERS = frozenset(
-    name[:15]
-    for name in (
-        "Xorg", "Xwayland", "X", "gnome-shell", "gnome-remote-desktop-daemon", "kwin_x11", "kwin_wayland",
-        "plasmashell", "sddm-greeter", "mutter", "cinnamon", "sway", "weston",
-    )
-)  # fmt: skip
+_NO_SERVERS = frozenset({"sddm", "gdm-x-session", "gdm-wayland-ses", "lightdm"})  # they start one
 _NEVER = frozenset({"no", "false", "off", "0", "n", "f"})  # systemd.syntax(7), booleans
 _IDLE_ACTIONS = frozenset({"suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate", "poweroff", "halt"})
 
@@ -67,7 +62,9 @@ def _servers(reader: Reader) -> tuple[str, ...]:
     return tuple(
         f"{one.name} ({one.pid})"
         for one in found
-        if one.name[:15] in _SERVERS and any(device.startswith("/dev/nvidia") for device in one.devices)
+        if is_display(one)
+        and program_of(one) not in _NO_SERVERS
+        and any(device.startswith("/dev/nvidia") for device in one.devices)
     )
 
 

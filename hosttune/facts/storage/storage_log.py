@@ -14,26 +14,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.kernel.kernel_log import lines_of, message_of
 from hosttune.facts.reading import line
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    import re
+    from collections.abc import Callable, Iterable, Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 T = TypeVar("T")
 _MOST = 400  # lines that are kept, the newest, and as many of disks' errors, which come in storms
-_HEAD = r"^(?:(\d{9,}\.\d+) )?(?:kernel: )?(?:\[ *[\d.]+\] ?)?(?:\[ *[TC]\d+\] )?"
-_EXT4 = regex(
-    _HEAD + r"EXT4-fs \(([\w!-]+)\): (Remounting filesystem read-only|shut down requested|mounted filesystem)"
-)
-_NFS = regex(_HEAD + r"nfs: server (\S{1,255}) (not responding, still trying|not responding, timed out|OK)$")
-_HUNG = regex(_HEAD + r"INFO: task (.{1,64}):(\d{1,10}) blocked (?:in I/O wait )?for more than (\d+) seconds")
+_EXT4 = regex(r"EXT4-fs \(([\w!-]+)\): (Remounting filesystem read-only|shut down requested|mounted filesystem)")
+_NFS = regex(r"nfs: server (\S{1,255}) (not responding, still trying|not responding, timed out|OK)$")
+_HUNG = regex(r"INFO: task (.{1,64}):(\d{1,10}) blocked (?:in I/O wait )?for more than (\d+) seconds")
 _ERROR = regex(
-    _HEAD + r"(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev ([\w!-]{1,64}), sector \d+"
+    r"(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev ([\w!-]{1,64}), sector \d+"
     r"(?: op 0x[0-9a-f]+:\((READ|WRITE|FLUSH)\))?(?! op)"
 )
 _PATH = regex(r"(?<=\d)c\d+(?=n\d)")  # of a namespace over one controller (drivers/nvme/host/multipath.c)
@@ -96,27 +95,34 @@ def collect(reader: Reader, facts: Facts) -> StorageLog:
 
 def chosen(log: str) -> tuple[str, ...]:
     """The lines of a kernel log that are about storage, the newest."""
-    lines = (one.rstrip() for one in log.splitlines())
     errors, others = [], []
-    for one in lines:
-        if _ERROR.search(one):
+    for one in lines_of(log):
+        words = message_of(one)[1]
+        if _ERROR.match(words):
             errors.append(one)
-        elif _EXT4.search(one) or _NFS.search(one) or _HUNG.search(one):
+        elif _EXT4.match(words) or _NFS.match(words) or _HUNG.match(words):
             others.append(one)
     return (*errors[-_MOST:], *others[-_MOST:])
 
 
+def _matching(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterator[tuple[float | None, re.Match[str]]]:
+    """When the kernel said what the pattern means, and what it found."""
+    for at, words in map(message_of, lines):
+        if match := pattern.match(words):
+            yield at, match
+
+
 def refusing_in(lines: Iterable[str]) -> tuple[str, ...]:
     """The devices on which ext4 stopped writing, and that were not mounted anew since."""
-    said = {match[2]: match[3] for one in lines if (match := _EXT4.search(one))}
+    said = {match[1]: match[2] for _, match in _matching(lines, _EXT4)}
     return tuple(sorted(device for device, words in said.items() if words != "mounted filesystem"))
 
 
 def silent_in(lines: Iterable[str], now: float) -> tuple[SilentServer, ...]:
     """The servers of which the last word is not OK."""
-    last = {match[2]: (match[1], match[3]) for one in lines if (match := _NFS.search(one))}
+    last = {match[1]: (at, match[2]) for at, match in _matching(lines, _NFS)}
     return tuple(
-        SilentServer(name, words.endswith("trying"), max(0.0, now - float(at)) if at else -1.0)
+        SilentServer(name, words.endswith("trying"), _age(at, now))
         for name, (at, words) in sorted(last.items())
         if words != "OK"
     )
@@ -124,14 +130,14 @@ def silent_in(lines: Iterable[str], now: float) -> tuple[SilentServer, ...]:
 
 def errors_in(lines: Iterable[str], now: float) -> tuple[ErringDisk, ...]:
     """Every device of which the log tells errors."""
-    found: dict[str, list[str | None]] = {}
-    for one in lines:
-        if match := _ERROR.search(one):
-            found.setdefault(_PATH.sub("", match[2]), []).append(match[1])
-    return tuple(
-        ErringDisk(name, len(times), max(0.0, now - float(times[-1])) if times[-1] else -1.0)
-        for name, times in sorted(found.items())
-    )
+    found: dict[str, list[float | None]] = {}
+    for at, match in _matching(lines, _ERROR):
+        found.setdefault(_PATH.sub("", match[1]), []).append(at)
+    return tuple(ErringDisk(name, len(times), _age(times[-1], now)) for name, times in sorted(found.items()))
+
+
+def _age(at: float | None, now: float) -> float:
+    return -1.0 if at is None else max(0.0, now - at)
 
 
 def _erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) -> tuple[ErringDisk, ...]:
@@ -144,7 +150,7 @@ def _erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) 
 
 
 def _hung(reader: Reader, lines: Callable[[], tuple[str, ...]]) -> tuple[HungTask, ...]:
-    named = {match[3]: match[2] for one in lines() if (match := _HUNG.search(one))}
+    named = {match[2]: match[1] for _, match in _matching(lines(), _HUNG)}
     return tuple(
         HungTask(f"{name} ({pid})", _wait(reader, pid)) for pid, name in named.items() if _is_blocked(reader, pid, name)
     )

@@ -64,6 +64,6 @@ MACHINE = Machine(
     links={**driver_links(VERSION), **LVM_LINKS, **EFA_LINKS, "/dev/mapper/vg.01-lv_ephemeral": "../dm-0"},
     queries={
         **working(GPUS, VERSION, KERNEL, "GH100 [H100 SXM5 80GB]"),
-        **PERSISTENCED_RUNS,
     },
+    daemons={**PERSISTENCED_RUNS},
 )  # fmt: skip

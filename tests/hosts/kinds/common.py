@@ -144,10 +144,8 @@ SERVICES = {
         "[Service]\nExecStart=/usr/bin/nv-fabricmanager\n[Install]\nWantedBy=multi-user.target\n"
     ),
 }
-PERSISTENCED_RUNS: dict[tuple[str, ...], str | None] = {
-    ("ps", "-C", "nvidia-persiste", "-o", "args="): (
-        "/usr/bin/nvidia-persistenced --user nvidia-persistenced --persistence-mode --verbose\n"
-    )
+PERSISTENCED_RUNS = {
+    "nvidia-persistenced": "/usr/bin/nvidia-persistenced --user nvidia-persistenced --persistence-mode --verbose\n"
 }
 
 

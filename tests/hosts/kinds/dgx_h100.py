@@ -69,7 +69,7 @@ MACHINE = Machine(
     links={**driver_links(VERSION), **RAID_LINKS, **CARD_LINKS},
     queries={
         **working(GPUS, VERSION, KERNEL, "GH100 [H100 SXM5 80GB]"),
-        **PERSISTENCED_RUNS,
     },
+    daemons={**PERSISTENCED_RUNS},
     candidates={"nvidia-driver-580-server-open": f"{VERSION}-0ubuntu0.24.04.1"},
 )  # fmt: skip

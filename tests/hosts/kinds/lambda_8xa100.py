@@ -53,7 +53,7 @@ MACHINE = Machine(
         ("zpool", "status", "data"): "  pool: data\n state: ONLINE\nconfig:\n\n\tNAME        STATE     READ WRITE CKSUM\n\tdata        ONLINE       0     0     0\n\nerrors: No known data errors\n",
         ("zpool", "list", "-H", "-o", "capacity", "data"): "41%\n",
         **working(GPUS, VERSION, KERNEL, "GA100 [A100 SXM4 80GB]"),
-        **PERSISTENCED_RUNS,
     },
+    daemons={**PERSISTENCED_RUNS},
     candidates={"nvidia-driver-570-open": f"{VERSION}-{BUILD}", "nvidia-driver-580-server-open": "580.126.20-0ubuntu0.22.04.1"},
 )  # fmt: skip

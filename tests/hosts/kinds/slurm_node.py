@@ -55,8 +55,7 @@ MACHINE = Machine(
     links={**driver_links(VERSION), **IB_LINKS, "/etc/systemd/system/multi-user.target.wants/slurmd.service": "/usr/lib/systemd/system/slurmd.service"},
     queries={
         **working(GPUS, VERSION, KERNEL, "GA100 [A100 SXM4 80GB]"),
-        **PERSISTENCED_RUNS,
-        ("ps", "-C", "slurmd", "-o", "args="): "/usr/sbin/slurmd --systemd\n",
     },
+    daemons={**PERSISTENCED_RUNS, "slurmd": "/usr/sbin/slurmd --systemd\n"},
     candidates={"nvidia-driver-580-server-open": f"{VERSION}-0ubuntu0.22.04.1"},
 )  # fmt: skip

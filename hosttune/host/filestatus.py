@@ -1,0 +1,52 @@
+"""What a file is, without asking the file system that holds it: of a FUSE or an NFS mount its server might never answer.
+
+statx(2) with AT_STATX_DONT_SYNC tells what the kernel knows already; for device nodes and programs that is all of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from functools import cache
+from typing import Any
+
+from hosttune.frozen import frozen
+
+_AT_FDCWD = -100
+_AT_NO_AUTOMOUNT, _AT_STATX_DONT_SYNC = 0x800, 0x4000
+_STATX_BASIC_STATS = 0x7FF
+_SIZE = 256  # of struct statx (linux/stat.h)
+_HEAD = struct.Struct("=IIQIIIHHQ")  # mask, blksize, attributes, nlink, uid, gid, mode, (spare), ino
+_NUMBERS = struct.Struct("=IIII")  # major and minor of the node itself, and of the device that holds it
+_NUMBERS_AT = 128
+
+
+@frozen
+class FileStatus:
+    """The part of statx(2) that is needed of files in /proc/PID."""
+
+    mode: int  # type and permissions, as st_mode
+    uid: int
+    inode: int
+    rdev: tuple[int, int]  # major and minor number of a device node
+    device: tuple[int, int]  # of the file system that holds the file
+
+
+def status_of(path: str) -> FileStatus | None:
+    """What the kernel knows of the file, links followed; None where it is not there or may not be looked at."""
+    statx = _statx()
+    buffer = ctypes.create_string_buffer(_SIZE)
+    flags = _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC
+    if statx(_AT_FDCWD, os.fsencode(path), flags, _STATX_BASIC_STATS, buffer) != 0:
+        return None
+    _, _, _, _, uid, _, mode, _, inode = _HEAD.unpack_from(buffer)
+    major, minor, held_major, held_minor = _NUMBERS.unpack_from(buffer, _NUMBERS_AT)
+    return FileStatus(mode, uid, inode, (major, minor), (held_major, held_minor))
+
+
+@cache
+def _statx() -> Any:
+    function = ctypes.CDLL(None).statx  # glibc 2.28
+    function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
+    return function
