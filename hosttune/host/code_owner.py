@@ -16,8 +16,8 @@ from functools import lru_cache
 
 from hosttune.frozen import frozen
 from hosttune.host.attributes import is_open_by_acl
+from hosttune.host.bounded import names_in, read_head
 from hosttune.host.paths import ResolvedPath, walk
-from hosttune.host.tree import read_all
 from hosttune.values import Unreadable
 
 _CONFIG_LIMIT = 1 << 16  # bytes of pyvenv.cfg
@@ -175,10 +175,10 @@ def _home(found: _Places, folder: str) -> str:
             raise _SharedCode(f"{reached.canonical} is not a regular file")
         fd = os.open(reached.name, _LOOK, dir_fd=reached.parent)
         try:
-            text = read_all(fd, _CONFIG_LIMIT)
+            text, is_whole = read_head(fd, _CONFIG_LIMIT)
         finally:
             os.close(fd)
-    if text is None:
+    if not is_whole:
         raise _SharedCode(f"{place}/pyvenv.cfg has more than {_CONFIG_LIMIT >> 10} KiB")
     for line in os.fsdecode(text).splitlines():
         key, _, value = line.partition("=")
@@ -229,10 +229,7 @@ def _attributes(path: str) -> list[str]:
 
 
 def _names(folder: str) -> list[str]:
-    names = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            names.append(entry.name)
-            if len(names) > _MOST_ENTRIES:
-                raise _SharedCode(f"{folder} has more than {_MOST_ENTRIES} entries")
+    names, are_all = names_in(folder, _MOST_ENTRIES)
+    if not are_all:
+        raise _SharedCode(f"{folder} has more than {_MOST_ENTRIES} entries")
     return names

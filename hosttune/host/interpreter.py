@@ -25,7 +25,7 @@ from typing import Final
 from hosttune.frozen import frozen
 from hosttune.host.code_owner import owner_of_code
 from hosttune.host.door import Completed
-from hosttune.host.job_limits import JobConfinement, fields_of, head_of, limits_of, why_other_view
+from hosttune.host.job_limits import JobConfinement, fields_of, limits_of, whole_file, why_other_view
 from hosttune.host.process import Ended, bounded, locate
 from hosttune.textfiles import own_file
 from hosttune.values import Answer, Unreadable
@@ -262,8 +262,8 @@ def _of_one_user(path: str, uid: int, gid: int, status: Mapping[str, str]) -> In
 
 def _candidates(folder: int) -> list[str]:
     """Where the program may be: as it was called, from its folder, in its environment, on its PATH, as it runs."""
-    called = os.fsdecode(head_of(folder, "cmdline").split(b"\0")[0])
-    own = dict(os.fsdecode(one).partition("=")[::2] for one in head_of(folder, "environ").split(b"\0"))
+    called = os.fsdecode(whole_file(folder, "cmdline").split(b"\0")[0])
+    own = dict(os.fsdecode(one).partition("=")[::2] for one in whole_file(folder, "environ").split(b"\0"))
     found = [called]
     if "/" in called:
         found.append(f"{os.readlink('cwd', dir_fd=folder)}/{called}")

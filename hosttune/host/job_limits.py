@@ -17,12 +17,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hosttune.frozen import frozen
+from hosttune.host.bounded import head_of, head_text
 from hosttune.host.mountinfo import MountLine, parse
-from hosttune.host.tree import read_all
+from hosttune.ranges import number_list
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 
-HEAD: Final = 1 << 16  # bytes of a file of /proc/PID that are read
 # Bytes of memory that a job must have left: PyTorch 2.11 for CUDA 13 answers with RLIMIT_DATA at 768 MiB, but not at
 # 512 MiB, and takes 290 MiB (measured on an H200).
 LEAST_FREE: Final = 1 << 30
@@ -68,29 +68,26 @@ def limits_of(folder: int, pid: int) -> JobConfinement | Unreadable:
         free = min((_free_bytes(group) for group in cgroups), default=_INFINITE)
     except _Unrepeatable as refusal:
         return Unreadable(str(refusal))
-    rlimits = _rlimits(head_of(folder, "limits").decode())
+    rlimits = _rlimits(whole_file(folder, "limits").decode())
     data = rlimits.get(resource.RLIMIT_DATA, (resource.RLIM_INFINITY,) * 2)
     if free < _INFINITE:
         rlimits[resource.RLIMIT_DATA] = (_least(data[0], free), _least(data[1], free))
     rlimits[resource.RLIMIT_CORE] = (0, 0)
-    nice = int(head_of(folder, "stat").rpartition(b")")[2].split()[16])  # proc_pid_stat(5), field 19
-    allowed = _cpus(status.get("Cpus_allowed_list", ""))
+    nice = int(whole_file(folder, "stat").rpartition(b")")[2].split()[16])  # proc_pid_stat(5), field 19
+    allowed = number_list(status.get("Cpus_allowed_list", ""))
     ordered = tuple((number, *pair) for number, pair in sorted(rlimits.items()))
     return JobConfinement(cgroups, ordered, allowed, min(max(nice, 0), _MOST_NICE))
 
 
-def head_of(folder: int, name: str) -> bytes:
+def whole_file(folder: int, name: str) -> bytes:
     """A file of /proc/PID; nothing of one with more than 64 KiB."""
-    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        return read_all(fd, HEAD) or b""
-    finally:
-        os.close(fd)
+    content, is_whole = head_of(name, dir_fd=folder)
+    return content if is_whole else b""
 
 
 def fields_of(folder: int) -> dict[str, str]:
     """The fields of proc_pid_status(5)."""
-    lines = head_of(folder, "status").decode("utf-8", "replace").splitlines()
+    lines = whole_file(folder, "status").decode("utf-8", "replace").splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
@@ -124,9 +121,8 @@ def _require_no_filter(folder: int, pid: int, status: Mapping[str, str]) -> None
     if status.get("Seccomp") != "0":
         raise _Unrepeatable(f"process {pid} runs under a seccomp filter, which a new process would not have")
     try:
-        label = head_of(folder, "attr/current").strip(b"\0\n ")
-        with open("/proc/self/attr/current", "rb") as file:
-            own = file.read(HEAD).strip(b"\0\n ")
+        label = whole_file(folder, "attr/current").strip(b"\0\n ")
+        own = head_of("/proc/self/attr/current")[0].strip(b"\0\n ")
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.ENOENT):  # no security module gives labels
             return
@@ -138,9 +134,8 @@ def _require_no_filter(folder: int, pid: int, status: Mapping[str, str]) -> None
 def _cgroups(folder: int, pid: int) -> tuple[str, ...]:
     with open("/proc/self/mountinfo", "rb") as file:
         mounts = parse(file.read())
-    with open("/proc/self/cgroup", encoding="utf-8") as file:
-        own = file.read()
-    return _folders(head_of(folder, "cgroup").decode("utf-8", "replace"), own, mounts, pid)
+    own = head_text("/proc/self/cgroup")
+    return _folders(whole_file(folder, "cgroup").decode("utf-8", "replace"), own, mounts, pid)
 
 
 def _folders(text: str, own: str, mounts: Iterable[MountLine], pid: int) -> tuple[str, ...]:
@@ -200,21 +195,13 @@ def _left(group: str) -> int:
     used = _word(group, "memory.current") or _word(group, "memory.usage_in_bytes")
     if not most or min(most) >= _INFINITE or not used.isdecimal():
         return _INFINITE
-    rows = dict(line.split()[:2] for line in _text(group, "memory.stat").splitlines() if len(line.split()) > 1)
+    rows = dict(line.split()[:2] for line in head_text(f"{group}/memory.stat").splitlines() if len(line.split()) > 1)
     cache = rows.get("total_inactive_file") or rows.get("inactive_file") or "0"
     return min(most) - int(used) + int(cache)
 
 
 def _word(group: str, name: str) -> str:
-    return _text(group, name).strip()
-
-
-def _text(group: str, name: str) -> str:
-    try:
-        with open(f"{group}/{name}", encoding="ascii") as file:
-            return file.read(HEAD)
-    except OSError:
-        return ""
+    return head_text(f"{group}/{name}").strip()
 
 
 def _rlimits(text: str) -> dict[int, tuple[int, int]]:
@@ -230,12 +217,3 @@ def _rlimits(text: str) -> dict[int, tuple[int, int]]:
 
 def _least(limit: int, most: int) -> int:
     return most if limit == resource.RLIM_INFINITY else min(limit, most)
-
-
-def _cpus(text: str) -> tuple[int, ...]:
-    """The CPUs of a list that the kernel printed: 0-3,8."""
-    found: list[int] = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return tuple(found)
