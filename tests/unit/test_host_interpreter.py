@@ -60,37 +60,6 @@ def test_program_of_root_is_run_as_nobody_by_root(monkeypatch):
     assert at_path("/bin/sh") == Interpreter("/bin/sh", NOBODY, NOBODY, is_roots=True)
 
 
-@pytest.fixture
-def shown(tmp_path):
-    """A program in the place of an interpreter, which says as whom and with what it runs."""
-    path = tmp_path / "python"
-    path.write_text(
-        '#!/bin/sh\nid -u\nid -G\nenv | cut -d= -f1 | sort | tr "\\n" " "\necho\ngrep -E "^(CapEff|NoNewPrivs)" /proc/self/status\n'
-    )
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.geteuid() and str(folder) not in {"/", "/tmp"}:
-            folder.chmod(0o755)
-    path.chmod(0o755)
-    return path
-
-
-@pytest.mark.skipif(not IS_ROOT, reason="only root can become somebody else")
-def test_child_of_root_has_the_ids_of_its_owner_and_no_capability(shown):
-    os.chown(shown, 54321, 54322)  # the group of a file is not one of its owner's
-    done = LiveReader().query(("python-at", str(shown), "torch"))
-    assert done.status == 0, done.errors
-    uid, groups, names, *status = done.text.splitlines()
-    assert (uid, groups) == ("54321", str(NOBODY))
-    assert set(names.split()) <= {"HOME", "LC_ALL", "OMP_NUM_THREADS", "PATH", "PWD", "_", "SHLVL"}
-    assert [line.split()[1] for line in status] == ["0000000000000000", "1"]
-
-
-@pytest.mark.skipif(not IS_ROOT, reason="only root owns such a file")
-def test_child_of_a_file_of_root_is_nobody(shown):
-    done = LiveReader().query(("python-at", str(shown), "torch"))
-    assert done.text.splitlines()[0] == str(NOBODY)
-
-
 def test_interpreter_that_hangs_is_ended_and_one_that_talks_is_cut_off(tmp_path, monkeypatch):
     uid = os.geteuid() or NOBODY
     for text, says in (("exec sleep 60", "did not end within"), ("exec yes", "wrote more than 64 KiB")):
@@ -101,7 +70,9 @@ def test_interpreter_that_hangs_is_ended_and_one_that_talks_is_cut_off(tmp_path,
         if IS_ROOT:
             for folder in (tmp_path, *tmp_path.parents[:2]):
                 folder.chmod(0o755)
-        monkeypatch.setattr(interpreter, "at_path", lambda path: Interpreter(path, uid, os.getegid() or NOBODY))
+        monkeypatch.setattr(
+            interpreter, "at_path", lambda path: Interpreter(path, uid, os.getegid() or NOBODY, is_roots=True)
+        )
         answer = LiveReader().query(("python-at", str(path), "torch"))
         assert answer.status == interpreter.TIMED_OUT
         assert str(path) in answer.errors

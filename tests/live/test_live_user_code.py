@@ -28,6 +28,7 @@ from hosttune.measure.bench.read_python import user_python
 from hosttune.values import ABSENT, Unreadable
 from tests.live.namespace import ROOT
 
+pytestmark = pytest.mark.live
 EVE, BOB, ADMIN = 54311, 54312, 54313
 PYTHON = "/usr/bin/python3"
 WAIT_S = 20.0
@@ -208,6 +209,24 @@ def test_python_in_whose_code_others_have_a_say_is_not_run(folder, spoil, monkey
     with pytest.raises(Refused, match="is not run: "):
         user_python(str(python), str(folder))
     assert not (folder / "venv/who").exists()
+
+
+def test_child_has_the_ids_of_its_user_no_capability_and_no_environment_of_ours(folder):
+    """A program in the place of an interpreter, which reports as whom and with what it runs."""
+    names = 'env | cut -d= -f1 | sort | tr "\\n" " "'
+    path = folder / "bin/python"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\nid -u\nid -G\n{names}\necho\ngrep -E '^(CapEff|NoNewPrivs)' /proc/self/status\n")
+    path.chmod(0o755)
+    for uid, shown in ((0, 65534), (EVE, EVE)):
+        give(folder, uid)
+        os.chown(path, uid, 42)  # the group of a file is not one of its owner's
+        done = ask(("python-at", str(path), "torch"))
+        assert done.status == 0, done.errors
+        uids, groups, variables, *status = done.text.splitlines()
+        assert (uids, groups) == (str(shown), "65534")
+        assert set(variables.split()) <= {"HOME", "LC_ALL", "OMP_NUM_THREADS", "PATH", "PWD", "_", "SHLVL"}
+        assert [line.split()[1] for line in status] == ["0000000000000000", "1"]
 
 
 def test_group_that_has_no_other_member_is_its_owners_own(folder, monkeypatch):
