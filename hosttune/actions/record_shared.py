@@ -30,7 +30,7 @@ _SETTINGS = regex(
     r"/(?:etc|run|usr/lib|usr/local/lib|lib)/(?:fstab|crypttab|auto\.|autofs/|sysctl\.|modprobe\.d/|modules|security/|"
     r"tmpfiles\.d/|tmpreaper\.conf|cachefilesd\.conf|robinhood\.d/|udev/rules\.d/|apt/apt\.conf|apt/preferences|"
     r"initramfs-tools/|dracut\.conf|dracut/|kernel/|systemd/[^/]+\.conf|systemd/[^/]+-preset/|systemd/(?:resolve|timesync|seats|shutdown)/|"
-    r"docker/|containerd/|cdi/|nvidia-container-runtime/|nvidia/|needrestart/|nfs\.conf|slurm|tuned/|sysfs\.|login\.defs|"
+    r"docker/|containerd/|cdi/|nvidia-container-runtime/|nvidia/|needrestart/|nfs\.conf|slurm|apparmor\.d/|tuned/|sysfs\.|login\.defs|"
     r"wsl\.conf|dgx-|resolv\.conf|skyhook/|hosttune/|default/(?:grub|irqbalance|kexec)|libvirt/|custom_supported_gpus|"
     r"lsb-release|debian_version|mtab|reboot-required|cloud/cloud-init\.disabled|slurm/)|/var/run/cdi/|"
     r"/var/lib/(?:dkms|shim-signed|kubelet/config\.yaml|systemd|fastrak|tcpx)|"
@@ -47,10 +47,10 @@ _MANAGED = regex(
     r"\b(?:ansible|puppet|chef|salt|cfengine|terraform|cobbler|juju|landscape)\b|this file is (?:managed|controlled) by",
     2,
 )
-_INLINE = regex(r"\s#(?!\S{0,80}[\"'])[^\"']*$")
+_INLINE = regex(r"\s#")
 _INSTALL = regex(r"\s*(install|remove)\s+([\w-]+)\s+(.*)")
 _RUN = regex(r"((?:RUN|PROGRAM|IMPORT)(?:\{\w+\})?\s*[+:]?==?\s*)\"((?:[^\"\\]|\\.)*)\"")
-_STRING = regex(r"\"((?:[^\"\\\n]|\\.)*)\"")
+_STRING = regex(r"\\.|\"((?:[^\"\\\n]|\\.)*)\"")
 _ENVIRONMENT = regex(r"(?P<name>[\"'\s-](?P<key>[A-Z][A-Z0-9_]{1,80})=)(?P<value>[^\"'\s]+)")
 
 
@@ -87,7 +87,8 @@ def _row(path: str, row: str) -> str:
     start = row.lstrip()
     if start.startswith(_COMMENT):
         return _kept_comment(start)
-    row = _INLINE.sub("", row)
+    if (comment := _INLINE.search(row)) and not {'"', "'"} & set(row[: comment.start()]):
+        row = row[: comment.start()]
     if "/systemd/" in path and start.partition("=")[0].strip().endswith("Environment"):
         return ""
     if "/default/grub" in path:
@@ -111,7 +112,7 @@ def _run(match: re.Match[str]) -> str:
 
 
 def _hook(match: re.Match[str]) -> str:
-    return f'"{shared_command(match[1])}"' if " " in match[1] else match[0]
+    return f'"{shared_command(match[1])}"' if match[1] and " " in match[1] else match[0]
 
 
 def _without_variables(text: str) -> str:

@@ -108,7 +108,7 @@ _AROUND: Final = "\"'[]{}(),;"
 _BEFORE: Final = "-@:+!|\"'[{(\\"  # what may be before a program: `ExecStart=-/usr/bin/x`, `["x", ...]`
 _MAY_TAKE = regex(
     r"(?<![\w-])--?[A-Za-z]|<<<|/p:|\b(?:echo|printf|"
-    rf"{'|'.join(re.escape(name) for name, takes in _PROGRAMS.items() if takes.verbs)})(?![\w-])"
+    rf"{'|'.join(re.escape(name) for name, takes in _PROGRAMS.items() if takes.verbs or not takes.options)})(?![\w-])"
 )
 
 

@@ -41,7 +41,7 @@ def told_lines(content: str, kind: str = "script", *, has_rules: bool = True) ->
         started.setdefault(number, []).append(path)
     is_script = content.startswith("#!")
     kept = content.split("\n")[:1] if is_script else [""]
-    lines = kept + [""] * content.count("\n")
+    lines = kept + [""] * len(content.splitlines())  # as rows are counted
     shell = Shell(rows)
     for row in rows:
         said = [one for command in commands_of(row.text) for one in shell.take(command)]
@@ -102,7 +102,7 @@ def _reads_in(row: CommandRow) -> list[str]:
 
 
 def _told_unit(content: str, *, has_rules: bool) -> str:
-    lines = [""] * (content.count("\n") + 1)
+    lines = [""] * (len(content.splitlines()) + 1)
     for row in rows_of(content, "unit"):
         if len(row.text) > LONGEST:
             continue
@@ -113,5 +113,5 @@ def _told_unit(content: str, *, has_rules: bool) -> str:
         joined = f"{key}={(' ' if key == 'Environment' else '; ').join(said)}"
         lines[row.number - 1] = row.text if has_rules and rules_in((row,), "", "unit") else joined
     for match in ENVIRONMENT_FILE.finditer(content):
-        lines[content.count("\n", 0, match.start(1))] = match[0].strip()
+        lines[len(content[: match.start(1)].splitlines()) - 1] = match[0].strip()
     return "\n".join(lines)
