@@ -250,7 +250,9 @@ def await_quiet(reader: Reader, on_progress: Callable[[str], None]) -> tuple[str
 
 def _starts_units(reader: Reader) -> bool:
     processes = reader.processes()
-    commands = (one.command for one in processes if is_daemon(one, ("systemctl",))) if isinstance(processes, tuple) else ()
+    commands = (
+        (one.command for one in processes if is_daemon(one, ("systemctl",))) if isinstance(processes, tuple) else ()
+    )
     return any(_STARTING & set(command[1:]) and "--no-block" not in command for command in commands)
 
 

@@ -10,6 +10,7 @@ from hosttune.facts.base import Fact
 from hosttune.facts.storage.mounts import NETWORK_TYPES
 from hosttune.facts.storage.places import mount_of
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
 from hosttune.regex import regex
 
 _PATH = regex(r"(/[\w.-]+)+")  # it goes into a shell script that every session reads
@@ -23,10 +24,17 @@ class ScratchFolder(Fact):
     folder: str
     problem: str
 
+    @property
+    def above(self) -> str:
+        """The paths of the folder and of those that it lies in, the topmost first: `/ /data /data/scratch`."""
+        parts = self.folder.split("/") if self.folder else []
+        return " ".join("/".join(parts[:end]) or "/" for end in range(1, len(parts) + 1))
+
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
-    """The folder `params.folder`, where it lies on a disk of this host. Whether it is there is looked at at each login:
-    a disk that was not mounted must not stop anybody.
+    """The folder `params.folder`, where it lies on a disk of this host, and only root and its owners can rename what is
+    in it and in the folders above. Whether it is there is looked at at each login, and this again: a disk that was not
+    mounted must not stop anybody.
     """
     folder = str(params["folder"])
     if not _PATH.fullmatch(folder) or ".." in folder.split("/"):
@@ -38,4 +46,20 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
         return ScratchFolder("", f"{folder} lies in memory ({mount.target} is {mount.fstype})")
     if mount is not None and mount.is_read_only:
         return ScratchFolder("", f"{folder} is read-only ({mount.target})")
-    return ScratchFolder(folder, "")
+    chosen = ScratchFolder(folder, "")
+    problem = next((why for path in chosen.above.split() if (why := _stranger(facts, path))), "")
+    return ScratchFolder("", problem) if problem else chosen
+
+
+def _stranger(facts: Facts, path: str) -> str:
+    """Why others could put a folder of theirs in the place of a user's; empty where none could, or nothing tells."""
+    status = facts.reader.stat(path, follow=False)
+    if not isinstance(status, Stat):
+        return ""
+    if status.type == "link":
+        return f"{path} is a link: name the folder that it leads to"
+    if status.uid != 0:
+        return f"{path} belongs to uid {status.uid}, who can rename what is in it: sudo chown root: {path}"
+    if status.mode & 0o022 and not status.mode & 0o1000:
+        return f"everybody who can write in {path} can rename what others have in it: sudo chmod +t {path}"
+    return ""

@@ -1,8 +1,8 @@
 """The processes of a program of this host: `processes["dockerd"].started_at`.
 
-A process may call itself, and write into its command line, what it likes. One counts that runs with root's rights, or as
-a user of the system (uid below 1000, adduser.conf(5)), and whose executable has this name. Names have at most 15 characters,
-as the kernel keeps them (proc_pid_comm(5)); when a process was started stands in /proc (proc_pid_stat(5)). In an image none runs.
+Every process chooses its name and its command line. So a process counts if its executable has this name, and it runs
+with root's rights or as a user of the system (uid below 1000, adduser.conf(5)). Names have at most 15 characters
+(proc_pid_comm(5)); the start is in proc_pid_stat(5). In an image none runs.
 """
 
 from __future__ import annotations
@@ -78,5 +78,7 @@ def _named(listed: tuple[Process, ...], name: str) -> tuple[Process, ...]:
     short = name[:NAME_LENGTH]
     for one in listed:
         if one.name[:NAME_LENGTH] == short and is_untold(one):
-            raise UnknownFact(f"whether process {one.pid} is {name} cannot be told: that needs root, and no older record")
+            raise UnknownFact(
+                f"whether process {one.pid} is {name} cannot be told: that needs root, and no older record"
+            )
     return tuple(one for one in listed if is_daemon(one, (short,)))

@@ -245,9 +245,7 @@ def _has_node(reader: Reader, place: str, nodes: Iterable[str]) -> bool:
     """Whether one of the names is a GPU's device node, in a folder of the container's own."""
     own = reader.stat(place, follow=False)
     stats = (reader.stat(f"{place}/{name}", follow=False) for name in nodes if _GPU.fullmatch(name))
-    is_node = any(
-        isinstance(one, Stat) and one.type == "character" and one.major == _NVIDIA_MAJOR for one in stats
-    )
+    is_node = any(isinstance(one, Stat) and one.type == "character" and one.major == _NVIDIA_MAJOR for one in stats)
     return is_node and isinstance(own, Stat) and own.type == "directory"
 
 

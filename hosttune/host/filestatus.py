@@ -1,6 +1,6 @@
-"""What a file is, without asking the file system that holds it: of a FUSE or an NFS mount its server might never answer.
+"""What a file is, as the kernel knows it: the server of a FUSE or NFS mount is not asked, for it might never answer.
 
-statx(2) with AT_STATX_DONT_SYNC tells what the kernel knows already; for device nodes and programs that is all of it.
+Source: statx(2), AT_STATX_DONT_SYNC. For device nodes and programs the kernel knows all of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The running processes: what every kernel shows alike, and from /proc device nodes, swap and control group.
 
-Name, title and the paths of open files are a user's own words: in a mount namespace of his own any file can have any
-path. So devices are told by their numbers, users by the ids that the kernel prints, and programs by their file.
+A user chooses the name and the title of a process; in a mount namespace of their own any file has any path. So a device
+is known by its numbers, the user by the ids that the kernel prints (it escapes a line break in a name:
+fs/proc/array.c, proc_task_name), and a program by its file.
 """
 
 from __future__ import annotations
@@ -156,7 +157,8 @@ class _Look:
                     self._files -= 1
                     if self._files < 0 or self._bytes < 0:
                         raise _too_many(pid)
-                    if (device := _open_device(entry.path, self._known)) and device not in devices:
+                    device = _open_device(entry.path, self._known)
+                    if device and device not in devices and _is_open(f"{self._folder}/{pid}/fdinfo/{entry.name}"):
                         devices.add(device)
                         self._bytes -= len(device)
         except OSError:
@@ -173,6 +175,13 @@ def _open_device(path: str, known: dict[tuple[int, int], str]) -> str:
     # Sockets, pipes and the like have no path; what has one is looked at whatever it is called.
     status = status_of(path) if target.startswith("/") else None
     return _device(target, status, known) if status else ""
+
+
+def _is_open(path: str) -> bool:
+    """Whether it was opened, for which its mode asks: with O_PATH anybody may point at it (open(2))."""
+    rows = (row.split() for row in head_text(path).split("\n"))
+    flags = next((row[1] for row in rows if len(row) == 2 and row[0] == "flags:"), "0")
+    return not int(flags, 8) & os.O_PATH
 
 
 def _device(target: str, status: FileStatus, known: dict[tuple[int, int], str]) -> str:

@@ -5,6 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.scratch import choose
+from hosttune.host.door import Stat
+from hosttune.values import Unreadable
+from tests.unit.fake_reader import FakeReader
 
 
 def mount(target, fstype="ext4", *, is_network=False, is_read_only=False):
@@ -36,6 +39,31 @@ MOUNTS = SimpleNamespace(
     ],
 )
 def test_scratch_lies_on_a_local_disk(folder, problem):
-    chosen = choose(SimpleNamespace(mounts=MOUNTS), {"folder": folder})
+    chosen = choose(SimpleNamespace(mounts=MOUNTS, reader=FakeReader()), {"folder": folder})
     assert problem in chosen.problem
     assert (chosen.folder == folder) is (problem == "")
+
+
+def folder(mode, uid=0, kind="directory"):
+    return Stat(kind, mode, uid, 0, 0, 0, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("stats", "problem"),
+    [
+        ({"/data/scratch": folder(0o1777)}, ""),
+        ({"/data/scratch": folder(0o755)}, ""),
+        ({"/data/scratch": folder(0o777)}, "rename what others have in it: sudo chmod +t /data/scratch"),
+        ({"/data/scratch": folder(0o775)}, "sudo chmod +t /data/scratch"),
+        ({"/data/scratch": folder(0o1777, uid=1001)}, "/data/scratch belongs to uid 1001"),
+        ({"/data/scratch": folder(0o777, kind="link")}, "/data/scratch is a link"),
+        ({"/data": folder(0o777), "/data/scratch": folder(0o1777)}, "sudo chmod +t /data"),
+        ({"/data": folder(0o755, uid=1001), "/data/scratch": folder(0o1777)}, "/data belongs to uid 1001"),
+        ({"/data/scratch": Unreadable("not in this record")}, ""),
+    ],
+)
+def test_folder_in_which_one_user_could_replace_what_another_has_is_refused(stats, problem):
+    facts = SimpleNamespace(mounts=MOUNTS, reader=FakeReader(dict.fromkeys(stats, ""), stats=stats))
+    chosen = choose(facts, {"folder": "/data/scratch"})
+    assert problem in chosen.problem
+    assert chosen.above == ("" if problem else "/ /data /data/scratch")

@@ -24,7 +24,9 @@ def machine(text=None, files=None, **kwargs):
 
 
 def dockerd(started):
-    return Process(7, "dockerd", "root", ("/usr/bin/dockerd",), 0, 0, (), "/", started, uid=0, program="/usr/bin/dockerd")
+    return Process(
+        7, "dockerd", "root", ("/usr/bin/dockerd",), 0, 0, (), "/", started, uid=0, program="/usr/bin/dockerd"
+    )
 
 
 def test_missing_file_is_made_and_goes_with_its_last_key():

@@ -5,6 +5,7 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.limits.limits import UNLIMITED, parse_limits
+from hosttune.host.door import Stat
 from tests.hosts.container_files import limits_text, service_files
 from tests.unit.fake_reader import FakeReader
 
@@ -38,6 +39,15 @@ def test_services_daemon_is_found_by_its_name():
     assert (service.unit, service.pid, service.memlock_text, service.starts_jobs) == (
         "slurmd.service", 900, "unlimited", True,
     )  # fmt: skip
+
+
+def test_services_job_that_is_called_as_its_daemon_is_not_it():
+    """A slurmd without control groups keeps its jobs in its own."""
+    files = service_files("slurmd.service", 900, "slurmd", limits_text(memlock="unlimited"))
+    files["/sys/fs/cgroup/system.slice/slurmd.service/cgroup.procs"] = "88\n900\n"
+    files |= {"/proc/88/comm": "slurmd\n", "/proc/88/limits": limits_text()}
+    job = {"/proc/88": Stat("directory", 0o555, 1001, 1001, 0, 0, 1, 1, 9)}
+    assert [one.pid for one in limits(files, stats=job).services] == [900]
 
 
 def test_services_login_daemon_starts_no_jobs():

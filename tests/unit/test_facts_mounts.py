@@ -85,6 +85,11 @@ def test_btrfs_ends_on_all_members_of_its_pool():
     assert (found.at["/data"].disks, found.at["/data"].is_rotational) == (("nvme0n1", "nvme1n1", "sdb"), True)
 
 
+def test_source_that_a_user_gave_a_fuse_mount_is_no_disk():
+    found = mounts("30 20 0:50 / /home/eve/x rw - fuse.x /dev/sdb1 rw,user_id=1001")
+    assert found.at["/home/eve/x"].disks == ()
+
+
 def test_space_of_a_network_mount_is_never_asked_for():
     host = StorageHost("", f"{ROOT}\n30 20 0:60 / /nfs rw - nfs4 nas:/x rw\n")
     mount = host.facts.mounts.at["/nfs"]

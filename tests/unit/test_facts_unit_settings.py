@@ -74,7 +74,9 @@ def test_setting_that_cannot_be_read_is_unknown():
 
 
 PROGRAM = "/usr/bin/nvidia-persistenced"
-DAEMON = Process(7, "nvidia-persiste", "nvidia-persistenced", (PROGRAM, "--verbose"), 0, 0, (), "/", 9.0, uid=120, program=PROGRAM)
+DAEMON = Process(
+    7, "nvidia-persiste", "nvidia-persistenced", (PROGRAM, "--verbose"), 0, 0, (), "/", 9.0, uid=120, program=PROGRAM
+)
 
 
 def test_processes_are_asked_for_by_the_name_that_the_kernel_keeps():

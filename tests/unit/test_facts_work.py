@@ -144,13 +144,20 @@ def test_container_that_a_user_may_have_named_counts_by_who_holds_a_gpu():
     ],
 )
 def test_what_is_no_gpu_s_device_node_gives_a_container_none(node):
-    seen = work(process(8, "sleep", cgroup=DOCKER), files={"/proc/8/root/dev/nvidia0": ""}, stats={"/proc/8/root/dev/nvidia0": node})
+    seen = work(
+        process(8, "sleep", cgroup=DOCKER),
+        files={"/proc/8/root/dev/nvidia0": ""},
+        stats={"/proc/8/root/dev/nvidia0": node},
+    )
     assert seen.is_gpu_busy is False
 
 
 def test_older_record_does_not_tell_who_is_what_he_calls_himself():
     job = process(7, devices=("/dev/nvidia0",), uid=-1)
-    for found in (process(8, "nvidia-smi", devices=("/dev/nvidia0",), uid=-1), process(8, command=("slurmstepd: [7.0]",), uid=-1)):
+    for found in (
+        process(8, "nvidia-smi", devices=("/dev/nvidia0",), uid=-1),
+        process(8, command=("slurmstepd: [7.0]",), uid=-1),
+    ):
         with pytest.raises(UnknownFact, match="process 8 is what it calls itself cannot be told"):
             _ = work(found).is_gpu_busy
         assert work(found, job).is_gpu_busy

@@ -27,9 +27,7 @@ _BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 _XID = STAMP + rf"NVRM: Xid \((?:PCI:)?{_BUS}(?: [^)]*)?\): (\d+)(.*)"
 _SXID = STAMP + rf"nvidia-nvswitch\d*: SXid \(PCI:{_BUS}\): (\d+), (Fatal|Non-fatal)\b"
 # The name is a program's own (TASK_COMM_LEN): what it holds is no word of the driver.
-_NVLINK5 = (
-    r"(?:, pid=[^,]{1,20}, name=.{0,15})?, \w+\s+(Nonfatal|Fatal)\s[^(]*\((0x[0-9A-Fa-f]+)\s+(0x[0-9A-Fa-f]+)"
-)
+_NVLINK5 = r"(?:, pid=[^,]{1,20}, name=.{0,15})?, \w+\s+(Nonfatal|Fatal)\s[^(]*\((0x[0-9A-Fa-f]+)\s+(0x[0-9A-Fa-f]+)"
 _RECOVERY = r"GPU recovery action changed from 0x[0-9a-f]+ \([^)]*\) to 0x([0-9a-f]+) \(([^)]*)\)"
 # After these nothing of before holds: the driver was loaded anew (all GPUs), a switch was set up anew.
 _LOADED = "NVRM: loading NVIDIA UNIX"

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How the kernel begins a message, the same to PCRE2 (journalctl) and to Python. Further on in messages it quotes what users
-# choose: names of programs, control groups, files and devices.
+# How the kernel begins a message, the same to PCRE2 (journalctl) and to Python. Further on it quotes what users choose:
+# names of programs, control groups, files and devices.
 OF_GPUS = (  # lines of the driver, of nouveau, and about refused modules; none of a network interface called NVRM
     r"NVRM: (?!(?:entered|left) |renamed |port \d|\(slave |option |Caught )"
     r"|nvidia-nvswitch\d*: (?:SXid \(|Probing )|nouveau [0-9a-f]{4,8}:|(?:module: )?Loading of [\w ]+ is rejected"
@@ -70,17 +70,21 @@ DMESG = ("dmesg", "--kernel")  # without what programs wrote to /dev/kmsg
 # What records from before hold in the place of both: more lines, in the same form.
 _OLD = {
     JOURNAL: (
-        *_KERNEL, *_FORM, r"--grep=NVRM|Xid|nouveau|nvidia-nvswitch.*Probing|odule.*reject|PKCS#7|ey was rejected"
-        r"|module loading is restricted|soft lockup|hard LOCKUP|detected (expedited )?stalls?"
-        r"|oom-kill:constraint=CONSTRAINT_NONE|Hardware Error\].*(event severity:|Machine Check|MC\d+_STATUS\[)"
-        r"|CMCI storm detected|EDAC MC\d+: \d+ CE |Run /\S+ as init process"
-        r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
-        r"|EXT4-fs \(.*(emounting filesystem read-only|shut down requested|: mounted filesystem)"
-        r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
-        r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process",
+        *_KERNEL,
+        *_FORM,
+        (
+            r"--grep=NVRM|Xid|nouveau|nvidia-nvswitch.*Probing|odule.*reject|PKCS#7|ey was rejected"
+            r"|module loading is restricted|soft lockup|hard LOCKUP|detected (expedited )?stalls?"
+            r"|oom-kill:constraint=CONSTRAINT_NONE|Hardware Error\].*(event severity:|Machine Check|MC\d+_STATUS\[)"
+            r"|CMCI storm detected|EDAC MC\d+: \d+ CE |Run /\S+ as init process"
+            r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
+            r"|EXT4-fs \(.*(emounting filesystem read-only|shut down requested|: mounted filesystem)"
+            r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
+            r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
+        ),
     ),
     DMESG: ("dmesg",),
-}  # fmt: skip
+}
 _TIMEOUT_S = 20.0
 _IS_WANTED = regex(_WANTED)
 _MAY_NOT = regex(r"not seeing messages|insufficient permissions|Permission denied|Operation not permitted")
@@ -141,9 +145,10 @@ def collect(reader: Reader, facts: Facts) -> KernelLog:
 
 
 def message_of(line: str) -> tuple[float | None, str]:
-    """When the kernel said this, in seconds since the epoch where the line tells, and its words from their beginning on.
-    No words for a line that is no beginning of a message of the kernel's own: the rest of one that has several lines,
-    another program's, and one that begins with what a program calls itself.
+    """When the kernel said this (seconds since the epoch; None if the line has no time), and its words.
+
+    No words for a line that does not begin a message (the rest of one with several lines), and for a message that
+    begins with the name of a program.
     """
     match = _LINE.fullmatch(line)
     if not match or _OF_PROGRAM.match(match[2]):

@@ -13,6 +13,7 @@ from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.reading import derived, hint, if_absent, integer, require_known, text
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -106,14 +107,18 @@ def _services(reader: Reader) -> Iterator[ServiceLimits]:
 
 
 def _daemon(reader: Reader, unit: str, name: str) -> int:
-    """The process of a service that its control group names and that is called so; 0 where it does not run."""
+    """The process of a service that its control group names and that is called so; 0 where it does not run. What a user
+    started there, a job of a slurmd without control groups, may be called so, too.
+    """
     for folder in _GROUPS:
         names = reader.list(folder)  # asked once for all; an old record may not have it
         if isinstance(names, tuple) and unit not in names:
             continue
         pids = if_absent(text(reader, f"{folder}/{unit}/cgroup.procs"), "").split()
         for pid in sorted(map(int, filter(str.isdecimal, pids))):
-            if hint(reader, f"/proc/{pid}/comm").strip() == name:
+            owner = reader.stat(f"/proc/{pid}")
+            is_of_user = isinstance(owner, Stat) and owner.uid != 0
+            if not is_of_user and hint(reader, f"/proc/{pid}/comm").strip() == name:
                 return pid
     return 0
 

@@ -355,8 +355,8 @@ class _MountDisks:
         if line.device in self.by_device():
             return [self.by_device()[line.device]]
         # btrfs, bcachefs and zfs have anonymous devices: go by the source, of btrfs by all its members
-        if not line.source.startswith("/dev/"):
-            return []
+        if not line.source.startswith("/dev/") or line.fstype.startswith("fuse"):
+            return []  # a user who mounts with fusermount3(1) names what he likes (fsname=)
         path = self.reader.resolve(line.source)
         name = (path if isinstance(path, str) else line.source).removeprefix("/dev/").replace("/", "!")
         names = self._btrfs_members(name) if line.fstype == "btrfs" else (name,)

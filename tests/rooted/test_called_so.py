@@ -1,0 +1,142 @@
+"""Ordinary users call their processes, files and folders what they like: none of it is evidence."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from hosttune.facts.work import _has_node, is_work, jobs_of
+from hosttune.host import proc
+from hosttune.host.filestatus import FileStatus
+from hosttune.host.live import LiveReader
+
+EVE = 1001
+AS_EVE = ("setpriv", f"--reuid={EVE}", f"--regid={EVE}", "--clear-groups")
+IN_OWN_NAMESPACES = (*AS_EVE, "unshare", "--user", "--map-root-user", "--mount")
+# A folder of devices of his own: a file that is called as a GPU, a link, another device over one, and a device that is only pointed at.
+DEVICES = """
+mount -t tmpfs none /dev/shm && cd /dev/shm && mkdir dev && : > dev/nvidia0 && : > dev/nvidia-uvm && : > dev/zero && : > dev/full
+mount --bind /dev/null dev/zero && mount --bind /dev/full dev/full && mount --rbind dev /dev
+exec 7< /dev/nvidia0 8< /dev/nvidia-uvm 9< /dev/zero 6< /dev/full && exec cat
+"""
+PROGRAM = """
+mount --bind "$(command -v cat)" "$(command -v tail)" && exec tail
+"""
+
+
+@contextmanager
+def running(*words):
+    """The process, once it says that it is ready."""
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.stdin.write(b"ready\n")  # for cat(1), which says it again
+        child.stdin.flush()
+        assert child.stdout.readline() == b"ready\n", child.stderr.read()
+        try:
+            yield next(one for one in proc.processes() if one.pid == child.pid)
+        finally:
+            child.stdin.close()
+            child.kill()
+
+
+@contextmanager
+def acting(act):
+    """A process of Eve's that has done this."""
+    (told, tell), (waits, go_on) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.close(go_on)
+            os.setgroups([])
+            os.setgid(EVE)
+            os.setuid(EVE)
+            act()
+            os.write(tell, b"x")
+            os.read(waits, 1)
+        finally:
+            os._exit(0)
+    os.close(tell)
+    try:
+        assert os.read(told, 1) == b"x"
+        yield next(one for one in proc.processes() if one.pid == pid)
+    finally:
+        for fd in (go_on, waits, told):
+            os.close(fd)
+        os.waitpid(pid, 0)
+
+
+def test_title_of_a_user_s_process_is_no_batch_job():
+    script = "echo ready; read line"
+    with subprocess.Popen(
+        ["slurmstepd: [4711.0]", "-c", script],
+        executable="/bin/bash", stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=EVE, group=EVE, extra_groups=[],
+    ) as child:  # fmt: skip
+        assert child.stdout.readline() == b"ready\n"
+        found = [one for one in proc.processes() if one.pid == child.pid]
+        child.stdin.close()
+    assert " ".join(found[0].command).startswith("slurmstepd: [4711.0]")
+    assert (found[0].uid, jobs_of(found)) == (EVE, ())
+
+
+@pytest.mark.parametrize("name", ["nvidia-smi", "Uid:\t0\t0\t0", "x\nUid:\t0\t0\t0", "x\x0bUid:\t0\t0\t0"])
+@pytest.mark.parametrize("has_psutil", [True, False])
+def test_name_of_a_user_s_process_makes_it_nobody_else_s(name, has_psutil, monkeypatch):
+    if not has_psutil:
+        monkeypatch.setitem(sys.modules, "psutil", None)
+    with acting(lambda: ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)) as seen:  # PR_SET_NAME
+        assert (seen.uid, seen.user) == (EVE, str(EVE))
+        assert seen.name[:15] == name[:15]
+        assert is_work(replace(seen, devices=("/dev/nvidia0",)))
+
+
+def test_files_in_a_namespace_of_a_user_s_own_are_no_devices():
+    with running(*IN_OWN_NAMESPACES, "sh", "-c", DEVICES) as seen:
+        assert os.readlink(f"/proc/{seen.pid}/fd/7") == "/dev/nvidia0"
+        assert os.readlink(f"/proc/{seen.pid}/fd/9") == "/dev/zero"
+        assert seen.devices == ("/dev/full",)
+        place = f"/proc/{seen.pid}/root/dev"
+        assert "nvidia0" in os.listdir(place)
+        assert not _has_node(LiveReader(), place, ("nvidia0",))
+
+
+def test_program_at_a_path_in_a_namespace_of_a_user_s_own_is_not_that_program():
+    with running(*IN_OWN_NAMESPACES, "sh", "-c", PROGRAM) as seen:
+        assert os.readlink(f"/proc/{seen.pid}/exe").endswith("/tail")
+        assert (seen.uid, seen.program) == (EVE, "")
+    with running(*AS_EVE, "cat") as seen:
+        assert seen.program == os.path.realpath(shutil.which("cat"))
+
+
+def test_device_that_is_only_pointed_at_is_not_held():
+    with acting(lambda: (os.open("/dev/full", os.O_PATH), os.open("/dev/zero", os.O_RDONLY))) as seen:
+        assert {"/dev/full", "/dev/zero"} & set(seen.devices) == {"/dev/zero"}
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "rdev", "name"),
+    [
+        ("/dev/nvidia0", stat.S_IFCHR, (195, 0), "/dev/nvidia0"),
+        ("/tmp/x", stat.S_IFCHR, (195, 3), "/dev/nvidia3"),
+        ("/dev/null", stat.S_IFCHR, (195, 3), "/dev/nvidia3"),
+        ("/dev/nvidia0", stat.S_IFCHR, (195, 3), "/dev/nvidia3"),  # as a container has it
+        ("/dev/nvidia0", stat.S_IFCHR, (195, 255), "/dev/nvidiactl"),
+        ("/dev/y", stat.S_IFCHR, (510, 0), "/dev/nvidia-uvm"),
+        ("/dev/y", stat.S_IFCHR, (510, 1), "/dev/nvidia-uvm-tools"),
+        ("/dev/dri/card0", stat.S_IFCHR, (511, 0), "/dev/kfd"),
+        ("/dev/nvidia0", stat.S_IFCHR, (1, 3), ""),
+        ("/dev/nvidia0", stat.S_IFREG, (195, 0), ""),
+        ("/dev/nvidia0", stat.S_IFBLK, (195, 0), ""),
+        ("/dev/zero", stat.S_IFCHR, (1, 5), "/dev/zero"),
+        ("/tmp/zero", stat.S_IFCHR, (1, 5), ""),
+    ],
+)
+def test_devices_are_told_by_their_numbers(target, kind, rdev, name):
+    known = proc._known_devices("Character devices:\n195 nvidia\n510 nvidia-uvm\n511 kfd\n\nBlock devices:\n  7 loop\n")
+    assert proc._device(target, FileStatus(kind | 0o666, 0, 1, rdev, (0, 5)), known) == name
