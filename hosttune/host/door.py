@@ -256,6 +256,14 @@ class Writer(Reader, Protocol):
         """Unmount what was mounted last at `target`, while nobody uses it."""
         ...
 
+    def make_link(self, path: str, target: str) -> None:
+        """Make a symbolic link whose text is `target`, durably. Missing parent folders are made (0755)."""
+        ...
+
+    def remove_link(self, path: str, *, expected: str) -> None:
+        """Remove a symbolic link whose text is `expected`, durably."""
+        ...
+
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
         """Run a program that changes the host. Raises Refused when it is missing, does not end in time
         or exits non-zero."""

@@ -80,9 +80,12 @@ def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
 
 
 @contextmanager
-def opened_output(root: str, path: str, *, make: int | None = None) -> Iterator[tuple[int, str]]:
-    """The folder around a file that root writes for others, open, and the file's name (`host/output.py`). Links on the
-    way are followed where they are root's, the file itself is not. Missing folders are made with the mode `make`.
+def opened_entry(
+    root: str, path: str, *, make: int | None = None, is_output: bool = False
+) -> Iterator[tuple[int, str]]:
+    """The folder around `path` inside `root`, open, and the last component, which is not followed. Links on the way
+    are followed inside the root where they are root's. Missing folders are made with the mode `make`. `is_output`: it
+    is a file that root writes for others (`host/output.py`).
 
     Raises Refused for a way there that others than root could turn, OSError for what the system refuses.
     """
@@ -93,7 +96,7 @@ def opened_output(root: str, path: str, *, make: int | None = None) -> Iterator[
         if found.name or found.dangling or (found.missing and make is None):
             number = errno.ENOTDIR if found.name else errno.ENOENT
             raise OSError(number, os.strerror(number), found.canonical)
-        _refuse_untrusted(found, root, is_output=True)
+        _refuse_untrusted(found, root, is_output=is_output)
         if not found.missing:
             yield found.parent, name  # a folder that may be written in need not be readable
             return
@@ -102,6 +105,15 @@ def opened_output(root: str, path: str, *, make: int | None = None) -> Iterator[
             yield folder, name
         finally:
             close(folder)
+
+
+def sync_folder(folder: int) -> None:
+    """Make what was done to names in a folder durable; `folder` may be an O_PATH descriptor, which fsync(2) refuses."""
+    again = os.open(".", _FOLDER, dir_fd=folder)
+    try:
+        os.fsync(again)
+    finally:
+        close(again)
 
 
 def _made(above: int, names: tuple[str, ...], mode: int) -> int:

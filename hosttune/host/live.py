@@ -142,6 +142,16 @@ class LiveWriter(LiveReader):
 
         append(self.root, path, data)
 
+    def make_link(self, path: str, target: str) -> None:
+        from hosttune.host.links import make_link
+
+        make_link(self.root, path, target)
+
+    def remove_link(self, path: str, *, expected: str) -> None:
+        from hosttune.host.links import remove_link
+
+        remove_link(self.root, path, expected=expected)
+
     def publish(self, path: str, new: FileValue | Absent) -> None:
         from hosttune.host.output import publish
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError, Refused
-from hosttune.host.folders import opened_output
+from hosttune.host.folders import opened_entry
 from hosttune.regex import regex
 from hosttune.values import Absent, FileValue
 
@@ -41,7 +41,7 @@ def save(path: str, content: bytes, mode: int = 0o600, *, root: str = "/", makes
             file.write(content)
         return
     make = 0o755 if makes_folders else None
-    with _told(path), opened_output(root, os.path.abspath(path), make=make) as (folder, name):
+    with _told(path), opened_entry(root, os.path.abspath(path), make=make, is_output=True) as (folder, name):
         if _is_special(folder, name, path):
             raise _occupied(path)
         draft = f".hosttune-{secrets.token_hex(8)}"
@@ -64,7 +64,7 @@ def publish(root: str, path: str, new: FileValue | Absent) -> None:
     if isinstance(new, FileValue):
         save(path, new.content, new.mode, root=root)
         return
-    with _told(path), suppress(FileNotFoundError), opened_output(root, path) as (folder, name):
+    with _told(path), suppress(FileNotFoundError), opened_entry(root, path, is_output=True) as (folder, name):
         if _is_special(folder, name, path):
             raise _occupied(path)
         os.unlink(name, dir_fd=folder)
@@ -77,7 +77,7 @@ def open_stream(path: str) -> int:
     descriptor = _own_descriptor(path)
     if descriptor >= 0:
         return descriptor
-    with _told(path), opened_output("/", os.path.abspath(path)) as (folder, name):
+    with _told(path), opened_entry("/", os.path.abspath(path), is_output=True) as (folder, name):
         is_special = _is_special(folder, name, path)
         if os.geteuid() == 0 and not is_special:
             with suppress(FileNotFoundError):
@@ -89,7 +89,7 @@ def check_writable(path: str) -> None:
     """Raises HosttuneError where `save` could not write, before an hour of measuring ends in that."""
     if _OWN.fullmatch(path):
         return
-    with _told(path), opened_output("/", os.path.abspath(path)) as (folder, name):
+    with _told(path), opened_entry("/", os.path.abspath(path), is_output=True) as (folder, name):
         if _is_special(folder, name, path):
             raise _occupied(path)
         if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK, effective_ids=True):

@@ -242,6 +242,18 @@ class Overlay(BeforeReader):
         present = self.read(path)
         self.files[self._place(path)] = FileValue((present if isinstance(present, bytes) else b"") + data, 0o600)
 
+    def make_link(self, path: str, target: str) -> None:
+        if self.stat(path, follow=False) is not ABSENT:
+            raise Conflict(f"{path} is there already", hint="run the plan again")
+        self._may_write(path)
+        self.links[self._entry(path)] = target
+
+    def remove_link(self, path: str, *, expected: str) -> None:
+        if self.link(path) != expected:
+            raise Conflict(f"{path} was changed by somebody else", hint="run the plan again")
+        self._may_write(path)
+        self.links[self._entry(path)] = ABSENT
+
     def publish(self, path: str, new: FileValue | Absent) -> None:
         self._may_write(path)
         self.files[self._place(path)] = new

@@ -39,7 +39,7 @@ def planned_trial(planned: TrialPlan) -> Section:
     promise = f"Until {who} confirms it, at most {time}; otherwise this host goes back by itself."
     notes = [Say(sanitize(note), "note", is_hanging=True) for note in planned.notes]
     if planned.has_boot:
-        last = f"Work on its GPUs delays that by {span_text(LAST_S)} at most, and is ended by it."
+        last = f"Work on its GPUs can delay the reboot by {span_text(LAST_S)}; then the reboot ends it."
         notes.insert(0, Say(f"hosttune may reboot this host once, to come back. {last}", "note", is_hanging=True))
     keep = Say(f"{_when(planned)} sudo hosttune confirm.", is_hanging=True)
     points = tuple(_points(planned))
