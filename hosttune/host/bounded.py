@@ -8,10 +8,12 @@ input is in CONTRIBUTING.md; tests/unit/test_bounded_readers.py holds it.
 
 from __future__ import annotations
 
+import errno
 import os
 from itertools import islice
 from typing import Final
 
+OWN_MOUNTS: Final = 64 << 20  # bytes of our own mountinfo; fusermount3(1) lets users add to it
 PROCESS_FILE: Final = 64 << 10  # bytes of one file below /proc/PID
 MOST_PROCESSES: Final = 1 << 17  # of one look; more than this are not listed, and the list is unknown
 MOST_OPEN_FILES: Final = 1 << 20  # of all processes together, in one look
@@ -47,6 +49,14 @@ def head_text(path: str, limit: int = PROCESS_FILE) -> str:
         return head_of(path, limit)[0].decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def own_mounts() -> bytes:
+    """The mountinfo of this process (proc_pid_mountinfo(5)). Raises OSError for one that is longer than OWN_MOUNTS."""
+    content, is_whole = head_of("/proc/self/mountinfo", OWN_MOUNTS)
+    if not is_whole:
+        raise OSError(errno.EFBIG, f"larger than {OWN_MOUNTS >> 20} MiB", "/proc/self/mountinfo")
+    return content
 
 
 def names_in(path: str | int, most: int) -> tuple[list[str], bool]:

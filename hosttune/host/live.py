@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from hosttune.errors import Refused
+from hosttune.host.bounded import MOST_NAMES, names_in
 from hosttune.host.cleaned import Cleaned
 from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal
 from hosttune.host.process import Ended, act, last_lines, look
@@ -72,10 +73,10 @@ class LiveReader(FileTree):
 def _nvidia_smi_would_write() -> str:
     """nvidia-smi calls the setuid nvidia-modprobe, which loads the module and makes device nodes that are missing."""
     try:
-        gpus = os.listdir("/proc/driver/nvidia/gpus")
+        gpus = names_in("/proc/driver/nvidia/gpus", MOST_NAMES)[0]
     except OSError:
         return "nvidia-smi is not asked: the NVIDIA kernel module is not loaded, and it would load it"
-    nodes = [name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdigit()]
+    nodes = [name for name in names_in("/dev", MOST_NAMES)[0] if name.startswith("nvidia") and name[6:].isdigit()]
     if len(nodes) < len(gpus) or not os.path.exists("/dev/nvidiactl"):
         return "nvidia-smi is not asked: device nodes /dev/nvidia* are missing, and it would make them"
     return ""

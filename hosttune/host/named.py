@@ -18,13 +18,12 @@ from functools import partial
 from typing import Final
 
 from hosttune.host.attributes import mount_id
-from hosttune.host.bounded import head_of, read_head
+from hosttune.host.bounded import own_mounts, read_head
 from hosttune.host.in_time import Waiting, in_time
 from hosttune.host.mountinfo import decode
 
 ANSWER_S: Final = 10.0  # a file system that serves no file within this time is taken for dead
 SILENCE_S: Final = 60.0  # and a pipe into which nothing was written within this time
-_MOUNTS_MOST: Final = 64 << 20  # bytes of our own mountinfo
 _CHUNK: Final = 1 << 18
 _LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _AUTOMOUNT = b"/proc/sys/fs/binfmt_misc"  # of every systemd; the kernel answers for it
@@ -85,10 +84,9 @@ def can_hang() -> bool:
 
 def served_mounts() -> tuple[str, ...]:
     """Where file systems are mounted that wait for a server."""
-    table, is_whole = head_of("/proc/self/mountinfo", _MOUNTS_MOST)
-    found = (line.split(b" ", 5)[4] for line in table.splitlines() if _type(line) not in _ANSWERING)
-    targets = tuple(decode(os.fsdecode(one)) for one in found if one != _AUTOMOUNT)
-    return targets if is_whole else (*targets, "/")
+    lines = own_mounts().splitlines()
+    found = (line.split(b" ", 5)[4] for line in lines if _type(line) not in _ANSWERING)
+    return tuple(decode(os.fsdecode(one)) for one in found if one != _AUTOMOUNT)
 
 
 def require_answer(path: str, seconds: float) -> None:
@@ -209,6 +207,6 @@ def _is_of_the_kernel(fd: int, info: os.stat_result) -> bool:
     if os.major(info.st_dev):
         return False  # on a block device
     own = mount_id(fd).encode()
-    lines = head_of("/proc/self/mountinfo", _MOUNTS_MOST)[0].splitlines()
+    lines = own_mounts().splitlines()
     fstype = next((_type(line) for line in lines if line.split(b" ", 1)[0] == own), "")
     return fstype in _OF_THE_KERNEL or (not fstype and info.st_blocks == 0 and info.st_size in {0, 4096})

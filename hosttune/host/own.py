@@ -7,6 +7,7 @@ import os
 import stat
 
 from hosttune.errors import Refused
+from hosttune.host.bounded import head_of
 from hosttune.host.cleaned import Cleaned
 from hosttune.host.folders import FolderEntry, opened_place
 
@@ -105,8 +106,7 @@ def operator() -> str:
     if os.geteuid() == 0 and sudo.isdecimal():
         return f"{name_of(int(sudo))} via sudo"
     try:
-        with open("/proc/self/loginuid", encoding="ascii") as file:
-            login = int(file.read())
+        login = int(head_of("/proc/self/loginuid")[0])
     except (OSError, ValueError):
         login = 0xFFFFFFFF  # (uid_t)-1: not from a login
     return name_of(login if login != 0xFFFFFFFF else os.geteuid())

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import HosttuneError
+from hosttune.host.bounded import own_mounts
 from hosttune.host.mountinfo import parse
 from hosttune.host.named import require_answer, served_mounts
 
@@ -261,8 +262,8 @@ def _lies_at(fd: int, path: str) -> bool:
 
 def _is_mount(path: str) -> bool:
     """Whether another file system is mounted there; a subvolume of btrfs only has a device number of its own."""
-    with suppress(OSError), open("/proc/self/mountinfo", "rb") as file:
-        return any(mount.target == path for mount in parse(file.read()))
+    with suppress(OSError):
+        return any(mount.target == path for mount in parse(own_mounts()))
     return True
 
 
