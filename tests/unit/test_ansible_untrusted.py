@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hosttune.cli.app import run
 from tests.hosts.built import HOSTS
-from tests.unit.test_ansible_bringing import CHANGE, ansible, folding, made
+from tests.unit.test_ansible_bringing import ansible, folding, made
 
 __all__ = ["ansible", "folding"]
 
@@ -61,7 +61,7 @@ def test_every_documented_key_refuses_other_types(name):
     kind = FOLDED[name]["type"]
     for value in (5, "words", [[]], {"a": {}}, 1.5, True):
         is_right = isinstance(value, {"bool": bool, "int": int, "str": str, "dict": dict, "list": list}[kind])
-        if is_right and type(value) is not bool or (kind == "bool" and value is True):
+        if (is_right and type(value) is not bool) or (kind == "bool" and value is True):
             continue
         with pytest.raises(answers.MalformedAnswer, match=f"^{name}"):
             answers.parse_answer({name: value}, FOLDED)
@@ -73,7 +73,8 @@ def test_keys_that_ansible_acts_on_are_dropped():
         "invocation", "skipped", "unreachable", "results", "_ansible_no_log", "include", "include_args",
     )  # fmt: skip
     for name, schema in SCHEMAS.items():
-        assert answers.parse_answer(dict.fromkeys(acted_on, {"x": 1}) | {"changed": True}, schema) == {"changed": True}, name  # fmt: skip
+        answer = {key: {"x": 1} for key in acted_on} | {"changed": True}
+        assert answers.parse_answer(answer, schema) == {"changed": True}, name
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,10 @@ def test_keys_that_ansible_acts_on_are_dropped():
         ({"trial": {"state": "on trial: live", "within_s": 10**9}}, r"trial\.within_s: expected a number of seconds"),
         ({"trial": {"run": "r1"}}, r"trial\.state: missing"),
         ({"changes": [{}]}, r"changes\[0\]\.rule: missing"),
-        ({"findings": [{"rule": "x", "verdict": "ok", "reason": "", "hold": {"kind": []}}]}, r"hold\.kind: expected str"),
+        (
+            {"findings": [{"rule": "x", "verdict": "ok", "reason": "", "hold": {"kind": []}}]},
+            r"hold\.kind: expected str",
+        ),
         ({"reboot_reasons": [["x"]]}, r"reboot_reasons\[0\]: expected str"),
         ({"check": {"x": float("nan")}}, "check: no number"),
         ({"check": {"x": 2**64}}, "check: a number of more than 63 bits"),
@@ -150,7 +154,7 @@ def test_answer_of_a_real_host_is_taken_as_it_is(capsys):
     ids=repr,
 )
 def test_what_is_no_record_is_refused(text):
-    with pytest.raises(answers.MalformedAnswer, match="^record: "):
+    with pytest.raises(answers.MalformedAnswer, match=r"^record: "):
         answers.parse_record(text)
 
 
@@ -170,7 +174,9 @@ def test_cleaned_output_of_a_module_is_the_same_json(value):
         assert answers.clean_output(text).isprintable()
 
 
-@pytest.mark.parametrize("name", ["../../trav", "a/b", "/etc/x", ".hidden", "..", "", "a\nb", "a\x1b", "a\u202eb", "x" * 201])
+@pytest.mark.parametrize(
+    "name", ["../../trav", "a/b", "/etc/x", ".hidden", "..", "", "a\nb", "a\x1b", "a\u202eb", "x" * 201]
+)
 def test_name_that_would_leave_the_folder_is_no_file_name(name, folding, tmp_path):
     told = {"digest": "", "changes": [], "check": {"host": "x"}}
     result = folding({name: told, "good": told}, folder=str(tmp_path / "a/results"))
@@ -191,13 +197,15 @@ def test_two_names_never_share_a_file(folding, tmp_path):
     assert (tmp_path / "gpu01.json").read_text() == "[]"
 
 
-FACTS = types.SimpleNamespace(**{"names": ["hosttune_reboot", "hosttune_x\x1b[2J", "inventory_hostname"]})
+FACTS = ("hosttune_reboot", "hosttune_x\x1b[2J", "inventory_hostname")
 
 
 def test_facts_that_set_what_the_controller_sets_take_the_answer_of_their_host_away(folding, capsys):
-    poisoned = {"ansible_facts": dict.fromkeys(FACTS.names, True)}
+    poisoned = {"ansible_facts": dict.fromkeys(FACTS, True)}
     result = folding({"evil": REVIEWED, "good": REVIEWED}, poisoned={"evil": poisoned})
     assert [entry["hosts"] for entry in result["classes"]] == [["good"]]
     said = result["failed_hosts"]["evil"]
-    assert said.startswith("evil: its facts set hosttune_reboot, hosttune_x\\x1b[2J, inventory_hostname, which only the")
+    assert said.startswith(
+        "evil: its facts set hosttune_reboot, hosttune_x\\x1b[2J, inventory_hostname, which only the"
+    )
     assert "\x1b" not in capsys.readouterr().out
