@@ -25,7 +25,13 @@ name=${1##*AnsiballZ_}
 cp "$1" '%(folder)s'/sent.$$.py
 cat '%(folder)s'/"${name%%.py}".json 2>/dev/null || echo '{"changed": false}'
 """
-CHANGE = {"rule": "memory-swappiness", "address": "sysctl:vm.swappiness", "action": "update", "before": "60", "after": "10"}
+CHANGE = {
+    "rule": "memory-swappiness",
+    "address": "sysctl:vm.swappiness",
+    "action": "update",
+    "before": "60",
+    "after": "10",
+}
 ANSWER: dict[str, Any] = {
     "changed": False, "digest": "", "changes": [], "compliant": True, "findings": [], "run_id": "", "approved": True,
     "reboot_reasons": [], "reboot_obstacles": [], "reboot_required": False, "deferred": [], "waiting": [], "interrupted": [],
@@ -187,7 +193,9 @@ RECORD = HOSTS / "no-gpu-debian12.json"
 
 
 @pytest.fixture(scope="module", params=["newest", "oldest"])
-def looked(request: pytest.FixtureRequest, programs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Hosts, Played]:
+def looked(
+    request: pytest.FixtureRequest, programs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Hosts, Played]:
     """One play of check.yml over all kinds of hosts, the first of them a bad one: on it runs what runs once."""
     own = programs if request.param == "newest" else environment(pythons()[-1], FOR_OLDER)
     hosts = Hosts(own, tmp_path_factory.mktemp("looked"))

@@ -76,13 +76,15 @@ def folding(ansible, monkeypatch):
     monkeypatch.setitem(sys.modules, OWN, module(OWN, **utilities))
     action = runpy.run_path(str(PLUGINS / "action/plan_classes.py"))["ActionModule"]()
 
-    def fold(answers, earlier=None, **more):
+    def fold(answers, earlier=None, poisoned=None, **more):
         action.given = {"hosts": list(answers), "register": "looked", **more}
         action._task = types.SimpleNamespace(check_mode=False, args=action.given)
         known = {
             host: {"looked": one, "hosttune_batch": []} if one else {}
             for host, one in ((earlier or {}) | answers).items()
         }
+        for host, facts in (poisoned or {}).items():
+            known[host].update(facts)
         return action.run(task_vars={"hostvars": HostVars(known), "ansible_play_hosts_all": list(known)})
 
     return fold

@@ -106,6 +106,9 @@ def tune(monkeypatch):
         monkeypatch.setattr("os.geteuid", lambda: 0)
         with pytest.raises(Ended):
             runpy.run_path(str(PLUGINS / "modules/tune.py"), run_name="__main__")
+        accepts = stand_in("plugin_utils/answers")
+        schema = accepts.load_schema("tune") | {"kept": {"type": "bool"}}
+        assert accepts.parse_answer(returned, schema) == returned  # the docs of the module name all that it returns
         warned = stand_in("module_utils/answer").warnings_of(returned, is_asked_trial="confirm_within" in params)
         return returned, asked, warned
 

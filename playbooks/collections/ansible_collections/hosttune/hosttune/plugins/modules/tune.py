@@ -437,12 +437,13 @@ def main():
             else:
                 apply(module, client, result)
     except Trouble as error:
+        result.pop("unverified", None)
         if "findings" in result:
             result["findings"] = unsettled(result["findings"])
         module.fail_json(msg=str(error), **result)
     result["reboot_required"] = bool(result["reboot_reasons"]) and not result["reboot_obstacles"]
     failed = [one for one in result["changes"] if one.get("phase") in ("failed", "undone")]
-    if failed or result.pop("unverified", False):
+    if result.pop("unverified", False) or failed:
         result["findings"] = unsettled(result["findings"])
         module.fail_json(msg=what_failed(failed), **result)
     module.exit_json(**result)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the controller accepts from a host. A host may be compromised, so its answer is data and never a command. The
-RETURN docs of the modules are the schema: other keys are dropped, and a wrong type refuses the answer. Values in, values out.
+RETURN docs of the modules are the schema: other keys are dropped, and a wrong type refuses the answer. Values in,
+values out.
 """
 
 from __future__ import annotations
@@ -122,19 +123,29 @@ def parse_record(text):
 
 
 def _copy(value, where, depth, left):
-    """Plain JSON of the same content: no subclass that Ansible gives a meaning to, and no text that steers a terminal."""
+    """Plain JSON of the same content: no subclass to which Ansible gives a meaning, no text that steers a terminal."""
     left[0] -= 1
     if left[0] < 0:
         raise MalformedAnswer(f"{where}: more than {MAX_VALUES} values")
     if depth < 0:
         raise MalformedAnswer(f"{where}: nested more than {MAX_DEPTH} levels deep")
-    if value is None or value is True or value is False:
-        return value
     if isinstance(value, str):
         left[1] -= len(value)
         if left[1] < 0:
             raise MalformedAnswer(f"{where}: more than {MAX_TEXT} characters")
         return clean_text(value)
+    if isinstance(value, (list, tuple)):
+        return [_copy(one, where, depth - 1, left) for one in value]
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise MalformedAnswer(f"{where}: a key that is no text")
+        return {_copy(key, where, depth - 1, left): _copy(one, where, depth - 1, left) for key, one in value.items()}
+    return _copy_number(value, where)
+
+
+def _copy_number(value, where):
+    if value is None or value is True or value is False:
+        return value
     if isinstance(value, int):
         if abs(value) >= MAX_INTEGER:
             raise MalformedAnswer(f"{where}: a number of more than 63 bits")
@@ -143,14 +154,6 @@ def _copy(value, where, depth, left):
         if not math.isfinite(value):
             raise MalformedAnswer(f"{where}: no number")
         return float(value)
-    if isinstance(value, (list, tuple)):
-        return [_copy(one, where, depth - 1, left) for one in value]
-    if isinstance(value, dict):
-        if not all(isinstance(key, str) for key in value):
-            raise MalformedAnswer(f"{where}: a key that is no text")
-        return {
-            _copy(key, where, depth - 1, left): _copy(one, where, depth - 1, left) for key, one in value.items()
-        }
     raise MalformedAnswer(f"{where}: no JSON")
 
 
@@ -200,15 +203,15 @@ def clean_line(text, longest=MAX_LINE):
 
 
 def clean_message(text):
-    """The same for a message of several lines, of which all but the first are indented: Ansible prints it at the margin,
-    where a line would pass for one of Ansible.
+    """The same for a message of several lines, of which all but the first are indented: Ansible prints it at the
+    margin, where a line would pass for one of Ansible.
     """
     first, *more = clean_text(text).expandtabs(2).split("\n")
     return "\n".join([first, *(line if not line or line.startswith("  ") else "  " + line for line in more)])
 
 
 def clean_output(text):
-    """What a module printed, as Ansible may parse it and warn of it: characters that steer a terminal as JSON has them."""
+    """What a module printed, as Ansible may parse it and warn of it: what steers a terminal becomes an escape of JSON."""
     text = text.replace("\r\n", "\n")
     if not _UNSAFE.search(text):
         return text

@@ -24,7 +24,7 @@ class BringingAction(ActionBase):
 
     TRANSFERS_FILES = False
     MODULE = ""
-    SCHEMA = {}  # of what the module returns
+    SCHEMA = None  # of what the module returns
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)

@@ -136,7 +136,7 @@ def _disputed(classes):
         if entry["digest"]:
             found.setdefault((entry["standing"], entry["digest"]), []).append(entry["hosts"])
     several = {key: groups for key, groups in found.items() if len(groups) > 1}
-    texts = [f"digest {digest}: {' other than '.join(map(named, groups))}" for (_, digest), groups in several.items()]
+    texts = [f"digest {key[1]}: {' other than '.join(map(named, groups))}" for key, groups in several.items()]
     return texts, sum(len(hosts) for groups in several.values() for hosts in groups)
 
 
@@ -186,7 +186,9 @@ def summary(classes, answers, failed, moved=None):
         if "undone_run" in answer
         for one in answer.get("findings") or ()
     ]
-    lines += _section("other changes for the same digest: find out which host is right before you approve it", *_disputed(classes))
+    lines += _section(
+        "other changes for the same digest: find out which host is right before you approve it", *_disputed(classes)
+    )
     texts = [f"{host}: {what}" for host, what in sorted((moved or {}).items())]
     lines += _section("not approved", texts)
     lines += _section("not all of it is taken back", left, len({line.partition(":")[0] for line in left}))

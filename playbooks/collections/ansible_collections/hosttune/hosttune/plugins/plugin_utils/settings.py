@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The variables of a host as the controller defines them. Ansible lets the facts of a host override role defaults and
-inventory variables, and any module on that host can return facts. No host may choose files and switches of the controller.
+inventory variables, and any module on that host can return facts. No host may choose files and switches of the
+controller.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ def refusal(variables, host=None):
     # The names begin with a known prefix and go on as the host likes.
     shown = ", ".join(ascii(name)[1:-1][:80] for name in names[:8]) + (" and more" if len(names) > 8 else "")
     return (
-        f"{host}: its facts set {shown}, which only the controller may set: this host is left as it is, because it may be"
-        " compromised\n  hint: find out which module or facts.d file returned them; a cached fact, meta: clear_facts removes"
+        f"{host}: its facts set {shown}, which only the controller may set: this host is left as it is, because it may"
+        " be compromised\n  hint: find out what returned them: a module, or a file in facts.d of the host; meta:"
+        " clear_facts removes them from a cache"
     )
 
 
