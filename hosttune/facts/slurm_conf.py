@@ -29,7 +29,7 @@ _MOST_HOSTS = 65536  # of one list: MAX_SLURM_NODES of slurm.h
 _ABOUT_SOME = frozenset({"nodename", "partitionname", "nodeset", "downnodes"})
 _COMMENT = regex(r"(?<!\\)#.*")
 _INCLUDE = regex(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
-_PAIR = regex(r"([\w.]+)\s*[-+*/]?=\s*(?:\"([^\"]*)\"|(\S+))")
+_PAIR = regex(r"(?<![\w.])([\w.]+)\s*[-+*/]?=\s*(?:\"([^\"]*)\"|(\S+))")
 _BETWEEN_HOSTS = regex(r",(?![^\[]*\])")
 _RANGE = regex(r"([^\[\]]*)\[([\d,\s-]+)\](.*)")
 
