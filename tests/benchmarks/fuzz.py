@@ -40,8 +40,9 @@ HANG_S = 120.0  # by the clock, for a run that waits
 GROWS_EVERY = 20  # runs between two measurements of growth
 GROWN_BYTES = 1 << 16  # the input is stretched to this, then to twice and four times as much
 GROWN_S = 0.2  # a shorter time is no measurement
+GROWN_MOST_S = 2.0  # a measurement ends then
 GROWTH = 2.9  # times, for twice the input; 2 is linear, 4 is quadratic
-MOST_SLOW = 12  # inputs that grow too fast; each takes seconds, so no more are looked for after that
+MOST_SLOW = 6  # inputs that grow too fast; each takes seconds, so no more are looked for after that
 MOST_POOL = 4000
 REDUCTIONS = 300
 _TOOL = 3  # sys.monitoring keeps it for nothing
@@ -196,9 +197,9 @@ def _stop(*_: object) -> None:
     raise TooSlow
 
 
-def _attempt(target: Target, content: bytes, place: Any) -> tuple[str, str]:
+def _attempt(target: Target, content: bytes, place: Any, cpu_s: float = CPU_S) -> tuple[str, str]:
     """Read an input: (signature of the finding, its text); ("", "") for none."""
-    signal.setitimer(signal.ITIMER_PROF, CPU_S)
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
     signal.setitimer(signal.ITIMER_REAL, HANG_S)
     try:
         target.read(content, place)
@@ -218,20 +219,21 @@ def _attempt(target: Target, content: bytes, place: Any) -> tuple[str, str]:
 
 def _seconds(target: Target, content: bytes, place: Any) -> float:
     started = time.process_time()
-    signature, _ = _attempt(target, content, place)
-    return CPU_S if signature.startswith("TooSlow") else time.process_time() - started
+    signature, _ = _attempt(target, content, place, GROWN_MOST_S)
+    return GROWN_MOST_S if signature.startswith("TooSlow") else time.process_time() - started
 
 
 def growth_of(target: Target, of_size: Callable[[int], bytes], place: Any) -> tuple[float, float, float] | None:
     """The seconds for one, two and four times the input, when they grow faster than the input does; else None."""
     sizes = [of_size(GROWN_BYTES * times) for times in (1, 2, 4)]
-    if _seconds(target, sizes[1], place) < GROWN_S:
+    if (two := _seconds(target, sizes[1], place)) < GROWN_S:
         return None
-    one, two = (min(_seconds(target, content, place) for _ in range(2)) for content in sizes[:2])
-    if two < GROWN_S or (two < GROWTH * one and two < CPU_S):
+    one = min(_seconds(target, sizes[0], place) for _ in range(2))
+    two = min(two, _seconds(target, sizes[1], place)) if two < GROWN_MOST_S else two
+    if two < GROWTH * one and two < GROWN_MOST_S:
         return None
     four = _seconds(target, sizes[2], place)
-    return (one, two, four) if four > GROWTH * two or four >= CPU_S else None
+    return (one, two, four) if four > GROWTH * two or four >= GROWN_MOST_S else None
 
 
 def reduced(content: bytes, is_still: Callable[[bytes], bool]) -> bytes:
@@ -319,12 +321,10 @@ def _loop(
 
 def _slow_place(target: Target, of_size: Callable[[int], bytes], place: Any) -> str:
     """Where a run with a large input is when its time is over."""
-    size = GROWN_BYTES * 4
-    while size <= GROWN_BYTES * 256:
-        signature, _ = _attempt(target, of_size(size), place)
+    for times in (4, 16, 64):
+        signature, _ = _attempt(target, of_size(GROWN_BYTES * times), place, GROWN_MOST_S)
         if signature:
             return signature
-        size *= 4
     return "somewhere"
 
 
