@@ -4,6 +4,7 @@
 #   emergency  the boot has stopped
 #   deadline   nobody has confirmed in time
 #   late       the boot is through: status 0 where its health is to be looked at
+#   reboot     hosttune has taken it back itself, and leaves the reboot to this: when the GPUs are free, or at last
 # It takes back, once, what a run changed for the next boot, and reboots once. It needs the root file system alone: no
 # Python, no network, no /var. All is in functions, so that half of this file does nothing.
 # `sync FILE` of uutils is a whole sync(2), which does as well.
@@ -12,10 +13,15 @@ PATH=$R/usr/sbin:$R/usr/bin:$R/sbin:$R/bin
 T=$R/etc/hosttune/trial
 umask 077
 
-say() {
+note() {
     { echo "hosttune: $*" > "$R/dev/console"; } 2> /dev/null
     { echo "<4>hosttune: $*" > "$R/dev/kmsg"; } 2> /dev/null
     { echo "$*" >> "$T/log"; } 2> /dev/null || unsaid=$*
+}
+
+# Not for each file: a terminal that is blocked costs ten seconds each time.
+say() {
+    note "$@"
     [ "$mode" != deadline ] || timeout 10 wall "hosttune: $*" 2> /dev/null
 }
 
@@ -95,7 +101,7 @@ put_back() { # number, mode, owner, path
         case $folder in */systemd/system/*.d) rmdir "$R$folder" 2> /dev/null ;; esac
     fi
     [ ! -d "$R$folder" ] || sync "$R$folder" || return 1
-    say "put back $4"
+    note "put back $4"
 }
 
 restore() {
@@ -105,7 +111,7 @@ restore() {
         elif is_as "$R$path" "$T/$number.new"; then
             put_back "$number" "$mode_of" "$owner" "$path" || return 1
         else
-            say "$path was changed by somebody else: it is left as it is"
+            note "$path was changed by somebody else: it is left as it is"
             mark partly
         fi
     done 3< "$T/set"
@@ -122,13 +128,67 @@ is_confirmed() { has decided && read -r its < "$T/decided" && [ "$its" = confirm
 # At most one return for a run, whoever comes first.
 take_turn() { (set -C && echo "$boot" > "$T/returned") 2> /dev/null && sync "$T/returned" "$T" && is_of_this_boot returned; }
 
-is_gpu_at_work() {
+# Any local user chooses the name of a process, and of the files that it has open. No such word becomes an argument here,
+# and none decides: a name counts only for processes of root, a device by its numbers.
+is_monitor() { # folder of a process
+    name=
+    while read -r key value rest; do
+        case $key in
+        Name:) name=$value${rest:+ $rest} ;;
+        Uid:) [ "$value" = 0 ] || return 1; break ;;
+        esac
+    done 2> /dev/null < "$1/status" || return 0 # it has ended
+    case $monitors in *"
+$name
+"*) ;; *) false ;; esac
+}
+
+# NVIDIA's GPUs are character devices of major 195; its minors 254 and 255 are no GPU (nv-linux.h: NV_MINOR_DEVICE_NUMBER_*).
+is_gpu() {
+    [ -c "$1" ] && numbers=$(stat -L -c %t:%T "$1" 2> /dev/null) || return 1
+    case $numbers in c3:fe | c3:ff) false ;; c3:*) ;; *) false ;; esac
+}
+
+# Only what is called like a GPU is looked at: a look at an open file of a dead NFS server does not end.
+has_gpu_open() { # folder of a process
+    ls -l "$1/fd" 2> /dev/null | {
+        while read -r entry; do
+            case $entry in *" -> /dev/nvidia"[0-9] | *" -> /dev/nvidia"[0-9][0-9]) ;; *) continue ;; esac
+            entry=${entry% -> *} number=${entry##* }
+            case $number in *[!0-9]*) continue ;; esac # a line that a file's name has made up
+            is_gpu "$1/fd/$number" && exit 0
+        done
+        exit 1
+    }
+}
+
+look_for_gpu_work() {
     for process in "$R"/proc/[0-9]*; do
-        { read -r name < "$process/comm"; } 2> /dev/null || continue
-        grep -qxF "$name" "$T/monitors" 2> /dev/null && continue
-        ls -l "$process/fd" 2> /dev/null | grep -q '/dev/nvidia[0-9]' && return 0
+        is_monitor "$process" || ! has_gpu_open "$process" || return 0
     done
     return 1
+}
+
+# A look that does not end in time counts as work: the last deadline bounds that, too.
+is_gpu_at_work() {
+    in_time 60 look_for_gpu_work
+    [ $? != 1 ]
+}
+
+uptime_s() { read -r up rest < "$R/proc/uptime" && echo "${up%%.*}"; }
+
+# The status of a command, 124 when its time is over. It is left behind then: a driver that is stuck in the kernel keeps
+# whoever asks it, and timeout(1) waits for that. Turns of the loop are not counted: on a busy host each takes longer.
+in_time() { # seconds, command
+    end=$(($(uptime_s) + $1))
+    shift
+    "$@" &
+    asked=$!
+    while kill -0 "$asked" 2> /dev/null; do
+        [ "$(uptime_s)" -lt "$end" ] || { kill -9 "$asked"; return 124; }
+        sleep 1
+    done
+    wait "$asked"
 }
 
 reboot_once() {
@@ -141,6 +201,29 @@ reboot_once() {
         echo b > "$R/proc/sysrq-trigger"
     } > /dev/null 2>&1 < /dev/null &
     systemctl reboot
+}
+
+# The last deadline: from here on the host reboots after so many seconds, whatever holds this script up. What is not put
+# back by then, the next boot puts back.
+begin_last_deadline() {
+    {
+        trap 'kill "$!"; exit' TERM
+        sleep "$last" &
+        wait "$!"
+        reboot_once
+    } > /dev/null 2>&1 < /dev/null &
+    watcher=$!
+}
+
+end_last_deadline() { [ -z "$watcher" ] || kill "$watcher" 2> /dev/null; }
+
+reboot_when_idle() {
+    {
+        while is_gpu_at_work; do
+            sleep 60
+        done
+        reboot_once
+    } > /dev/null 2>&1 < /dev/null &
 }
 
 fail() {
@@ -158,17 +241,6 @@ clean_grub() {
         rm -f "$entry"
     fi
     sync -f "$R/boot/grub" 2> /dev/null
-}
-
-# A driver that is stuck in the kernel keeps whoever asks it, and timeout(1) waits for that: it is left behind.
-by_hosttune() {
-    timeout 900 sh "$T/come-back" &
-    asked=$! left=910
-    while kill -0 "$asked" 2> /dev/null && [ "$left" -gt 0 ]; do
-        sleep 1
-        left=$((left - 1))
-    done
-    [ "$left" -gt 0 ] && wait "$asked"
 }
 
 come_back() {
@@ -196,7 +268,9 @@ leave_trial() {
     if ! is_of_this_boot put && ! is_trial_entry && ! { [ "$gave_up" ] && is_of_this_boot trying; }; then
         say "came back: this boot has nothing of the trial"
     elif [ "$mode" = deadline ] && is_gpu_at_work; then
-        say "came back: in force after a reboot, which waits for the end of the work on the GPUs"
+        say "came back: in force after a reboot, which waits for the end of the work on the GPUs, at most $last s"
+        reboot_when_idle
+        watcher= # which goes on
     else
         say "reboots, once, to come back"
         reboot_once
@@ -207,7 +281,7 @@ main() {
     mode=$1
     case $mode in
     check) # a dry run at arming: can this host do it?
-        for tool in cat chmod chown cmp cp grep ls mkdir mount mv rm rmdir sha256sum sleep sync systemctl timeout; do
+        for tool in cat chmod chown cmp cp grep ls mkdir mount mv rm rmdir sha256sum sleep stat sync systemctl timeout; do
             command -v "$tool" > /dev/null || { echo "$tool is missing"; return 1; }
         done
         has sums && is_as_listed || { echo "what was kept does not read back"; return 1; }
@@ -218,13 +292,18 @@ main() {
     emergency) tag=e9e9 ;;
     *) tag=dead ;;
     esac
-    boot=unknown gave_up= unsaid=
+    boot=unknown gave_up= unsaid= watcher= last=3600
     read -r boot < "$R/proc/sys/kernel/random/boot_id"
     # A unit can be pulled in again, in the boot that armed it, too.
     if ! has armed || is_confirmed || must_stay_out || is_of_this_boot armed; then
         [ "$mode" != late ]
         return
     fi
+    { read -r last < "$T/last"; } 2> /dev/null
+    case $last in '' | *[!0-9]*) last=3600 ;; esac
+    monitors="
+$(cat "$T/monitors" 2> /dev/null)
+"
     case $mode in
     early)
         if has returned || is_of_this_boot trying; then
@@ -246,11 +325,18 @@ main() {
     emergency) has returned || come_back "the boot on trial has stopped in emergency mode" ;;
     deadline)
         has returned && return 0
+        ! is_of_this_boot trying || begin_last_deadline
         if has come-back && timeout 30 systemctl is-active --quiet multi-user.target; then
-            by_hosttune && return 0
+            in_time 910 timeout 900 sh "$T/come-back" && { end_last_deadline; return 0; }
             gave_up=1 # what it has put back is in force after a reboot, which it has not begun
         fi
         come_back "nobody has confirmed in time"
+        end_last_deadline
+        ;;
+    reboot)
+        begin_last_deadline
+        reboot_when_idle
+        wait # so that systemctl stop ends it
         ;;
     late)
         is_of_this_boot trying && ! has returned && return 0

@@ -13,6 +13,7 @@ from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trig
 from hosttune.engine.plan import after_run, standing_faults, unannounced, waits_for_reboot
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
+from hosttune.host.cleaned import clean
 from hosttune.resources import by_kind, kind_of, place
 from hosttune.values import Activation, Outcome, Phase, Plan, Receipt, Unreadable
 
@@ -94,7 +95,7 @@ class Execution:
     def log(self, sentence: str) -> None:
         """One line of the system log, complete by itself: the run, its digest, who acts."""
         run = self.recorder.run
-        self.writer.log(f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: {sentence}")
+        self.writer.log(clean(f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: {sentence}"))
 
     def finish(self) -> None:
         """The run has come to its end."""

@@ -11,6 +11,7 @@ from hosttune.actions.ready import MOTD, STATE, keep_state, machine, put, read_s
 from hosttune.engine.ready import CONTINUE, ReadyState, Standing
 from hosttune.engine.trusted import strange_program
 from hosttune.errors import HosttuneError, Refused
+from hosttune.host.cleaned import clean
 from hosttune.host.console import archive, load_bytes, starting_words
 from hosttune.host.door import Stat
 from hosttune.rendering import render
@@ -44,7 +45,7 @@ def arrange(writer: Writer, words: Iterable[str], approval: str, reasons: Iterab
     text = render("hosttune-continue.service.j2", command=" ".join(map(unit_word, (*starting_words(CARRIED), *words))))
     last, now = read_state(writer), boot_id(writer)
     state = ReadyState(
-        Standing.REBOOTING, now, f"reboots for: {'; '.join(reasons)}", at=int(writer.now()), reboots=(now,),
+        Standing.REBOOTING, now, clean(f"reboots for: {'; '.join(reasons)}"), at=int(writer.now()), reboots=(now,),
         allowed=allowed, approval=approval, machine=machine(writer),
     )  # fmt: skip
     try:
@@ -78,7 +79,7 @@ def give_up(writer: Writer, why: str) -> bool:
     with suppress(HosttuneError):  # what cannot be understood approves nothing
         last = read_state(writer)
     if goes_on := last is not None and last.goes_on:
-        writer.log(f"ready: what was to go on after a boot is given up: {why}")
+        writer.log(clean(f"ready: what was to go on after a boot is given up: {why}"))
         _forget(writer)
     remove(writer)
     return goes_on
@@ -88,7 +89,7 @@ def _forget(writer: Writer) -> None:
     """Take the note away: the boot that it counts did not come, or was asked for by nobody any more."""
     if isinstance(present := writer.read(STATE), bytes):
         writer.remove(STATE, expected=present)
-    show_at_login(writer, MOTD, "")
+    show_at_login(writer, MOTD, clean(""))
 
 
 def unit_word(word: str) -> str:

@@ -9,10 +9,11 @@ from hosttune.errors import HosttuneError
 from hosttune.values import FileValue, Unreadable
 
 if TYPE_CHECKING:
+    from hosttune.host.cleaned import Cleaned
     from hosttune.host.door import Writer
 
 
-def show_at_login(writer: Writer, path: str, text: str) -> None:
+def show_at_login(writer: Writer, path: str, text: Cleaned) -> None:
     """Put a text there, or take it away where it is empty. Never raises: nothing hangs on a notice."""
     content = f"{text}\n".encode() if text else b""
     with suppress(HosttuneError):

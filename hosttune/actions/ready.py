@@ -46,6 +46,7 @@ from hosttune.facts.processes import is_daemon
 from hosttune.facts.reading import hint, require_known
 from hosttune.facts.storage.places import mount_of
 from hosttune.facts.work import jobs_of
+from hosttune.host.cleaned import clean
 from hosttune.host.door import Completed, Stat
 from hosttune.host.machine_id import machine_id_hash
 from hosttune.regex import regex
@@ -108,8 +109,8 @@ def keep_state(writer: Writer, state: ReadyState) -> None:
 def tell_state(writer: Writer, state: ReadyState) -> None:
     """To who logs in, and to the system log."""
     told = "" if state.standing is Standing.READY else f"hosttune: {state.standing}: {state.sentence}"
-    show_at_login(writer, MOTD, told)
-    writer.log(f"ready: {state.standing}: {state.sentence}")
+    show_at_login(writer, MOTD, clean(told))
+    writer.log(clean(f"ready: {state.standing}: {state.sentence}"))
 
 
 def approvals_of(reader: Reader, at_boot: AtBoot, source: str) -> Approvals:
@@ -171,7 +172,7 @@ def bring_up(
         allowed = state.allowed if goes_on else at_boot.allowed
         if why := _why_no_reboot(session, state, receipt, reasons, allowed, on_progress):
             return no(why)
-        sentence = f"reboots for: {'; '.join(reasons)}"
+        sentence = clean(f"reboots for: {'; '.join(reasons)}")
         return replace(state, standing=Standing.REBOOTING, sentence=sentence, reboots=(*state.reboots, state.boot_id))
     made = f"{len(plan.changes)} made now" if plan.changes else "nothing had to be changed"
     boots = f", after {len(state.reboots)} reboot{'s' * (len(state.reboots) > 1)}" if state.reboots else ""
@@ -181,7 +182,8 @@ def bring_up(
     if why := unknown(findings, session.selected, session.policy.drains):
         return no(f"it is not known whether it is as its plan says, and does its work: {why}")
     left = f"; in force after a boot: {'; '.join(waiting)}" if waiting else ""
-    return replace(state, standing=Standing.READY, sentence=f"as its plan says; {made}{boots}{left}", approval="")
+    sentence = clean(f"as its plan says; {made}{boots}{left}")
+    return replace(state, standing=Standing.READY, sentence=sentence, approval="")
 
 
 def _why_no_reboot(
@@ -329,21 +331,32 @@ def tell_hooks(writer: Writer, state: ReadyState, on_progress: Callable[[str], N
             writer.run((path, word, state.sentence), timeout_s=HOOK_S)
         except HosttuneError as error:
             on_progress(f"{path} {word}: {error.message}")
-            writer.log(f"ready: {path} {word}: {error.message.splitlines()[0]}")
+            writer.log(clean(f"ready: {path} {word}: {error.message.splitlines()[0]}"))
 
 
-def write_metrics(writer: Writer, state: ReadyState, render: Callable[..., str]) -> None:
-    """For node_exporter's textfile collector, where its folder is there. What cannot be written anew is taken away: it
-    would be of another boot, and be believed.
+def write_metrics(writer: Writer, state: ReadyState, render: Callable[..., str]) -> str:
+    """For node_exporter's textfile collector, where its folder is there. Why they were not written, a sentence; empty
+    where they were, or nobody reads them. What cannot be written anew is taken away: it would be of another boot, and
+    be believed.
     """
     if not isinstance(writer.stat(METRICS.rpartition("/")[0]), Stat):
-        return
+        return ""
     try:
-        put(writer, METRICS, render(ready_metrics(state)).encode(), 0o644)
-    except HosttuneError:  # a full disk holds no host back
+        writer.publish(METRICS, FileValue(render(ready_metrics(state)).encode()))
+    except HosttuneError as error:  # a full disk holds no host back
         with suppress(HosttuneError):
-            if isinstance(present := writer.read(METRICS), bytes):
-                writer.remove(METRICS, expected=present)
+            writer.publish(METRICS, ABSENT)
+        return f"the metrics were not written: {error.message}"
+    return ""
+
+
+def missing_metrics(reader: Reader, state: ReadyState, render: Callable[..., str]) -> str:
+    """A sentence where the metrics of this state are not where node_exporter looks for them; else nothing."""
+    present = reader.read(METRICS)
+    is_read = isinstance(reader.stat(METRICS.rpartition("/")[0]), Stat)
+    if not is_read or present == render(ready_metrics(state)).encode():
+        return ""
+    return f"{METRICS} does not hold this: journalctl --boot --unit=hosttune-ready says why"
 
 
 def _is_hook(name: str, stat: Stat) -> bool:

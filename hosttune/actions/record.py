@@ -64,6 +64,7 @@ UNITS = (
     "unattended-upgrades.service", "power-profiles-daemon.service", "apt-daily-upgrade.timer", "thermald.service",
     "systemd-oomd.service", "cloud-init.service", "multipathd.service", "snapd.service", "nvidia-dcgm.service",
 )  # fmt: skip
+_OF_KERNEL = ("/proc/", "/sys/", DPKG_STATUS, "/etc/machine-id", "/etc/os-release", "/etc/hostname")
 NAMESPACES = ("cgroup", "ipc", "mnt", "pid", "time", "user", "uts")  # namespaces(7)
 _MAX_DEPTH = 6
 _MAX_ENTRIES = 4000  # a folder larger than this is not configuration
@@ -80,16 +81,19 @@ def take_record(reader: Reader, collect: Callable[[Reader], None], *, share: boo
     """The record of a host: what `collect` asks of it (the facts), and the survey. No secrets."""
     recorder = RecordingReader(reader)
     collect(recorder)
-    _survey(recorder)
+    _survey(recorder, share=share)
     return encode_record(recorder, share=share, tool_version=tool_version)
 
 
-def _survey(recorder: RecordingReader) -> None:
+def _survey(recorder: RecordingReader, *, share: bool) -> None:
+    """In a record that is shared, of files only the values of the kernel."""
     for path in (*FILES, DPKG_STATUS):
-        recorder.read(path)
+        if not share or path.startswith(_OF_KERNEL):
+            recorder.read(path)
         recorder.stat(path)
     for tree in TREES:
-        _walk(recorder, tree)
+        if not share or tree.startswith(_OF_KERNEL):
+            _walk(recorder, tree)
     for folder in ("/", "/etc", "/etc/systemd", "/boot", "/sys/fs/cgroup", "/sys/fs/cgroup/systemd"):
         recorder.list(folder)
     for name in NAMESPACES:

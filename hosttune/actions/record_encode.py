@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
+from hosttune.actions.record_commands import kind_of, shared_words, short_job
+from hosttune.actions.record_shared import LEFT_OUT, NO_TEXT, shared_text
 from hosttune.facts.gpu.gpu_count import TYPE_KEYS
 from hosttune.facts.gpu.nvidia_smi import messages_in
 from hosttune.facts.kernel import host_log, kernel_log
 from hosttune.facts.memory import memory_modules
 from hosttune.facts.storage import pools, storage_log
-from hosttune.facts.storage.ageing_record import told_lines
 from hosttune.host.door import Completed, Process, Space, Stat, Usage
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.pci_config import is_pci_config, without_serial
@@ -50,6 +51,8 @@ _KEPT_KEYS = {
     "kubelet_internal_checkpoint": (("Data", "RegisteredDevices", "nvidia.com/gpu"),),
 }
 _DEVICE = regex(r"(GPU|MIG)-[^:]*")
+_BOOT = ("/boot/", "/etc/grub.d/")
+_GRUB_PASSWORD = regex(r"(?m)^([ \t]*password[ \t]+\S+[ \t]+)\S+")  # `password USER PASSWORD` of GRUB's manual
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
 
 
@@ -136,10 +139,16 @@ class _Encoder:
         encoded = encode_bytes(content)
         if isinstance(encoded, str) and (keys := _KEPT_KEYS.get(path.rpartition("/")[2])):
             return _short_json(encoded, keys)
+        if isinstance(encoded, str) and self.redactor.share:
+            kept = shared_text(path, encoded)
+            return {"unreadable": LEFT_OUT} if kept is None else self.redactor.text(_without_grub_password(path, kept))
         if isinstance(encoded, str):
-            return self.redactor.text(_short_job(path, encoded) if _is_job(path, content) else encoded)
+            kept = short_job(encoded, kind_of(path)) if _is_job(path, content) else encoded
+            return self.redactor.text(_without_grub_password(path, kept))
         # Bytes that are no text cannot be looked through: only firmware tables and device trees are kept as they are.
-        return encoded if path.startswith(_FIRMWARE) else self.redactor.text(content.decode("latin-1"))
+        if path.startswith(_FIRMWARE):
+            return encoded
+        return NO_TEXT if self.redactor.share else self.redactor.text(content.decode("latin-1"))
 
     def query(self, argv: tuple[str, ...], answer: Answer[Completed]) -> dict[str, Any]:
         has_addresses = argv[0] not in _SPEAK_OF_VERSIONS
@@ -148,6 +157,7 @@ class _Encoder:
             said = _short_log(done.text) if argv[0] in _LOGS else done.text
             said = _short_show(said) if argv[0] == "apt-cache" and "show" in argv else said
             said = _short_pool(said) if argv[:2] == ("zpool", "status") else said
+            said = _short_processes(said) if argv[0] == "ps" and self.redactor.share else said
             out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (said, done.errors))
             return {"status": done.status, "stdout": out, "stderr": errors}
 
@@ -155,17 +165,25 @@ class _Encoder:
         asked = [self.redactor.name(word, has_addresses=has_addresses) for word in argv]
         return {"argv": asked, **encode_answer(answer, completed)}
 
+    def _command(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return shared_words(argv, has_paths=False) if self.redactor.share else mask_command(argv)
+
     def process(self, one: Process) -> dict[str, Any]:
         words = {
             "name": self.redactor.text(one.name),
             "user": self.redactor.user(one.user),
-            "command": [self.redactor.text(word) for word in mask_command(one.command)],
+            "command": [self.redactor.text(word) for word in self._command(one.command)],
             "devices": [self.redactor.name(device) for device in one.devices],
             "cgroup": self.redactor.name(one.cgroup),
             "variables": [self.redactor.text(word) for word in one.variables],
             "program": self.redactor.name(one.program),
         }
         return {**asdict(one), **words}
+
+
+def _short_processes(content: str) -> str:
+    """Command lines, as `ps` prints them, with what facts read of them."""
+    return "".join(f"{' '.join(shared_words(tuple(row.split())))}\n" for row in content.splitlines())
 
 
 def _stat(stat: Stat) -> list[Any]:
@@ -229,9 +247,8 @@ def _is_job(path: str, content: bytes) -> bool:
     return path.startswith((_CRONTABS, *_HOMES)) or is_script
 
 
-def _short_job(path: str, content: str) -> str:
-    is_unit = path.startswith(_HOMES) and "/systemd/user/" in path
-    return told_lines(content, "crontab" if path.startswith(_CRONTABS) else "unit" if is_unit else "script")
+def _without_grub_password(path: str, content: str) -> str:
+    return _GRUB_PASSWORD.sub(rf"\1{MASK}", content) if path.startswith(_BOOT) else content
 
 
 def _short_log(content: str) -> str:

@@ -9,6 +9,7 @@ from hosttune.actions.journal import FOLDER, KEEP, JournalWriter, read_journal
 from hosttune.actions.journal_lines import CONFIRM
 from hosttune.engine.plan import unannounced
 from hosttune.facts import Facts
+from hosttune.host.cleaned import clean
 from hosttune.resources import by_kind, kind_of
 from hosttune.values import ABSENT, Phase, Unreadable
 
@@ -47,7 +48,8 @@ def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> Non
     for trigger in dict.fromkeys(t for s in run.steps if s.phase is not Phase.FAILED for t in s.change.triggers):
         recorder.trigger(trigger, "waiting")
     recorder.finish()
-    writer.log(f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: was interrupted, is finished now")
+    told = f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: was interrupted, is finished now"
+    writer.log(clean(told))
 
 
 def _close(step: JournalStep, recorder: JournalWriter, writer: Writer, on_progress: Callable[[str], None]) -> None:

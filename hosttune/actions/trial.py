@@ -38,7 +38,7 @@ from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.losses import losses
 from hosttune.engine.plan import digest, stage
 from hosttune.engine.trial import TrialPart, TrialPlan, plan_trial
-from hosttune.engine.trial_terms import span_text
+from hosttune.engine.trial_terms import LAST_S, span_text
 from hosttune.engine.trusted import strange_program
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
@@ -46,6 +46,7 @@ from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.boot_entry import one_shot as look_at_grub
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import Cleaned, clean
 from hosttune.host.console import archive, load_bytes, starting_words
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Action, Activation, Confirmer, FileValue, Phase, Plan, Receipt, Unreadable
@@ -311,8 +312,12 @@ def _again(reader: Reader) -> TrialRun:
     return trial
 
 
-def on_trial_text(trial: TrialRun) -> str:
+def on_trial_text(trial: TrialRun) -> Cleaned:
     """What is told of a run on trial, to whoever is logged in."""
+    return clean(_on_trial_text(trial))
+
+
+def _on_trial_text(trial: TrialRun) -> str:
     record = trial.record
     if trial.state is TrialState.LIVE:
         within = span_text(record.within_s)
@@ -382,7 +387,7 @@ def confirm(
         show_at_login(writer, trial_clock.MOTD, on_trial_text(trial))
         return TrialEnd(trial, TrialState.NEXT_BOOT)
     trial_guard.mark(writer, "confirmed")
-    trial_clock.announce(writer, f"run {trial.run} is confirmed and stays")
+    trial_clock.announce(writer, clean(f"run {trial.run} is confirmed and stays"))
     return _keep(session, writer, trial, on_progress, who)
 
 
@@ -427,7 +432,8 @@ def come_back(
     may_reboot: bool = False,
 ) -> TrialEnd:
     """Take the run back, in a run of its own, and end the trial; once, whatever becomes of it. The caller holds the
-    lock. may_reboot: where something of it is in force up to the next boot, reboot, unless a GPU is at work.
+    lock. may_reboot: where something of it is in force up to the next boot, reboot; work on the GPUs has `LAST_S` for
+    its end.
 
     What could not be taken back is told, and nothing is tried again by itself.
     """
@@ -448,17 +454,22 @@ def come_back(
     needs = _needs_reboot(writer, trial, receipt)
     busy = _work(Facts(writer, session.facts.asked)) if needs and may_reboot else ()
     told = f"run {trial.run} {state}: {reason}"
+    if busy:
+        trial_clock.reboot_when_idle(writer, trial.run)  # before the mark: what fails here is tried again
+        needs = f"{needs}, which waits for at most {span_text(LAST_S)}: {'; '.join(busy)}"
     trial_guard.mark(writer, "returned")
     if needs and may_reboot and not busy:
         # The guard stays until then: where this ends here, its script reboots. Who looks next removes it (`finish`).
-        trial_clock.announce(writer, told)
-        trial_clock.announce(writer, "this host reboots, once, to come back")
+        trial_clock.announce(writer, clean(told))
+        trial_clock.announce(writer, clean("this host reboots, once, to come back"))
         trial_clock.reboot(writer)
         return TrialEnd(trial, state, reason, receipt)
-    _disarm(writer, record)
-    if busy:
-        needs = f"{needs}, which waits for: {'; '.join(busy)}"
-    trial_clock.announce(writer, f"{told}; {needs}" if needs else told)
+    text = clean(f"{told}; {needs}" if needs else told)
+    if busy:  # the script needs its folder: who looks next removes it
+        show_at_login(writer, trial_clock.MOTD, text)
+    else:
+        _disarm(writer, record)
+    trial_clock.announce(writer, text)
     return TrialEnd(trial, state, reason, receipt, needs)
 
 
@@ -484,12 +495,12 @@ def _needs_reboot(reader: Reader, trial: TrialRun, receipt: Receipt) -> str:
 def _failed(writer: Writer, trial: TrialRun, reason: str, receipt: Receipt | None) -> TrialEnd:
     """Nothing is tried again by itself: the marks say so, and stay."""
     with suppress(HosttuneError):
-        writer.append(trial_guard.LOG, f"failed to come back: {reason}\n".encode())
+        writer.append(trial_guard.LOG, f"{clean(f'failed to come back: {reason}')}\n".encode())
     for name in ("failed", "returned"):
         with suppress(HosttuneError):
             trial_guard.mark(writer, name)
     trial_clock.stop(writer, trial.run)
-    text = f"run {trial.run} failed to come back: {reason}; sudo hosttune undo {trial.run} --yes tries again"
+    text = clean(f"run {trial.run} failed to come back: {reason}; sudo hosttune undo {trial.run} --yes tries again")
     trial_clock.announce(writer, text)
     show_at_login(writer, trial_clock.MOTD, text)
     return TrialEnd(trial, TrialState.FAILED, reason, receipt)
@@ -522,7 +533,7 @@ def taken_back(writer: Writer, trial: TrialRun) -> None:
     """Somebody has undone the run: nothing is on trial any more."""
     trial_guard.mark(writer, "returned")
     _disarm(writer, trial.record)
-    trial_clock.announce(writer, f"run {trial.run} was taken back, and is on trial no more")
+    trial_clock.announce(writer, clean(f"run {trial.run} was taken back, and is on trial no more"))
 
 
 def finish(
@@ -561,4 +572,4 @@ def _disarm(writer: Writer, record: TrialRecord) -> None:
         one_shot.disarm_entry(writer)
     trial_guard.disarm(writer)
     trial_clock.stop(writer, record.run)
-    show_at_login(writer, trial_clock.MOTD, "")
+    show_at_login(writer, trial_clock.MOTD, clean(""))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hosttune.actions.trial_guard import OF_AN_IMAGE
+from hosttune.actions.trial_guard import FOLDER, OF_AN_IMAGE
 from hosttune.engine.trial_terms import span_text
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.door import Completed
@@ -18,6 +18,7 @@ from hosttune.values import ABSENT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hosttune.host.cleaned import Cleaned
     from hosttune.host.door import Reader, Writer
 
 MOTD = "/run/motd.d/hosttune-trial"
@@ -80,7 +81,7 @@ def stop(writer: Writer, run_id: str) -> None:
         writer.run(("systemctl", "stop", f"{name_of(run_id, '*')}.timer"), timeout_s=_TIMEOUT_S)
 
 
-def announce(writer: Writer, text: str) -> None:
+def announce(writer: Writer, text: Cleaned) -> None:
     """Tell everybody: the system log, and the terminals of who is logged in. Never raises."""
     writer.log(text, MESSAGE_ID)
     if not writer.persistent_only:
@@ -98,3 +99,12 @@ def reboot(writer: Writer) -> None:
         hard = ("systemd-run", "--on-active=300s", *lasting, *whole, "--", "systemctl", "reboot", "-f")
         writer.run(hard, timeout_s=_TIMEOUT_S)
     writer.run(("systemctl", "reboot"), timeout_s=_TIMEOUT_S)
+
+
+def reboot_when_idle(writer: Writer, run_id: str) -> None:
+    """Let the guard's script reboot as soon as no GPU is at work, and at its last deadline all the same. Raises Refused
+    where systemd does not take it.
+    """
+    lasting = ("DefaultDependencies=no", "IgnoreOnIsolate=yes", "OOMScoreAdjust=-1000")
+    told = (f"--unit={name_of(run_id, 'reboot')}", *(f"--property={one}" for one in lasting), "--quiet", "--collect")
+    writer.run(("systemd-run", *told, "--", "sh", f"{FOLDER}/run", "reboot"), timeout_s=_TIMEOUT_S)

@@ -6,9 +6,9 @@ the file holds what hosttune wrote. The units are named in drop-ins of the targe
 reads them and nothing has to be reloaded now. What happens in which boot stands in `templates/come-back.sh`.
 
 `FOLDER` holds the script (`run`), the list of files (`set`: number, mode, owner, path), `NNN.old` and `NNN.new` (none
-where there is no file), `sums`, `log`, `monitors` (names of processes that hold a GPU and do no work there), `room`,
-which goes first so that a return has place on a full disk, and marks, which only come, and hold the id of the boot that
-made them:
+where there is no file), `sums`, `log`, `monitors` (names of root's processes that hold a GPU and do no work there),
+`last` (how long the reboot waits for work on the GPUs, in seconds), `room`, which goes first so that a return has place
+on a full disk, and marks, which only come, and hold the id of the boot that made them:
 
     armed      the guard stands; nothing was changed yet
     settled    what is in force at once is confirmed, or there is nothing of that: the next boot is the one on trial
@@ -35,6 +35,7 @@ from contextlib import suppress
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from hosttune.engine.trial_terms import LAST_S
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.reading import if_absent, line, names_in, require_known
@@ -246,6 +247,7 @@ def _write_folder(
     kept["run"] = _template("come-back.sh").encode()
     if has_one_shot:
         kept["oneshot"] = f"{run_id}\n".encode()
+    kept["last"] = f"{LAST_S}\n".encode()
     kept["monitors"] = "".join(f"{name}\n" for name in sorted(NOT_WORK)).encode()
     kept |= {name: f"exec {shlex.join(argv)}\n".encode() for name, argv in commands.items() if argv}
     kept["sums"] = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in kept.items()).encode()

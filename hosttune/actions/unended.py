@@ -15,6 +15,7 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import clean
 from hosttune.resources.packages.apt_wait import wait_for_apt
 from hosttune.resources.packages.package_repair import mend
 from hosttune.resources.packages.package_set import (
@@ -167,5 +168,5 @@ def _completed(half: Half, writer: Writer, journal: Journal) -> Outcome:
             recorder.done(step.id, error.message, replace(planned, after=present))
         return Outcome(planned, Phase.FAILED, error.message, way_out(error, step.id, None))
     recorder.done(step.id, "", planned)
-    writer.log(f"run {step.id.run}, which had stopped half-way, was gone on with to the end: {planned.address}")
+    writer.log(clean(f"run {step.id.run}, which had stopped half-way, was gone on with to the end: {planned.address}"))
     return Outcome(planned, Phase.DONE)

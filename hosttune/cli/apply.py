@@ -140,7 +140,7 @@ def _show_plan(
     intent += [going_on.intent(plan, planned)] if reboot else []
     if show.is_json:
         common.write_json(masked(plan_to_json(plan) | on_trial.planned_json(planned)))
-        common.tell(blocks_text(intent, common.open_screen(show)).strip("\n")) if intent else None
+        common.tell_lines(blocks_text(intent, common.open_screen(show)).strip("\n")) if intent else None
     else:
         trial = on_trial.shown(session, plan, planned, asked)
         common.say(plan_report(of_session(session, plan, look, show), measured(look), tuple(intent), trial))

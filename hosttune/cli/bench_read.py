@@ -8,6 +8,7 @@ from hosttune.cli.options import Argument, DisplayOptions, Option
 from hosttune.errors import HosttuneError
 
 MOST_LEVEL = 64
+_GRACE_S = 90.0  # what it does besides passes: looking for files, starting workers with their libraries
 
 
 def read(
@@ -40,6 +41,7 @@ def read(
     """
     from hosttune.cli.common import say, write_json
     from hosttune.cli.measuring import keep_result, measured, page_of, seed_of, warn_of_dropping
+    from hosttune.cli.within import end_within
     from hosttune.measure.bench import read_result, results
     from hosttune.measure.bench.read import Wanted, bench_read
     from hosttune.measure.bench.reading import Limit
@@ -51,15 +53,19 @@ def read(
     if drop_caches:
         warn_of_dropping()
     page = page_of(show)
-    result = measured(page, lambda tell: bench_read(wanted, tell))
-    if result is None:
-        return 1
-    if show.is_json:
-        write_json(read_result.document(result))
-    else:
-        say(read_text(result, page))
-    keep_result(lambda: results.save(read_result.kept(result, gist(result))))
-    return int(result.conclusion.limit is Limit.UNKNOWN)
+
+    def act() -> int:
+        result = measured(page, lambda tell: bench_read(wanted, tell))
+        if result is None:
+            return 1
+        if show.is_json:
+            write_json(read_result.document(result))
+        else:
+            say(read_text(result, page))
+        keep_result(lambda: results.save(read_result.kept(result, gist(result))))
+        return int(result.conclusion.limit is Limit.UNKNOWN)
+
+    return end_within(path, budget, act, grace_s=_GRACE_S)
 
 
 def levels(text: str) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ def check(
     Exit status: 0 as it should be, 1 something differs, is unknown or waits, 2 trouble, also with one of several hosts.
     """
     from hosttune.actions.kept_reports import keep as keep_report
-    from hosttune.cli.common import tell
+    from hosttune.cli.common import tell_lines
     from hosttune.cli.ending import report_error
     from hosttune.cli.measured import measured
     from hosttune.cli.reports import checked, deliver
@@ -47,17 +47,25 @@ def check(
     for number, host in enumerate(names):
         try:
             one = checked(look, show, host)
+            text = check_report((one,), measured(look) if show.verbose else ()) if is_streamed else ""
         except HosttuneError as error:  # a record of another version, say: the others are looked at all the same
             failed.append(error)
             continue
+        except Exception as error:
+            if len(names) == 1:
+                raise
+            message = f"{host}: a fault of hosttune itself, please report it: {type(error).__name__}: {error}"
+            failed.append(
+                HosttuneError(message, hint="all about it: hosttune check --debug --host FILE, this one only")
+            )
+            continue
         status = max(status, exit_status(one.plan, strict=strict))
         if is_streamed:
-            said = measured(look) if show.verbose else ()
-            deliver(("\n\n" if number > len(failed) else "") + check_report((one,), said), None)
+            deliver(("\n\n" if number > len(failed) else "") + text, None)
         else:
             hosts.append(one)
         if timings and not show.is_json:
-            tell(timings_text(one.timings))
+            tell_lines(timings_text(one.timings))
     if len(failed) == len(names):
         raise failed[0]
     if not is_streamed:

@@ -83,6 +83,7 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
     from hosttune.actions.trial_state import TrialState, read_trial
     from hosttune.cli.common import progress
     from hosttune.host import open_writer
+    from hosttune.host.cleaned import clean
     from hosttune.values import Confirmer
 
     writer = open_writer(root=look.root)
@@ -108,7 +109,7 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
         if trial.record.by is not Confirmer.HEALTH:
             if _left_s(writer, run):
                 how = f"something is not as before: {told}" if told else "this host is as before"
-                announce(writer, f"{how}; run {run} goes back, unless: sudo hosttune confirm {run}")
+                announce(writer, clean(f"{how}; run {run} goes back, unless: sudo hosttune confirm {run}"))
             return None
         if not judged.is_healthy:
             return _take_back(look, run, f"not as before: {told or 'it could not be told'}")

@@ -7,9 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import HosttuneError
+from hosttune.host.cleaned import clean
 from hosttune.host.console import console, discard, program, talk
 from hosttune.views.document import Medium
-from hosttune.views.page import ACTS, LOOKS, OWN_COMMAND, Page, sanitize
+from hosttune.views.page import ACTS, LOOKS, OWN_COMMAND, Page
 from hosttune.views.terminal import Screen
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def tell_chroot(reader: Reader, look: HostOptions) -> None:
 def tell_notes(policy: Policy) -> None:
     """What whoever wrote the policy, or typed its options, should know."""
     for note in policy.notes:
-        tell(f"hosttune: {sanitize(note)}")
+        tell(f"hosttune: {note}")
 
 
 def trial_of(reader: Reader) -> TrialRun | None:
@@ -183,7 +184,7 @@ def tell_trial(reader: Reader) -> None:
         from hosttune.views.trial import standing_words
 
         told = standing_words(trial, reader.now())
-        tell(f"hosttune: run {sanitize(trial.run)} is {told}; to keep it: sudo {program()} confirm")
+        tell(f"hosttune: run {trial.run} is {told}; to keep it: sudo {program()} confirm")
 
 
 def tell_idle(session: Session, plan: Plan, *, everything: bool) -> None:
@@ -192,7 +193,7 @@ def tell_idle(session: Session, plan: Plan, *, everything: bool) -> None:
 
     for fault in without_effect(session.policy, session.catalog, plan.findings, everything=everything):
         hint = f" ({fault.hint})" if fault.hint else ""
-        tell(f"hosttune: {sanitize(f'{fault.where}: {fault.message}{hint}')}")
+        tell(f"hosttune: {fault.where}: {fault.message}{hint}")
 
 
 def one_host(look: HostOptions) -> str | None:
@@ -276,13 +277,18 @@ def say_exactly(text: str) -> None:
 
 
 def progress(text: str) -> None:
-    """One line of progress; it may hold names that come from the host."""
-    tell(f"  {sanitize(text)}")
+    """One line of progress."""
+    tell(f"  {text}")
 
 
 def tell(text: str) -> None:
-    """Talk, to standard error."""
-    talk(text + "\n")
+    """A line of talk, to standard error; it may hold names that come from the host."""
+    talk(f"{clean(text)}\n")
+
+
+def tell_lines(text: str) -> None:
+    """What a view has made, which has cleaned what it shows, to standard error."""
+    talk(f"{text}\n")
 
 
 def write_json(data: Any) -> None:

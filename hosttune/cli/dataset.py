@@ -36,36 +36,41 @@ def dataset(
     All names and sizes are read, of headers a sample; no access time is moved where that can be avoided. Ctrl-C ends
     it with what was seen until then. Exit status: 0 reported, 130 after Ctrl-C, 2 trouble.
     """
-    import signal
-    from contextlib import closing
+    from hosttune.cli.within import end_within
 
-    from hosttune.cli.common import open_page, say, write_json
-    from hosttune.cli.ending import INTERRUPTED
-    from hosttune.cli.live_line import LiveLine
-    from hosttune.facts import Facts
-    from hosttune.host.live import LiveReader
-    from hosttune.measure.dataset.look import look
-    from hosttune.measure.dataset.patience import Patience
-    from hosttune.views.measure.dataset import dataset_json, dataset_text
+    def act() -> int:
+        import signal
+        from contextlib import closing
 
-    reader = LiveReader()
-    patience = Patience(budget)
-    with closing(LiveLine()) as line:
+        from hosttune.cli.common import open_page, say, write_json
+        from hosttune.cli.ending import INTERRUPTED
+        from hosttune.cli.live_line import LiveLine
+        from hosttune.facts import Facts
+        from hosttune.host.live import LiveReader
+        from hosttune.measure.dataset.look import look
+        from hosttune.measure.dataset.patience import Patience
+        from hosttune.views.measure.dataset import dataset_json, dataset_text
 
-        def interrupted(*_: object) -> None:
-            patience.stop()
-            signal.signal(signal.SIGINT, before)  # a second one ends it at once
+        reader = LiveReader()
+        patience = Patience(budget)
+        with closing(LiveLine()) as line:
 
-        before = signal.signal(signal.SIGINT, interrupted)
-        try:
-            found = look(
-                path, Facts(reader), patience, is_exact=exact, with_headers=headers, follow=follow,
-                gpu_processes=gpu_processes, python=python, tell=line.tell,
-            )  # fmt: skip
-        finally:
-            signal.signal(signal.SIGINT, before)
-    if show.is_json:
-        write_json(dataset_json(found))
-    else:
-        say(dataset_text(found, open_page(reader, None, show)))
-    return INTERRUPTED if found.stopped == "interrupted" else 0
+            def interrupted(*_: object) -> None:
+                patience.stop()
+                signal.signal(signal.SIGINT, before)  # a second one ends it at once
+
+            before = signal.signal(signal.SIGINT, interrupted)
+            try:
+                found = look(
+                    path, Facts(reader), patience, is_exact=exact, with_headers=headers, follow=follow,
+                    gpu_processes=gpu_processes, python=python, tell=line.tell,
+                )  # fmt: skip
+            finally:
+                signal.signal(signal.SIGINT, before)
+        if show.is_json:
+            write_json(dataset_json(found))
+        else:
+            say(dataset_text(found, open_page(reader, None, show)))
+        return INTERRUPTED if found.stopped == "interrupted" else 0
+
+    return end_within(path, budget, act)

@@ -30,7 +30,7 @@ def fstab(
     Exit status: 0 nothing to change, notes at most, 1 errors, warnings or a diff, 2 trouble, such as a target whose
     line cannot be edited.
     """
-    from hosttune.cli.common import say, say_exactly, tell, write_json
+    from hosttune.cli.common import say, say_exactly, tell_lines, write_json
     from hosttune.errors import HosttuneError
     from hosttune.facts.storage.fstab_lines import parse
     from hosttune.host.console import console, load_bytes
@@ -55,7 +55,7 @@ def fstab(
     elif tuning:
         say_exactly(view.diff_text(document, tuning, screen, is_exact=not surface.is_terminal))
         if is_all:
-            tell(view.left_text(tuning, screen))
+            tell_lines(view.left_text(tuning, screen))
     status = view.lint_status(remarks or (), strict=strict)
     return max(status, _tuned_status(tuning, is_all=is_all, is_json=show.is_json)) if tuning else status
 

@@ -23,7 +23,6 @@ def measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | Non
     from hosttune.measure.bench.gates import GateClosed
     from hosttune.measure.bench.scratch import leftovers
     from hosttune.views.measure.bench import leftover_text
-    from hosttune.views.page import sanitize
 
     if left := leftover_text(leftovers(), page):
         tell(f"hosttune: {left}")
@@ -31,9 +30,9 @@ def measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | Non
         with progress_line() as line:
             return bench(line)
     except GateClosed as closed:
-        tell(f"hosttune: not measured: {sanitize(closed.message)}")
+        tell(f"hosttune: not measured: {closed.message}")
         if closed.hint:
-            tell(f"  hint: {sanitize(closed.hint)}")
+            tell(f"  hint: {closed.hint}")
         return None
     except BrokenPipeError:
         raise
@@ -45,24 +44,24 @@ def keep_result(save: Callable[[], None]) -> None:
     """Keep what was found; where that cannot be, say so: it was measured and told all the same."""
     from hosttune.cli.common import tell
     from hosttune.errors import HosttuneError
-    from hosttune.views.page import sanitize
 
     try:
         save()
     except HosttuneError as error:
-        tell(f"hosttune: not kept: {sanitize(error.message)}")
+        tell(f"hosttune: not kept: {error.message}")
 
 
 @contextmanager
 def progress_line() -> Iterator[Callable[[str], None]]:
     """One line on standard error, written over and over and gone at the end; nothing where that is no terminal."""
+    from hosttune.host.cleaned import clean
     from hosttune.host.console import talk
 
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     try:
-        yield lambda text: talk(f"\r\x1b[K  {text}")
+        yield lambda text: talk(f"\r\x1b[K  {clean(text)}")
     finally:
         talk("\r\x1b[K")
 
@@ -88,8 +87,7 @@ def warn_of_dropping() -> None:
         return
     from hosttune.cli.common import tell
     from hosttune.measure.bench.bystanders import bystanders
-    from hosttune.views.page import sanitize
 
     others = bystanders()
-    whose = f"; now at work here: {', '.join(sanitize(one) for one in others)}" if others else ""
+    whose = f"; now at work here: {', '.join(others)}" if others else ""
     tell(f"hosttune: --drop-caches makes every program of this host read from the disk again{whose}")

@@ -28,7 +28,7 @@ def plan(
     from hosttune.cli.reports import deliver, of_session
     from hosttune.codec import dumps, plan_to_json
     from hosttune.errors import HosttuneError
-    from hosttune.host.console import save
+    from hosttune.host.output import save
     from hosttune.views.summary import exit_status
 
     if out == "-":

@@ -43,6 +43,7 @@ def ready(
     from hosttune.errors import HosttuneError
     from hosttune.facts.base import UnknownFact
     from hosttune.host import open_writer
+    from hosttune.host.cleaned import clean
     from hosttune.host.lock import locked
     from hosttune.views.prometheus import metrics
     from hosttune.views.ready import READY_METRICS, ready_text
@@ -59,7 +60,8 @@ def ready(
     now = boot_id(writer)
 
     def tell_metrics(state: ReadyState) -> None:
-        write_metrics(writer, state, lambda rows: metrics(READY_METRICS, rows))
+        if why := write_metrics(writer, state, lambda rows: metrics(READY_METRICS, rows)):
+            common.tell(f"hosttune: {why}")
 
     try:
         with locked(wait_s=LOCK_S):
@@ -75,7 +77,8 @@ def ready(
             if not state.goes_on:
                 remove(writer)
     except (HosttuneError, UnknownFact) as error:  # nobody is there to whom it could be said; what is kept stays
-        state = not_ready(ReadyState(Standing.WORKING, now, "", at=int(writer.now())), "hold", sentence_of(error))
+        looked_at = ReadyState(Standing.WORKING, now, clean(""), at=int(writer.now()))
+        state = not_ready(looked_at, "hold", sentence_of(error))
         tell_state(writer, state)
     tell_hooks(writer, state, common.progress)
     tell_metrics(state)

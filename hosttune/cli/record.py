@@ -30,7 +30,7 @@ def record(
     from hosttune.actions.record import take_record
     from hosttune.cli.common import one_host, say, tell
     from hosttune.errors import HosttuneError
-    from hosttune.host.console import save
+    from hosttune.host.output import save
     from hosttune.views.terminal import counted
 
     del show

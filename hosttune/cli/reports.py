@@ -78,7 +78,7 @@ def proposal_text(session: Session) -> str:
 def deliver(text: str, output: str | None) -> None:
     """The answer, to standard output or into a file that is there whole or not at all."""
     from hosttune.cli.common import say, tell
-    from hosttune.host.console import save
+    from hosttune.host.output import save
 
     if output in (None, "-"):
         say(text)

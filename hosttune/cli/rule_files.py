@@ -26,6 +26,8 @@ def lint_files(paths: list[str]) -> tuple[int, list[Fault]]:
             faults += lint_faults(document)
         except BadInput as error:
             faults += error.faults
+        except HosttuneError as error:  # one that cannot be read: the others are checked all the same
+            faults.append(Fault(Where(path), error.message.removeprefix(f"{path}: "), error.hint))
     return len(paths), faults
 
 
@@ -61,8 +63,8 @@ def source_of(rule: Rule, reader: Reader) -> str:
     """The file of a rule as it was written; of one of ours its cases too, where the checkout is there."""
     from hosttune.engine.catalog import RULES_FOLDER
     from hosttune.engine.trusted import path_on, read_trusted
+    from hosttune.host.cleaned import safe
     from hosttune.textfiles import checkout_text, own_file
-    from hosttune.views.terminal import safe
 
     if not rule.is_builtin:
         path, folder = rule.where.path, path_on(reader, RULES_FOLDER)
@@ -104,16 +106,12 @@ def new_rule_text(files: dict[str, str]) -> str:
 
 def write_new(folder: str, files: dict[str, str]) -> list[Path]:
     """Write the files into `folder`; refuses all of them when one exists."""
+    from hosttune.host.output import save
+
     paths = [Path(folder, name) for name in files]
     for path in paths:
         if path.exists():
             raise HosttuneError(f"{path} exists already", hint="name another folder, or edit the file")
-    try:
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        for path, text in zip(paths, files.values(), strict=True):
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-    except OSError as error:
-        raise HosttuneError(f"{error.filename}: cannot be written: {error.strerror}") from error
+    for path, text in zip(paths, files.values(), strict=True):
+        save(str(path), text.encode(), 0o644, makes_folders=True)
     return paths

@@ -11,19 +11,22 @@ def status(show: DisplayOptions) -> int:
     Exit status: 0 work may start, 1 it is held, or not there yet, 2 trouble.
     """
     from hosttune.actions.journal import boot_id
-    from hosttune.actions.ready import gate_units, read_state
+    from hosttune.actions.ready import gate_units, missing_metrics, read_state
     from hosttune.cli.common import require_root, say, write_json
     from hosttune.engine.ready import outlook, state_to_json
     from hosttune.host import open_reader
-    from hosttune.views.ready import status_text
+    from hosttune.views.prometheus import metrics
+    from hosttune.views.ready import READY_METRICS, status_text
 
     require_root(["status"])
     reader = open_reader()
     state, boot = read_state(reader), boot_id(reader)
     now = outlook(state, boot, gate_units(reader))
+    is_told = state is not None and state.boot_id == boot
+    gap = missing_metrics(reader, state, lambda rows: metrics(READY_METRICS, rows)) if state and is_told else ""
     if show.is_json:
-        kept = state_to_json(state) | {"this_boot": state.boot_id == boot} if state else {"format_version": 1}
+        kept = state_to_json(state) | {"this_boot": is_told, "metrics": gap} if state else {"format_version": 1}
         write_json(kept | {"is_open": now.is_open, "now": now.sentence})
     else:
-        say(status_text(state, boot, now))
+        say(status_text(state, boot, now, gap))
     return int(not now.is_open)

@@ -30,7 +30,6 @@ def trial(
     from hosttune.codec import document
     from hosttune.errors import HosttuneError
     from hosttune.views.masking import masked
-    from hosttune.views.page import sanitize
     from hosttune.views.trial import trial_json, trial_report
 
     session = common.open_way_back(look)
@@ -43,7 +42,7 @@ def trial(
         try:
             losses = lost(session, found)
         except HosttuneError as error:  # what is on trial is told all the same
-            common.tell(f"hosttune: {sanitize(error.message)}")
+            common.tell(f"hosttune: {error.message}")
     if show.is_json:
         common.write_json(masked(document(trial_json(found, losses, session.reader.now()))))
     else:

@@ -94,7 +94,7 @@ def _refuse_unused(*rows: tuple[str, object, object, str]) -> None:
 def _check(words: list[str] | None, output: str | None, plot: str | None, show: DisplayOptions) -> None:
     """Refuse, before anything is started, what cannot be granted afterwards."""
     from hosttune.errors import HosttuneError
-    from hosttune.measure.watch.target import check_writable
+    from hosttune.host.output import check_writable
 
     if words and show.is_json and not output:
         raise HosttuneError("standard output belongs to the command", hint="--format json --output FILE")
@@ -129,11 +129,10 @@ def _process(pid: int, wish: WatchOptions, seconds: float | None, *, is_live: bo
     from hosttune.measure.watch.session import watch_process
     from hosttune.measure.watch.target import find
     from hosttune.views.measure.watch import live_text
-    from hosttune.views.page import sanitize
 
     target = find(pid)
     if target.note:
-        tell(f"hosttune: process {pid}: {sanitize(target.note)}")
+        tell(f"hosttune: process {pid}: {target.note}")
     with closing(LiveLine()) as line:
 
         def on_tick(tick: Any, account: Any) -> None:
@@ -152,11 +151,11 @@ def _replayed(path: str, wish: WatchOptions) -> WatchEnd:
 def _report(seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str | None) -> None:
     """To standard error for a command, which owns standard output; else to standard output, or to a file. A command
     has run by now: what goes wrong here is told, and does not change its status."""
-    from hosttune.cli.common import open_page, say, tell
+    from hosttune.cli.common import open_page, say, tell, tell_lines
     from hosttune.codec import dumps
     from hosttune.errors import HosttuneError
-    from hosttune.host.console import save
     from hosttune.host.live import LiveReader
+    from hosttune.host.output import save
     from hosttune.views.masking import masked
     from hosttune.views.measure.watch import watch_json, watch_text
 
@@ -175,7 +174,7 @@ def _report(seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str 
     if not output and not is_command:
         say(text)
     elif is_command and not show.is_json:
-        tell(text.rstrip("\n"))
+        tell_lines(text.rstrip("\n"))
 
 
 def _picture(seen: WatchEnd, path: str) -> str:

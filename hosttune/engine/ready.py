@@ -13,6 +13,7 @@ from hosttune.engine.approval import approval_of
 from hosttune.engine.health import Fitness, judge
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import Cleaned, clean
 from hosttune.values import Verdict, Word
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class ReadyState:
 
     standing: Standing
     boot_id: str
-    sentence: str
+    sentence: Cleaned
     digest: str = ""  # of the plan
     at: int = 0  # seconds since 1970
     reboots: tuple[str, ...] = ()  # ids of the boots that were ended so, since the last success
@@ -80,7 +81,7 @@ def state_from_json(data: Any, name: str) -> ReadyState:
         if data["format_version"] != FORMAT_VERSION:
             raise ValueError(f"format_version {data['format_version']}")
         found = ReadyState(
-            Standing(data["standing"]), data["boot_id"], data["sentence"], data["digest"], data["at"],
+            Standing(data["standing"]), data["boot_id"], clean(data["sentence"]), data["digest"], data["at"],
             tuple(data["reboots"]), data["allowed"], data["approval"], data.get("machine", ""),
         )  # fmt: skip
         texts = (found.boot_id, found.sentence, found.digest, found.approval, found.machine, *found.reboots)
@@ -148,8 +149,8 @@ def _without_gate(standing: Standing | None, units: GateUnits) -> Outlook:
 
 def begun(last: ReadyState | None, boot_id: str, at: int, machine: str) -> ReadyState:
     """The state while a boot is looked at, after what is known of earlier ones."""
-    last = last or ReadyState(Standing.WORKING, boot_id, "")
-    sentence = "the host is being brought to its plan"
+    sentence = clean("the host is being brought to its plan")
+    last = last or ReadyState(Standing.WORKING, boot_id, sentence)
     return replace(last, standing=Standing.WORKING, boot_id=boot_id, sentence=sentence, at=at, machine=machine)
 
 
@@ -158,8 +159,8 @@ def not_ready(state: ReadyState, on_failure: str, why: str, *, goes_on: bool = F
     `goes_on` after a boot ends. The reboots that there were still count.
     """
     if goes_on:
-        return replace(state, standing=Standing.STOPPED, sentence=why, approval="")
-    return replace(state, standing=Standing.LET_GO if on_failure == "go" else Standing.HELD, sentence=why)
+        return replace(state, standing=Standing.STOPPED, sentence=clean(why), approval="")
+    return replace(state, standing=Standing.LET_GO if on_failure == "go" else Standing.HELD, sentence=clean(why))
 
 
 def refusal(plan: Plan, approvals: Approvals, plans: str, edition: str) -> str:

@@ -8,6 +8,9 @@ from hosttune.regex import regex
 from hosttune.values import Confirmer
 
 LEAST_S, MOST_S = 120, 24 * 3600
+# The last deadline of a boot on trial that is not confirmed: so long work on its GPUs may go on before the reboot that
+# rolls it back. Who holds a GPU is any local user's choice, so the host does not wait for its end without a bound.
+LAST_S = 3600
 _SPAN = regex(r"([1-9][0-9]{0,5})(s|m|h)")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600}
 

@@ -32,6 +32,7 @@ def read_trusted(
         from hosttune.host.live import LiveReader
 
         reader, path = LiveReader(), os.path.abspath(path)  # noqa: PTH100 - a path of the person who typed it
+        _require_answer(path)
     name = path_on(reader, path)
     data, strangers = _read(reader, path)
     if data is ABSENT and not is_required:
@@ -85,10 +86,21 @@ def local_files(folder: str) -> list[str]:
     from hosttune.host.live import LiveReader
 
     path = os.path.abspath(folder)  # noqa: PTH100 - a path of the person who typed it
+    _require_answer(path)
     names = LiveReader().list(path)
     if not isinstance(names, tuple):
         raise HosttuneError(f"{folder}: {names.reason if isinstance(names, Unreadable) else 'there is no such folder'}")
     return [f"{path}/{name}" for name in names]
+
+
+def _require_answer(path: str) -> None:
+    """Raises HosttuneError where the file system of a typed path is dead, or the path leads to a file of the kernel."""
+    from hosttune.host.named import check_named, reason_of
+
+    try:
+        check_named(path)
+    except OSError as error:
+        raise HosttuneError(f"{path}: {reason_of(error)}", hint="check the name and the rights") from error
 
 
 def _way_out(reader: Reader, path: str, strangers: tuple[Stranger, ...], home: str) -> str:

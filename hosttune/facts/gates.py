@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.trusted import stranger, why
+from hosttune.facts.trusted import link_stranger, why
 from hosttune.frozen import frozen
 from hosttune.host.door import BeforeReader, Completed, Stat
 from hosttune.values import ABSENT
@@ -79,7 +79,7 @@ def _asked(reader: Reader, path: str) -> tuple[int, str]:
         return -1, f"is not asked: {why(stat)}"
     if stat.type == "directory":
         return 0, ""
-    if objection := _objection(reader, place, stat):
+    if objection := _objection(reader, path, place, stat):
         return -1, f"is not asked: {objection}"
     answer = reader.query((place,), timeout_s=TIMEOUT_S)
     if not isinstance(answer, Completed):
@@ -90,13 +90,13 @@ def _asked(reader: Reader, path: str) -> tuple[int, str]:
     return -1, f"ended with status {answer.status}" + (f": {said}" if said else "")
 
 
-def _objection(reader: Reader, place: str, stat: Stat) -> str:
+def _objection(reader: Reader, path: str, place: str, stat: Stat) -> str:
     """Why root must not run it; empty where it may."""
     if stat.type != "file":
         return f"{place} is not a regular file"
     if not stat.mode & 0o111:
         return f"{place} is not executable (sudo chmod 755, or take it away)"
-    return stranger(reader, place)
+    return link_stranger(reader, path)
 
 
 def _first_line(text: str) -> str:

@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, lazy, shared, unread
 from hosttune.facts.reading import hint, require_known
 from hosttune.facts.work import container_of
 from hosttune.frozen import frozen
+from hosttune.host.bounded import CUT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -129,6 +130,8 @@ def _top(pid: int, gpu: Mapping[int, Process]) -> int:
 def _rank(process: Process, workers: int, quota: float | None) -> Rank:
     own = dict(one.partition("=")[::2] for one in process.variables)
     program = (process.command or ("",))[0].rpartition("/")[2]
+    reason = f"the environment of {process.name} ({process.pid}) is longer than what is read of it"
+    cut = unread(reason) if CUT in process.variables else None
     threads = own.get("OMP_NUM_THREADS", "").partition(",")[0]
     return Rank(
         name=f"{process.name} ({process.pid})",
@@ -138,8 +141,8 @@ def _rank(process: Process, workers: int, quota: float | None) -> Rank:
         is_contained=bool(container_of(process.cgroup)),
         workers=workers,
         cpus=min(float(process.cpus), quota) if quota is not None and process.cpus else float(process.cpus),
-        threads=int(threads) if threads.isdecimal() and len(threads) < 5 else 0,
-        debug=debug_in(process.variables),
+        threads=int(threads) if threads.isdecimal() and len(threads) < 5 else cut or 0,
+        debug=cut or debug_in(process.variables),
     )
 
 

@@ -173,26 +173,3 @@ def answered(reader: Reader, argv: tuple[str, ...], statuses: tuple[int, ...] = 
     if answer.status not in statuses:
         raise UnknownFact(f"{argv[0]} ended with status {answer.status}: {answer.errors.strip()}")
     return answer
-
-
-def number_list(spelled: str) -> tuple[int, ...]:
-    """The kernel's list format for CPUs and nodes: "0-3,8" is 0, 1, 2, 3, 8 (cpuset(7), "List format").
-
-    Raises ValueError for anything else.
-    """
-    numbers: list[int] = []
-    for part in filter(None, spelled.strip().split(",")):
-        first, dash, last = part.partition("-")
-        numbers.extend(range(int(first), int(last) + 1) if dash else (int(first),))
-    return tuple(numbers)
-
-
-def number_list_text(numbers: Iterable[int]) -> str:
-    """Numbers in the kernel's list format: 0, 1, 2, 3, 8 is "0-3,8"."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

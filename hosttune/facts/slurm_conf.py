@@ -8,12 +8,14 @@ lines below it.
 
 from __future__ import annotations
 
+import math
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from hosttune.frozen import frozen
+from hosttune.ranges import parse_ranges
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -26,10 +28,13 @@ SLURM_CONF = (
 )  # fmt: skip
 _MOST_FILES = 100
 _MOST_HOSTS = 65536  # of one list: MAX_SLURM_NODES of slurm.h
+_LONGEST_HOST = 255  # hostname(7)
+_MOST_BRACKETS = 4  # of one name
+_DIGITS = 18  # of one number in it
 _ABOUT_SOME = frozenset({"nodename", "partitionname", "nodeset", "downnodes"})
 _COMMENT = regex(r"(?<!\\)#.*")
 _INCLUDE = regex(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
-_PAIR = regex(r"([\w.]+)\s*[-+*/]?=\s*(?:\"([^\"]*)\"|(\S+))")
+_PAIR = regex(r"(?<![\w.])([\w.]+)\s*[-+*/]?=\s*(?:\"([^\"]*)\"|(\S+))")
 _BETWEEN_HOSTS = regex(r",(?![^\[]*\])")
 _RANGE = regex(r"([^\[\]]*)\[([\d,\s-]+)\](.*)")
 
@@ -111,31 +116,75 @@ def with_defaults(rows: Iterable[SlurmRow], kind: str) -> Iterator[SlurmRow]:
 
 def hosts_in(expression: str) -> tuple[str, ...]:
     """gpu[01-03],head -> gpu01, gpu02, gpu03, head. Raises ValueError for what is no list, or too long."""
-    return tuple(host for part in _BETWEEN_HOSTS.split(expression) if part for host in _expanded(part))
+    hosts: list[str] = []
+    for part in filter(None, _BETWEEN_HOSTS.split(expression)):
+        hosts += _expanded(_pieces(part), part)
+        if len(hosts) > _MOST_HOSTS:
+            raise _too_long(expression)
+    return tuple(hosts)
 
 
 def names_host(expression: str, host: str) -> bool:
-    """Whether a list names a host; only what begins like it is written out. Raises ValueError as `hosts_in` does."""
-    parts = (part for part in _BETWEEN_HOSTS.split(expression) if host.startswith(part.partition("[")[0]))
-    return any(host in _expanded(part) for part in parts)
+    """Whether a list names a host. No list is written out for it. Raises ValueError for what is no list."""
+    parts = [part for part in _BETWEEN_HOSTS.split(expression) if host.startswith(part.partition("[")[0])]
+    return any(_names(_pieces(part), host) for part in parts)
 
 
-def _expanded(part: str) -> list[str]:
-    match = _RANGE.fullmatch(part.strip())
-    if match is None:
-        if "[" in part or "]" in part:
+# A text, or what brackets hold: (first, last, width) of each range, where 01 is two digits wide.
+_Piece: TypeAlias = "str | tuple[tuple[int, int, int], ...]"
+
+
+def _pieces(part: str) -> list[_Piece]:
+    """a[01-03]b -> "a", ((1, 3, 2),), "b". Raises ValueError for what is no list."""
+    pieces: list[_Piece] = []
+    rest = part.strip()
+    while match := _RANGE.fullmatch(rest):
+        try:
+            words = [word.strip() for word in match[2].split(",")]
+            listed = tuple((*parse_ranges(word)[0], len(word.partition("-")[0].strip())) for word in words if word)
+        except ValueError:
+            raise ValueError(f"{part[:40]!r} is no list of hosts") from None
+        pieces += [match[1], listed]
+        rest = match[3]
+        if len(pieces) > 2 * _MOST_BRACKETS or not listed:
             raise ValueError(f"{part[:40]!r} is no list of hosts")
-        return [part.strip()]
-    numbers: list[str] = []
-    for word in match[2].split(","):
-        first, dash, last = (one.strip() for one in word.partition("-"))
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ValueError(f"{part[:40]!r} is no list of hosts")
-        count = int(last) - int(first) + 1 if dash else 1
-        if len(numbers) + count > _MOST_HOSTS:
-            raise ValueError(f"{part[:40]!r} names more than {_MOST_HOSTS} hosts")
-        numbers += [str(number).zfill(len(first)) for number in range(int(first), int(first) + count)]
-    rest = _expanded(match[3]) if match[3] else [""]
-    if len(numbers) * len(rest) > _MOST_HOSTS:
-        raise ValueError(f"{part[:40]!r} names more than {_MOST_HOSTS} hosts")
-    return [f"{match[1]}{number}{end}" for number in numbers for end in rest]
+    if "[" in rest or "]" in rest:
+        raise ValueError(f"{part[:40]!r} is no list of hosts")
+    return [*pieces, rest]
+
+
+def _expanded(pieces: list[_Piece], part: str) -> list[str]:
+    numbers = [sum(last - first + 1 for first, last, _ in piece) for piece in pieces if not isinstance(piece, str)]
+    longest = sum(len(piece) if isinstance(piece, str) else 20 for piece in pieces)
+    if math.prod(numbers) > _MOST_HOSTS or (numbers and longest > _LONGEST_HOST):
+        raise _too_long(part)
+    found = [""]
+    for piece in pieces:
+        if isinstance(piece, str):
+            found = [f"{begin}{piece}" for begin in found]
+        else:
+            ends = [str(one).zfill(width) for first, last, width in piece for one in range(first, last + 1)]
+            found = [f"{begin}{end}" for begin in found for end in ends]
+    return found
+
+
+def _names(pieces: Sequence[_Piece], host: str) -> bool:
+    if not pieces:
+        return not host
+    piece, rest = pieces[0], pieces[1:]
+    if isinstance(piece, str):
+        return host.startswith(piece) and _names(rest, host[len(piece) :])
+    for size in range(1, min(len(host), _DIGITS) + 1):
+        digits = host[:size]
+        if not (digits.isascii() and digits.isdecimal()):
+            return False
+        fits = any(
+            first <= int(digits) <= last and str(int(digits)).zfill(width) == digits for first, last, width in piece
+        )
+        if fits and _names(rest, host[size:]):
+            return True
+    return False
+
+
+def _too_long(expression: str) -> ValueError:
+    return ValueError(f"{expression[:40]!r} names more than {_MOST_HOSTS} hosts")

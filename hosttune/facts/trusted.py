@@ -34,11 +34,14 @@ def stranger(reader: Reader, place: str) -> str:
 
 
 def link_stranger(reader: Reader, path: str) -> str:
-    """As `stranger`, of a path that may be a link: nobody but root can lead it elsewhere, either."""
+    """As `stranger`, of a path that may be a link or lead over links: only root can lead it elsewhere."""
     for _ in range(_MAX_LINKS):
-        folder = reader.resolve(posixpath.dirname(path))
+        above = posixpath.dirname(path)
+        folder = reader.resolve(above)
         if not isinstance(folder, str):
-            return f"{posixpath.dirname(path)}: {why(folder)}"
+            return f"{above}: {why(folder)}"
+        if folder != posixpath.normpath(above) and (who := link_stranger(reader, above)):
+            return who
         place = posixpath.join(folder, posixpath.basename(path))
         target = reader.link(place)
         if not isinstance(target, str):

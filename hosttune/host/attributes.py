@@ -10,6 +10,7 @@ import struct
 from typing import Final
 
 from hosttune.errors import Refused
+from hosttune.host.bounded import head_of
 
 _IS_64_BIT = struct.calcsize("l") == 8
 GETFLAGS: Final = 0x80086601 if _IS_64_BIT else 0x80046601  # FS_IOC_GETFLAGS, include/uapi/linux/fs.h
@@ -60,8 +61,8 @@ def refuse_mount_point(folder: int, fd: int, path: str) -> None:
 def mount_id(fd: int) -> str:
     """The id of the mount that a descriptor lies on, as in mountinfo; empty where the kernel does not tell."""
     try:
-        with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
-            return next((line.split()[1] for line in file if line.startswith("mnt_id:")), "")
+        lines = head_of(f"/proc/self/fdinfo/{fd}")[0].decode("ascii", "replace").splitlines()
+        return next((line.split()[1] for line in lines if line.startswith("mnt_id:")), "")
     except OSError:
         return ""
 

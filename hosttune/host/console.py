@@ -1,5 +1,5 @@
-"""The terminal, the environment and the command line of this very process, its end, and the files that it hands to its
-user.
+"""The terminal, the environment and the command line of this very process, its end, and the files that its user names
+to be read (those that are written: `host/output.py`).
 """
 
 from __future__ import annotations
@@ -92,61 +92,23 @@ def starting_words(carried: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", carried) if archive() else program_words()
 
 
-def save(path: str, content: bytes, mode: int = 0o600) -> None:
-    """Write a file for the user at once and durably: no reader ever sees half of it. Raises HosttuneError.
-
-    Its rights are `mode`, whatever was there before: a plan may hold passwords (fstab), a record much of a host.
-    Only a regular file is replaced: a link such as /dev/stdout is not ours to turn into a file.
-    """
-    target = os.path.abspath(path)
-    if os.path.lexists(target) and (os.path.islink(target) or not os.path.isfile(target)):
-        raise HosttuneError(f"{path}: is there already, and is no regular file", hint="name another file")
-    try:
-        import tempfile
-
-        descriptor, name = tempfile.mkstemp(prefix=".hosttune-", dir=os.path.dirname(target))
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                os.fchmod(file.fileno(), mode)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, target)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(name)
-            raise
-    except OSError as error:
-        raise HosttuneError(
-            f"{path}: cannot be written: {error.strerror}", hint="name a file in a folder of yours"
-        ) from error
-
-
 def load(path: str) -> str:
     """A text file that the user named. Raises HosttuneError."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except OSError as error:
-        raise HosttuneError(
-            f"{path}: cannot be read: {error.strerror}", hint="check the name and the rights"
-        ) from error
+        return load_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise HosttuneError(f"{path}: is not UTF-8 text") from error
 
 
 def load_bytes(path: str) -> bytes:
     """A file that the user named, as it is; `-` is standard input. Raises HosttuneError."""
+    from hosttune.host.named import read_named, reason_of
+
     name = "standard input" if path == "-" else path
     try:
-        with open(sys.stdin.fileno() if path == "-" else path, "rb", closefd=path != "-") as file:
-            content = file.read(LARGEST_INPUT + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise HosttuneError(f"{name}: cannot be read: {reason}", hint="check the name and the rights") from error
-    if len(content) > LARGEST_INPUT:
-        raise HosttuneError(f"{name}: larger than {LARGEST_INPUT >> 20} MiB", hint="is this the right file?")
-    return content
+        return read_named(path, LARGEST_INPUT)
+    except OSError as error:
+        raise HosttuneError(f"{name}: {reason_of(error)}", hint="check the name and the rights") from error
 
 
 def talk(text: str) -> None:

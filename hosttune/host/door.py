@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import Cleaned
 from hosttune.values import Absent, Answer, FileValue
 
 FileType: TypeAlias = Literal["file", "directory", "link", "block", "character", "fifo", "socket"]
@@ -255,6 +256,14 @@ class Writer(Reader, Protocol):
         """Unmount what was mounted last at `target`, while nobody uses it."""
         ...
 
+    def make_link(self, path: str, target: str) -> None:
+        """Make a symbolic link whose text is `target`, durably. Missing parent folders are made (0755)."""
+        ...
+
+    def remove_link(self, path: str, *, expected: str) -> None:
+        """Remove a symbolic link whose text is `expected`, durably."""
+        ...
+
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
         """Run a program that changes the host. Raises Refused when it is missing, does not end in time
         or exits non-zero."""
@@ -266,7 +275,11 @@ class Writer(Reader, Protocol):
         """
         ...
 
-    def log(self, message: str, message_id: str = "") -> None:
+    def publish(self, path: str, new: FileValue | Absent) -> None:
+        """Write a file that programs of others read, whole, or take it away; its folder is there (host/output.py)."""
+        ...
+
+    def log(self, message: Cleaned, message_id: str = "") -> None:
         """One line for the system log, identifier `hosttune`. `message_id`: 32 hex digits by which systemd's journal
         finds it (systemd.journal-fields(7)).
         """

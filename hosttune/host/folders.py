@@ -79,6 +79,43 @@ def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
         raise Refused(f"{path} cannot be reached: {error.strerror}") from None
 
 
+@contextmanager
+def opened_entry(
+    root: str, path: str, *, make: int | None = None, is_output: bool = False
+) -> Iterator[tuple[int, str]]:
+    """The folder around `path` inside `root`, open, and the last component, which is not followed. Links on the way
+    are followed inside the root where they are root's. Missing folders are made with the mode `make`. `is_output`: it
+    is a file that root writes for others (`host/output.py`).
+
+    Raises Refused for a way there that others than root could turn, OSError for what the system refuses.
+    """
+    above, _, name = path.rpartition("/")
+    if not is_plain(path) or name in ("", ".", ".."):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    with walk(root, above or "/") as found:
+        if found.name or found.dangling or (found.missing and make is None):
+            number = errno.ENOTDIR if found.name else errno.ENOENT
+            raise OSError(number, os.strerror(number), found.canonical)
+        _refuse_untrusted(found, root, is_output=is_output)
+        if not found.missing:
+            yield found.parent, name  # a folder that may be written in need not be readable
+            return
+        folder = _made(found.parent, found.missing, make or 0o755)
+        try:
+            yield folder, name
+        finally:
+            close(folder)
+
+
+def sync_folder(folder: int) -> None:
+    """Make what was done to names in a folder durable; `folder` may be an O_PATH descriptor, which fsync(2) refuses."""
+    again = os.open(".", _FOLDER, dir_fd=folder)
+    try:
+        os.fsync(again)
+    finally:
+        close(again)
+
+
 def _made(above: int, names: tuple[str, ...], mode: int) -> int:
     """A descriptor of the innermost of `names` below `above`, all made and on disk."""
     folder = os.open(".", _FOLDER, dir_fd=above)
@@ -98,11 +135,12 @@ def _made(above: int, names: tuple[str, ...], mode: int) -> int:
     return folder
 
 
-def _refuse_untrusted(found: ResolvedPath, root: str) -> None:
+def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False) -> None:
     """Root follows no folder or link that somebody else could swap for another between two steps.
 
-    A sticky folder (/tmp) may be passed, because only its owner replaces an entry there, but not written in. The top
-    of an alternate root may belong to whoever unpacked it: the walk cannot leave it.
+    A sticky folder (/tmp) may be passed, because only its owner replaces an entry there, but not written in, unless
+    `is_output`; then a folder of others is passed, too, where a real folder of root's follows (`host/output.py`). The
+    top of an alternate root may belong to whoever unpacked it: the walk cannot leave it.
     """
     if os.geteuid() != 0:
         return
@@ -111,15 +149,27 @@ def _refuse_untrusted(found: ResolvedPath, root: str) -> None:
     for number, (path, info) in enumerate(found.visited):
         if number == 0 and root != "/":
             continue
+        if is_output and number < last and _leads_to_roots(path, info, *found.visited[number + 1]):
+            continue
         if info.st_uid != 0:
             raise Refused(f"root does not write through {path}, because it belongs to uid {info.st_uid}", hint=hint)
         if stat_module.S_ISLNK(info.st_mode):
             continue
         others = info.st_mode & stat_module.S_IWOTH or (info.st_mode & stat_module.S_IWGRP and info.st_gid != 0)
         is_open = others or path in found.open_by_acl
-        if is_open and (number == last or not info.st_mode & stat_module.S_ISVTX):
+        is_sticky = info.st_mode & stat_module.S_ISVTX
+        if is_open and not (is_sticky and (number != last or is_output)):
             who = hint if others else f"who can, says: getfacl {path}"
             raise Refused(f"root does not write in {path}, because others can", hint=who)
+
+
+def _leads_to_roots(path: str, info: os.stat_result, below: str, inner: os.stat_result) -> bool:
+    """Whether `below` is a real folder of root's directly in the folder `path`, on the same file system: one that a
+    user mounts there (FUSE) says of itself whose it is.
+    """
+    is_folder = stat_module.S_ISDIR(info.st_mode) and stat_module.S_ISDIR(inner.st_mode)
+    is_direct = os.path.dirname(below) == path
+    return is_folder and is_direct and inner.st_uid == 0 and inner.st_dev == info.st_dev
 
 
 def make_folder(root: str, path: str) -> None:

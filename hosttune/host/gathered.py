@@ -5,18 +5,26 @@ them. They are somebody else's: nothing in them is trusted, and one that cannot 
 from __future__ import annotations
 
 import os
-import stat
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 from hosttune.errors import HosttuneError
+from hosttune.host.named import (
+    ANSWER_S,
+    answer_of,
+    can_hang,
+    read_named,
+    reason_of,
+    require_answer,
+    served_mounts,
+)
 
 LIMIT = 128 << 20  # bytes of one file, as of a record
 SUFFIX = ".json"
 RECORD_SUFFIX = ".record.json"
 RECORDS = "records"  # the folder of the records, beside the results of the same names
+_SERVER_S = 2.0  # for a server to answer about a folder or a link in a folder
 _MAX_LISTS = 8  # lists that name lists
 
 
@@ -29,17 +37,15 @@ def list_files(words: Iterable[str], *, depth: int = 0) -> Iterator[tuple[str, s
     for word in words:
         if word == "-" or word.startswith("@"):
             yield from _from_list(word, depth)
-        elif os.path.isdir(word):
-            yield from _from_folder(word)
         else:
-            yield word, ""
+            yield from _found_at(word)
 
 
 def _from_list(word: str, depth: int) -> Iterator[tuple[str, str]]:
     if depth >= _MAX_LISTS:
         yield word, f"lists that name lists, more than {_MAX_LISTS} deep"
         return
-    content = content_of(word[1:] or "-") if word != "-" else _read(sys.stdin.fileno())
+    content = content_of(word[1:] or "-" if word != "-" else "-")
     if isinstance(content, str):
         yield word, content
         return
@@ -47,21 +53,61 @@ def _from_list(word: str, depth: int) -> Iterator[tuple[str, str]]:
     yield from list_files((os.fsdecode(part) for part in parts if part.strip()), depth=depth + 1)
 
 
-def _from_folder(folder: str) -> Iterator[tuple[str, str]]:
+def _found_at(word: str) -> Iterator[tuple[str, str]]:
+    try:
+        is_folder = _answer(word, os.path.isdir, ANSWER_S)
+    except OSError as error:
+        yield word, reason_of(error)
+        return
+    if is_folder:
+        yield from _from_folder(word)
+    else:
+        yield word, ""
+
+
+def _answer(path: str, ask: Callable[[str], bool], seconds: float) -> bool:
+    """What is asked about a path. Raises OSError, ETIMEDOUT, where its file system does not answer."""
+    return bool(answer_of(path, lambda: b"yes" if ask(path) else b"", seconds)) if can_hang() else ask(path)
+
+
+def _from_folder(top: str) -> Iterator[tuple[str, str]]:
+    """One folder after the other. What is dead in it (a mount, what a link leads to) hides nothing else."""
     found = False
-    errors: list[OSError] = []
-    for place, folders, names in os.walk(folder, onerror=errors.append):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            if name.endswith(SUFFIX) and not name.startswith("."):
+    folders = [top]
+    served = frozenset(served_mounts())
+    while folders:
+        folder = folders.pop()
+        try:
+            if folder in served:
+                require_answer(folder, _SERVER_S)
+            with os.scandir(folder) as opened:
+                entries = sorted((one for one in opened if not one.name.startswith(".")), key=lambda one: one.name)
+        except OSError as error:
+            found = True
+            yield folder, reason_of(error).replace("cannot be read", "cannot be listed", 1)
+            continue
+        for entry in entries:
+            if entry.name.endswith(SUFFIX) and not entry.is_dir(follow_symlinks=False):
                 found = True
-                path = os.path.join(place, name)
-                # a pipe whose writer says nothing would hold the whole report; one that is named is meant
-                yield path, "" if os.path.isfile(path) or not os.path.exists(path) else "is no file"
-    for error in errors:
-        yield str(error.filename), f"cannot be listed: {error.strerror}"
-    if not found and not errors:
-        yield folder, f"holds no {SUFFIX} file"
+                yield entry.path, _why_no_file(entry)
+        folders += [one.path for one in reversed(entries) if one.is_dir(follow_symlinks=False)]
+    if not found:
+        yield top, f"holds no {SUFFIX} file"
+
+
+def _why_no_file(entry: os.DirEntry[str]) -> str:
+    """A pipe whose writer says nothing would hold the whole report; one that is named is meant."""
+    if entry.is_file(follow_symlinks=False):
+        return ""
+    try:
+        is_file = entry.is_symlink() and _answer(entry.path, _leads_to_file, _SERVER_S)
+    except OSError as error:
+        return reason_of(error)
+    return "" if is_file else "is no file"
+
+
+def _leads_to_file(path: str) -> bool:
+    return os.path.isfile(path) or not os.path.exists(path)
 
 
 def paired(paths: Iterable[str], *, wants_records: bool) -> list[str]:
@@ -93,29 +139,10 @@ def stem_of(path: str) -> str:
 
 def content_of(path: str) -> bytes | str:
     """The bytes of a file, or why they cannot be read."""
-    if path == "-":
-        return _read(sys.stdin.fileno())
     try:
-        # without O_NONBLOCK a pipe that nobody writes to would hold the whole report
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError) as error:
-        return f"cannot be read: {error.strerror if isinstance(error, OSError) else error}"
-    try:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            return "is a folder"
-        os.set_blocking(descriptor, True)
-        return _read(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read(descriptor: int) -> bytes | str:
-    try:
-        with open(descriptor, "rb", closefd=False) as file:
-            content = file.read(LIMIT + 1)
+        return read_named(path, LIMIT)
     except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return f"is larger than {LIMIT >> 20} MiB" if len(content) > LIMIT else content
+        return reason_of(error)
 
 
 class SpoolFile:

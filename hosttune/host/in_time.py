@@ -20,6 +20,7 @@ from contextlib import suppress
 from threading import Event, Lock, Thread, current_thread
 
 from hosttune.frozen import frozen
+from hosttune.host.bounded import head_text
 
 _HEAD = struct.Struct("=I")
 _TO_DIE_S = 1.0  # what signal 9 does not end in this time is held by the kernel
@@ -180,11 +181,7 @@ def _state(task: str, process: str) -> str:
 
 
 def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+    return head_text(path)
 
 
 def _waits_for(thread: int | None) -> str:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 
 from hosttune.errors import Refused
+from hosttune.host.bounded import MOST_NAMES, names_in
+from hosttune.host.cleaned import Cleaned
 from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal
 from hosttune.host.process import Ended, act, last_lines, look
 from hosttune.host.tree import FileTree
@@ -71,10 +73,10 @@ class LiveReader(FileTree):
 def _nvidia_smi_would_write() -> str:
     """nvidia-smi calls the setuid nvidia-modprobe, which loads the module and makes device nodes that are missing."""
     try:
-        gpus = os.listdir("/proc/driver/nvidia/gpus")
+        gpus = names_in("/proc/driver/nvidia/gpus", MOST_NAMES)[0]
     except OSError:
         return "nvidia-smi is not asked: the NVIDIA kernel module is not loaded, and it would load it"
-    nodes = [name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdigit()]
+    nodes = [name for name in names_in("/dev", MOST_NAMES)[0] if name.startswith("nvidia") and name[6:].isdigit()]
     if len(nodes) < len(gpus) or not os.path.exists("/dev/nvidiactl"):
         return "nvidia-smi is not asked: device nodes /dev/nvidia* are missing, and it would make them"
     return ""
@@ -141,7 +143,22 @@ class LiveWriter(LiveReader):
 
         append(self.root, path, data)
 
-    def log(self, message: str, message_id: str = "") -> None:
+    def make_link(self, path: str, target: str) -> None:
+        from hosttune.host.links import make_link
+
+        make_link(self.root, path, target)
+
+    def remove_link(self, path: str, *, expected: str) -> None:
+        from hosttune.host.links import remove_link
+
+        remove_link(self.root, path, expected=expected)
+
+    def publish(self, path: str, new: FileValue | Absent) -> None:
+        from hosttune.host.output import publish
+
+        publish(self.root, path, new)
+
+    def log(self, message: Cleaned, message_id: str = "") -> None:
         from hosttune.host.own import log
 
         log(message, message_id)

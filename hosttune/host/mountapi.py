@@ -13,6 +13,7 @@ import os
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.attributes import mount_id
+from hosttune.host.bounded import own_mounts
 from hosttune.host.mountinfo import MountLine, parse, topmost_at
 from hosttune.host.process import act
 from hosttune.values import ABSENT
@@ -38,8 +39,7 @@ def topmost(target: str) -> MountLine:
     """The mount that is seen at `target`: of several stacked there, the last. Raises Refused when nothing is mounted
     there.
     """
-    with open("/proc/self/mountinfo", "rb") as file:
-        found = topmost_at(parse(file.read()), target)
+    found = topmost_at(parse(own_mounts()), target)
     if found is None:
         raise Refused(f"nothing is mounted at {target}")
     return found

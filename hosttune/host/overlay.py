@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace as with_
 
 from hosttune.errors import Conflict, Refused
+from hosttune.host.cleaned import Cleaned
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Space, Stat
 from hosttune.host.mountinfo import MountLine, holding, parse, topmost_at, with_atime, with_mount, without_mount
 from hosttune.host.simulate import DPKG_STATUS
@@ -241,7 +242,23 @@ class Overlay(BeforeReader):
         present = self.read(path)
         self.files[self._place(path)] = FileValue((present if isinstance(present, bytes) else b"") + data, 0o600)
 
-    def log(self, message: str, message_id: str = "") -> None:
+    def make_link(self, path: str, target: str) -> None:
+        if self.stat(path, follow=False) is not ABSENT:
+            raise Conflict(f"{path} is there already", hint="run the plan again")
+        self._may_write(path)
+        self.links[self._entry(path)] = target
+
+    def remove_link(self, path: str, *, expected: str) -> None:
+        if self.link(path) != expected:
+            raise Conflict(f"{path} was changed by somebody else", hint="run the plan again")
+        self._may_write(path)
+        self.links[self._entry(path)] = ABSENT
+
+    def publish(self, path: str, new: FileValue | Absent) -> None:
+        self._may_write(path)
+        self.files[self._place(path)] = new
+
+    def log(self, message: Cleaned, message_id: str = "") -> None:
         """The system log is not modelled."""
 
     def discard_leftovers(self, path: str) -> None:

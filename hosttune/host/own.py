@@ -7,6 +7,8 @@ import os
 import stat
 
 from hosttune.errors import Refused
+from hosttune.host.bounded import head_of
+from hosttune.host.cleaned import Cleaned
 from hosttune.host.folders import FolderEntry, opened_place
 
 _JOURNAL_SOCKET = "/run/systemd/journal/socket"
@@ -56,7 +58,7 @@ def _hint(error: OSError) -> str:
     return "make room on the disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "run it as root"
 
 
-def log(message: str, message_id: str = "") -> None:
+def log(message: Cleaned, message_id: str = "") -> None:
     """One line for the system log. Without a log daemon it is lost, as syslog(3) says; the journal of the run holds
     it anyway. With a `message_id` it goes to systemd's journal, where one listens.
     """
@@ -66,16 +68,16 @@ def log(message: str, message_id: str = "") -> None:
         return
 
     syslog.openlog("hosttune", syslog.LOG_PID, syslog.LOG_AUTHPRIV)
-    syslog.syslog(syslog.LOG_NOTICE, message.replace("\0", ""))  # which C's strings end at
+    syslog.syslog(syslog.LOG_NOTICE, message)
     syslog.closelog()
 
 
-def _journal(message: str, message_id: str) -> bool:
+def _journal(message: Cleaned, message_id: str) -> bool:
     """Whether systemd's journal took it (systemd.io/JOURNAL_NATIVE_PROTOCOL)."""
     import socket
 
     fields = (
-        ("MESSAGE", " ".join(message.split())),
+        ("MESSAGE", message),
         ("MESSAGE_ID", message_id),
         ("PRIORITY", "4"),
         ("SYSLOG_FACILITY", "10"),  # authpriv, as all our lines
@@ -104,8 +106,7 @@ def operator() -> str:
     if os.geteuid() == 0 and sudo.isdecimal():
         return f"{name_of(int(sudo))} via sudo"
     try:
-        with open("/proc/self/loginuid", encoding="ascii") as file:
-            login = int(file.read())
+        login = int(head_of("/proc/self/loginuid")[0])
     except (OSError, ValueError):
         login = 0xFFFFFFFF  # (uid_t)-1: not from a login
     return name_of(login if login != 0xFFFFFFFF else os.geteuid())

@@ -1,8 +1,8 @@
 """The running processes: what every kernel shows alike, and from /proc device nodes, swap and control group.
 
-A user chooses the name and the title of a process; in a mount namespace of their own any file has any path; and the
-name stands in /proc/PID/status before the user. So a device is known by its numbers, the user by the owner of /proc/PID
-(proc(5)), and a program by its file.
+A user chooses the name and the title of a process; in a mount namespace of their own any file has any path. So a device
+is known by its numbers, the user by the ids that the kernel prints (it escapes a line break in a name:
+fs/proc/array.c, proc_task_name), and a program by its file.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from __future__ import annotations
 import os
 import stat
 
+from hosttune.errors import HosttuneError
+from hosttune.host.bounded import CUT, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text
 from hosttune.host.door import Process
 from hosttune.host.filestatus import FileStatus, status_of
-from hosttune.host.proc_fields import process_fields, user_name
+from hosttune.host.proc_fields import process_fields
 from hosttune.host.secrets import mask_command
+from hosttune.ranges import parse_ranges
 from hosttune.regex import regex
+from hosttune.values import Answer, Unreadable
 
 # All that is ever taken from the environment of a process: names that say how it runs, and no secret.
 VARIABLES = frozenset({
@@ -27,82 +31,93 @@ _NVIDIA = 195  # major number of nvidia0 and the like (kernel: Documentation/adm
 _NVIDIA_MINORS = {255: "/dev/nvidiactl", 254: "/dev/nvidia-modeset"}
 _MAJORS = {"nvidia-uvm": ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"), "kfd": ("/dev/kfd",)}  # drawn at the load
 _OF_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/")
+_STATUS_MOST = 1 << 20  # bytes of a status, which lists up to 65,536 groups (NGROUPS_MAX) before memory and CPUs
+_DEVICE_MOST = 255  # bytes of the path of a device node; the names that a user gives to files can be longer
+_ALL_DEVICES = 16 << 20  # bytes of the paths of all of them
 
 
-def processes() -> tuple[Process, ...]:
-    """All processes with a program; kernel threads have none. Devices are empty for processes this user may not see."""
+def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
+    """All processes with a program; kernel threads have none. Devices are empty for processes this user may not see.
+
+    Unreadable where there are more processes, or open files, than one look goes through: a part of a list would say
+    that nobody uses what the rest of it uses.
+    """
     found = []
-    known = _known_devices(_read("/proc/devices"))
-    for info in process_fields():
-        if not info["cmdline"]:
-            continue
-        devices = _devices(info["pid"], known)
-        is_gpu = any(device.startswith("/dev/nvidia") for device in devices)
-        uid = _uid(info["pid"])
-        found.append(
-            Process(
-                pid=info["pid"],
-                name=info["name"] or "",
-                user=user_name(uid) if uid >= 0 else "",
-                command=mask_command(tuple(info["cmdline"])),
-                rss_bytes=info["rss_bytes"],
-                swap_bytes=_swap_bytes(info["pid"]),
-                devices=devices,
-                cgroup=_cgroup(info["pid"]),
-                started_at=info["create_time"] or 0.0,
-                parent=info["ppid"] or 0,
-                cpus=_cpus(info["pid"]) if is_gpu else 0,
-                variables=_variables(info["pid"]) if is_gpu else (),
-                uid=uid,
-                program=_program(info["pid"], uid),
+    look = _Look(folder, _known_devices(head_text(f"{folder}/devices")))
+    texts: dict[str, str] = {}  # processes share users, names and groups
+    try:
+        for info in process_fields(folder):
+            if info["is_kernel"]:
+                continue
+            pid = info["pid"]
+            process = f"{folder}/{pid}"
+            devices = look.devices(pid)
+            is_gpu = any(device.startswith("/dev/nvidia") for device in devices)
+            status = _status(process, is_gpu=is_gpu)
+            name, user, cgroup = (
+                texts.setdefault(one, one) for one in (info["name"], info["username"], _cgroup(process))
             )
-        )
+            found.append(
+                Process(
+                    pid=pid,
+                    name=name,
+                    user=user,
+                    command=mask_command(tuple(info["cmdline"])),
+                    rss_bytes=info["rss_bytes"],
+                    swap_bytes=_swap_bytes(status),
+                    devices=devices,
+                    cgroup=cgroup,
+                    started_at=info["create_time"] or 0.0,
+                    parent=info["ppid"] or 0,
+                    cpus=_cpus(status) if is_gpu else 0,
+                    variables=_variables(process) if is_gpu else (),
+                    uid=info["uid"],
+                    program=_program(process, info["uid"]),
+                )
+            )
+    except HosttuneError as error:
+        return Unreadable(error.message)
     return tuple(sorted(found, key=lambda process: process.pid))
 
 
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+def _status(process: str, *, is_gpu: bool) -> list[str]:
+    """The lines of its status; of a GPU process behind a long list of groups, too."""
+    limit = _STATUS_MOST if is_gpu else PROCESS_FILE
+    return head_text(f"{process}/status", limit).split("\n")
 
 
-def _swap_bytes(pid: int) -> int:
-    for line in _read(f"/proc/{pid}/status").split("\n"):
-        if line.startswith("VmSwap:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def _swap_bytes(status: list[str]) -> int:
+    words = next((line.split() for line in status if line.startswith("VmSwap:")), [])
+    return int(words[1]) * 1024 if len(words) > 1 and words[1].isdecimal() else 0
 
 
-def _cpus(pid: int) -> int:
+def _cpus(status: list[str]) -> int:
     """The length of its list of CPUs: 0-3,8 are five (proc_pid_status(5), cpuset(7))."""
-    for line in _read(f"/proc/{pid}/status").split("\n"):
-        if line.startswith("Cpus_allowed_list:"):
-            ends = [part.split("-") for part in line.split(":")[1].strip().split(",") if part]
-            return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
-    return 0
+    listed = next((line.partition(":")[2] for line in status if line.startswith("Cpus_allowed_list:")), "")
+    return sum(last - first + 1 for first, last in parse_ranges(listed))
 
 
-def _variables(pid: int) -> tuple[str, ...]:
-    """Those of VARIABLES that it was started with; of a value that is no plain word only that there is one."""
-    pairs = (entry.partition("=") for entry in _read(f"/proc/{pid}/environ").split("\0"))
-    known = ((name, value) for name, _, value in pairs if name in VARIABLES)
-    return tuple(sorted(f"{name}={value if _PLAIN.fullmatch(value) else '(set)'}" for name, value in known))
+def _variables(process: str) -> tuple[str, ...]:
+    """Those of VARIABLES that it was started with; of a value that is no plain word only that there is one.
 
-
-def _uid(pid: int) -> int:
+    CUT is among them where its environment is longer than what is read of it.
+    """
     try:
-        return os.stat(f"/proc/{pid}").st_uid
+        content, is_whole = head_of(f"{process}/environ")
     except OSError:
-        return -1
+        return ()
+    entries = content.decode("utf-8", "replace").split("\0")
+    pairs = (entry.partition("=") for entry in (entries if is_whole else entries[:-1]))
+    known = {name: value for name, _, value in pairs if name in VARIABLES}
+    told = (f"{name}={value if _PLAIN.fullmatch(value) else '(set)'}" for name, value in known.items())
+    return (*sorted(told), *(() if is_whole else (CUT,)))
 
 
-def _program(pid: int, uid: int) -> str:
+def _program(process: str, uid: int) -> str:
     """The path of its executable. Of a process that has no rights of root's only where the file at that path on this
     host is root's, and the very one that it runs: in its own mount namespace any file may have this path.
     """
-    path = f"/proc/{pid}/exe"
+    path = f"{process}/exe"
     try:
         target = os.readlink(path)
     except OSError:
@@ -124,29 +139,47 @@ def _known_devices(content: str) -> dict[tuple[int, int], str]:
     return {(major, minor): path for name, major in majors.items() for minor, path in enumerate(_MAJORS[name])}
 
 
-def _devices(pid: int, known: dict[tuple[int, int], str]) -> tuple[str, ...]:
-    folder = f"/proc/{pid}/fd"
-    try:
-        numbers = os.listdir(folder)
-    except OSError:
-        return ()
-    devices: set[str] = set()
-    for number in numbers:
+class _Look:
+    """One look at the open files of all processes, and what is left of its limits."""
+
+    def __init__(self, folder: str, known: dict[tuple[int, int], str]) -> None:
+        self._folder = folder
+        self._known = known
+        self._files = MOST_OPEN_FILES
+        self._bytes = _ALL_DEVICES
+
+    def devices(self, pid: int) -> tuple[str, ...]:
+        """The device nodes that a process has open. Raises HosttuneError at the limit."""
+        devices: set[str] = set()
         try:
-            target = os.readlink(f"{folder}/{number}")
+            with os.scandir(f"{self._folder}/{pid}/fd") as entries:
+                for entry in entries:
+                    self._files -= 1
+                    if self._files < 0 or self._bytes < 0:
+                        raise _too_many(pid)
+                    device = _open_device(entry.path, self._known)
+                    if device and device not in devices and _is_open(f"{self._folder}/{pid}/fdinfo/{entry.name}"):
+                        devices.add(device)
+                        self._bytes -= len(device)
         except OSError:
-            continue
-        # Sockets, pipes and the like have no path; what has one is looked at whatever it is called.
-        if target.startswith("/") and (status := status_of(f"{folder}/{number}")):
-            name = _device(target, status, known)
-            if name and name not in devices and _is_open(pid, number):
-                devices.add(name)
-    return tuple(sorted(devices))
+            return tuple(sorted(devices))
+        return tuple(sorted(devices))
 
 
-def _is_open(pid: int, number: str) -> bool:
+def _open_device(path: str, known: dict[tuple[int, int], str]) -> str:
+    """The device node that an open file is; empty for another one."""
+    try:
+        target = os.readlink(path)
+    except OSError:
+        return ""
+    # Sockets, pipes and the like have no path; what has one is looked at whatever it is called.
+    status = status_of(path) if target.startswith("/") else None
+    return _device(target, status, known) if status else ""
+
+
+def _is_open(path: str) -> bool:
     """Whether it was opened, for which its mode asks: with O_PATH anybody may point at it (open(2))."""
-    rows = (row.split() for row in _read(f"/proc/{pid}/fdinfo/{number}").split("\n"))
+    rows = (row.split() for row in head_text(path).split("\n"))
     flags = next((row[1] for row in rows if len(row) == 2 and row[0] == "flags:"), "0")
     return not int(flags, 8) & os.O_PATH
 
@@ -164,12 +197,19 @@ def _device(target: str, status: FileStatus, known: dict[tuple[int, int], str]) 
         return ""
     own = status_of(target)
     is_own = own and (own.rdev, stat.S_IFMT(own.mode)) == (status.rdev, stat.S_IFMT(status.mode))
-    return target if is_own else ""
+    return target if is_own and len(target) <= _DEVICE_MOST else ""
 
 
-def _cgroup(pid: int) -> str:
+def _too_many(pid: int) -> HosttuneError:
+    return HosttuneError(
+        f"the processes of this host have more than {MOST_OPEN_FILES} files open: which of them use devices is not "
+        f"known (the look ended at process {pid})"
+    )
+
+
+def _cgroup(process: str) -> str:
     """The v2 path (hierarchy 0); on v1 the one that systemd names itself (cgroups(7))."""
-    lines = [line.split(":", 2) for line in _read(f"/proc/{pid}/cgroup").split("\n")]
+    lines = [line.split(":", 2) for line in head_text(f"{process}/cgroup").split("\n")]
     paths = {(number, controllers): path for number, controllers, path in (line for line in lines if len(line) == 3)}
     unified = paths.get(("0", ""), "")
     named = next((path for (_, controllers), path in paths.items() if controllers == "name=systemd"), "")

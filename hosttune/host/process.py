@@ -61,7 +61,7 @@ class Ended:
 def locate(program: str) -> str | Absent:
     """The absolute path of a program on the fixed PATH; an absolute path is taken as it is.
 
-    With root's rights a program that somebody else may rewrite counts as missing.
+    With root's rights a program counts as missing if another user can write it, or a folder or link on the way to it.
     """
     candidates = (program,) if program.startswith("/") else tuple(f"{folder}/{program}" for folder in SEARCH)
     if "/" in program.lstrip("/") and not program.startswith("/"):
@@ -71,14 +71,15 @@ def locate(program: str) -> str | Absent:
             info = os.stat(path)
         except OSError:
             continue
-        if stat.S_ISREG(info.st_mode) and os.access(path, os.X_OK) and _is_trusted(info):
+        if stat.S_ISREG(info.st_mode) and os.access(path, os.X_OK) and _is_trusted(path):
             return path
     return ABSENT
 
 
-def _is_trusted(info: os.stat_result) -> bool:
-    others = info.st_mode & stat.S_IWOTH or (info.st_mode & stat.S_IWGRP and info.st_gid != 0)
-    return os.geteuid() != 0 or (info.st_uid == 0 and not others)
+def _is_trusted(path: str) -> bool:
+    from hosttune.host.code_owner import owner_of_file
+
+    return os.geteuid() != 0 or owner_of_file(path) == 0
 
 
 def look(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
@@ -125,10 +126,16 @@ def act(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
 
 
 def bounded(
-    command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float, limit: int
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    timeout_s: float,
+    limit: int,
+    passed: tuple[int, ...] = (),
 ) -> Completed | Ended:
-    """Run a program with this environment and no other, that may write `limit` bytes to each of its streams."""
-    return _run(command, environment, timeout_s, limit)
+    """Run a program with this environment and no other, that may write `limit` bytes to each of its streams. It gets
+    the descriptors `passed` under their numbers, and no others."""
+    return _run(command, environment, timeout_s, limit, passed)
 
 
 def _environment() -> dict[str, str]:
@@ -154,13 +161,19 @@ def _apt_config() -> Iterator[str]:
         os.close(fd)
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float, limit: int = 0) -> Completed | Ended:
+def _run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    timeout_s: float,
+    limit: int = 0,
+    passed: tuple[int, ...] = (),
+) -> Completed | Ended:
     import subprocess
 
     try:
         child = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            cwd="/", close_fds=True, start_new_session=True, umask=0o022,
+            cwd="/", close_fds=True, pass_fds=passed, start_new_session=True, umask=0o022,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         return Ended("start", f"{command[0]} could not be started: {error}")

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, TypeVar
@@ -321,13 +320,12 @@ def encode_answer(answer: Answer[T], encode: Callable[[T], Any]) -> Any:
 
 def read_record(path: str) -> RecordReader:
     """A record from a file of this machine. Raises BadInput with every fault; nothing in it is trusted."""
+    from hosttune.host.named import read_named, reason_of
+
     try:
-        if os.path.getsize(path) > LIMIT:
-            raise BadInput([Fault(Where(path), f"larger than {LIMIT >> 20} MiB, so not a record")])
-        with open(path, "rb") as file:
-            content = file.read(LIMIT + 1)
+        content = read_named(path, LIMIT)
     except OSError as error:
-        raise BadInput([Fault(Where(path), f"cannot be read: {error.strerror}")]) from None
+        raise BadInput([Fault(Where(path), reason_of(error))]) from None
     return RecordReader(parse_record(content, path), path)
 
 

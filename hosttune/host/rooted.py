@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError, Refused
+from hosttune.host.cleaned import Cleaned, clean
 from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat
 from hosttune.host.paths import is_plain, walk
 from hosttune.host.tree import FileTree
@@ -123,9 +125,7 @@ def _below_kernel(path: str) -> bool:
 
 
 class RootWriter(RootReader):
-    """Changes the files below `root`. What needs a running kernel is refused; `systemctl` works on the files by
-    --root.
-    """
+    """Changes the files below `root`. What needs a running kernel is refused, and so is every program."""
 
     def replace(self, path: str, new: FileValue, *, expected: bytes | Absent) -> None:
         from hosttune.host.replace import replace
@@ -173,24 +173,37 @@ class RootWriter(RootReader):
         raise Refused(f"{target} is not mounted: {_NO_KERNEL.reason}")
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
-        """`systemctl enable|disable NAME` on the files of the image; other programs would act on this machine."""
-        from hosttune.host.live import finished
-        from hosttune.host.process import act
-
-        if tuple(argv[:2]) not in {("systemctl", "enable"), ("systemctl", "disable")}:
-            raise Refused(f"{argv[0]} is not run under --root: it would act on this machine")
-        there = (argv[0], f"--root={self.root}", *argv[1:])
-        return finished(there, act(there, timeout_s=timeout_s))
+        """None is run, not even with an option that names a root: it would follow the links of the image out of it."""
+        del timeout_s
+        raise Refused(f"{argv[0]} is not run under --root: it would act on this machine")
 
     def append(self, path: str, data: bytes) -> None:
         from hosttune.host.own import append
 
         append(self.root, path, data)
 
-    def log(self, message: str, message_id: str = "") -> None:
+    def make_link(self, path: str, target: str) -> None:
+        from hosttune.host.links import make_link
+
+        self._refuse_kernel(posixpath.dirname(path))
+        make_link(self.root, path, target)
+
+    def remove_link(self, path: str, *, expected: str) -> None:
+        from hosttune.host.links import remove_link
+
+        self._refuse_kernel(posixpath.dirname(path))
+        remove_link(self.root, path, expected=expected)
+
+    def publish(self, path: str, new: FileValue | Absent) -> None:
+        from hosttune.host.output import publish
+
+        self._refuse_kernel(path)
+        publish(self.root, path, new)
+
+    def log(self, message: Cleaned, message_id: str = "") -> None:
         from hosttune.host.own import log
 
-        log(f"--root {self.root}: {message}", message_id)
+        log(clean(f"--root {self.root}: {message}"), message_id)
 
     def discard_leftovers(self, path: str) -> None:
         from hosttune.host.replace import discard_leftovers

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from hosttune.host import mountinfo
+from hosttune.host.bounded import head_of, own_mounts
 
 # Process 1; where a security module hides it even from root: the parent of all kernel threads, whose root is the same.
 _FIRST = ("/proc/1", "/proc/2")
@@ -32,10 +33,8 @@ def is_running_root() -> bool:
 def _is_first(folder: str) -> bool:
     """Whether this is the process that it has to be, and its root may be looked at."""
     try:
-        if folder == "/proc/2":
-            with open("/proc/2/comm", "rb") as file:
-                if file.read() != b"kthreadd\n":
-                    return False
+        if folder == "/proc/2" and head_of("/proc/2/comm")[0] != b"kthreadd\n":
+            return False
         os.stat(f"{folder}/root")
     except OSError:
         return False
@@ -63,12 +62,11 @@ def _namespace(process: str, name: str) -> str:
 def _mount_id(path: str) -> bytes:
     fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with open(f"/proc/self/fdinfo/{fd}", "rb") as file:
-            return next((line for line in file if line.startswith(b"mnt_id:")), b"")
+        lines = head_of(f"/proc/self/fdinfo/{fd}")[0].splitlines()
+        return next((line for line in lines if line.startswith(b"mnt_id:")), b"")
     finally:
         os.close(fd)
 
 
 def _own_mounts() -> tuple[mountinfo.MountLine, ...]:
-    with open("/proc/self/mountinfo", "rb") as file:
-        return mountinfo.parse(file.read())
+    return mountinfo.parse(own_mounts())

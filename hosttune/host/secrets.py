@@ -1,22 +1,22 @@
 """Masking what must not leave a host: passwords, keys, tokens, serial numbers. Pure.
 
-When in doubt it masks: a rule decides with no value that could be mistaken for a secret.
+When in doubt it masks: a rule decides with no value that could be mistaken for a secret. Text comes from users, so no
+pattern may take longer than in proportion to its length: none begins with a repetition that could begin anywhere.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import string
 from typing import Final
 
+from hosttune.host.command_secrets import LONGEST, MASK, mask_commands, mask_words
 from hosttune.regex import regex
-
-MASK: Final = "(masked)"
 
 # How the name of a secret ends.
 _WORDS = (
-    r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|bearer|psk|community|luks\.key|"
-    r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen)[_-]?key|"
+    r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?2?|pwd|secret(?:[_-]?id)?|token|credentials?(?:encrypted)?|bearer|psk|community|luks\.key|"
+    r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen|wandb)[_-]?key|"
     r"access[_-]?key[_-]?id|(?<!\w)auth(?=[\"']?\s*[=:]))"
 )
 _HINT = regex(_WORDS, re.IGNORECASE)
@@ -24,7 +24,7 @@ _HINT = regex(_WORDS, re.IGNORECASE)
 _HARMLESS = r"(?:(?:yes|no|true|false|none|null|on|off|\(masked\))(?=[\s,;&\"'}\])]|$)|[{\[]\s*(?:[\"'{}\[\]]|$))"
 # NAME=value, NAME: value, "NAME": "value". What `credentials=` names is a file, not a secret.
 _ASSIGNMENT = regex(
-    rf"""(?P<name>(?<![\w.-])[\w.-]*{_WORDS}\d?["']?\s*(?:=|:(?!/))[ \t]*(?<!credentials=)["']?)(?!{_HARMLESS})
+    rf"""(?P<name>{_WORDS}\d?["']?\s*(?:=|:(?!/))[ \t]*(?<!credentials=)["']?)(?!{_HARMLESS})
     (?:(?<=")(?:\\.|[^"\\\n])+|(?<=')(?:\\.|[^'\\\n])+|[^\s,;&"'}}\])]+)""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -34,30 +34,29 @@ _LINE = regex(
     rf"(?![\s\"']|{_HARMLESS}).+",
     re.IGNORECASE,
 )
-_VARIABLE = regex(rf"(?P<name>(?<![\w.-])\w*{_WORDS}\d?=)(?![\"']|{_HARMLESS})[^\s\"']+", re.IGNORECASE)
+_VARIABLE = regex(
+    rf"(?P<name>(?:{_WORDS}\d?|_key)=)(?![\"']|{_HARMLESS})(?P<value>[^\s\"']+)", re.IGNORECASE
+)
 _ARGUMENT = regex(rf"(?P<name>[\w.-]*{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}).+", re.IGNORECASE | re.DOTALL)
-_OPTION_VALUE = regex(rf"(?P<name>(?<!\S)--?[\w.-]*{_WORDS}[ \t]+)(?!-|\(masked\))\S+", re.IGNORECASE)
-_OPTION = regex(rf"--?[\w.-]*{_WORDS}", re.IGNORECASE)
-# Options of programs whose name says nothing: `mysql -pSECRET`, `curl -u user:SECRET`.
-_CURL: Final = ("-u", "-U", "--user=", "--proxy-user=")
-_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "curl": _CURL, "wget": ("--user=",), "smbclient": ("-U", "--user="), "sshpass": ("-p",), "ipmitool": ("-P",),
-    "ldapsearch": ("-w",), "ldapmodify": ("-w",), "redis-cli": ("-a",),
-    "mysql": ("-p",), "mysqldump": ("-p",), "mysqladmin": ("-p",), "mariadb": ("-p",),
-}  # fmt: skip
+_LONGEST_NAME: Final = 200  # characters of a path that a colon follows
+_NAME: Final = string.ascii_letters + string.digits + "_.-"  # of a name in it
+_SHORTEST_KEY: Final = 6  # characters: CONFIG_IMA_KEY=y of a kernel is no key
 
 _URL_USER = regex(r"://[^\s/\"<>]+@")
+# `user:password@host` without a scheme. At most 256 characters, or `x:,x:,` would be looked through from each colon.
+_LOGIN = regex(r"(?<![^\s/,=\"'])(?P<name>[^\s/:@,=\"']{0,64}:)(?!\(masked\))[^\s/\"']{1,256}@")
 _URL_PARAMETER = regex(r"(?P<name>[?&](?:x-(?:amz|goog)-)?(?:sig|signature|key)=)[^\s&\"'#]+", re.IGNORECASE)
+_SHARE_USER = regex(r"(?P<name>\buser(?:name)?=)[^\s,%=\"']*%[^\s,\"']+", re.IGNORECASE)  # mount.cifs(8): user=NAME%PASSWORD
 _HEADER = regex(
     r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*[\"']?)(?![ \t]|\(masked\))[^\n\"']+", re.IGNORECASE
 )
-_BLOCK = regex(r"-----BEGIN ([A-Z ]*PRIVATE KEY[A-Z ]*)-----.*?(?:-----END \1-----|\Z)", re.DOTALL)
+_BLOCK = regex(r"-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY[A-Z0-9 ]{0,40})-----")
 # Secrets that are known by their own shape.
 _SHAPES = regex(
     r"\$(?:1|2[abxy]|5|6|7|y|gy|argon2\w*)\$[^\s:\"']{8,}|"  # crypt(5)
     r"\b(?:grub\.pbkdf2\.\w+\.\d+\.[\w.]+|(?:AKIA|ASIA)[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|"
     r"glpat-[\w-]{20,}|hf_[A-Za-z0-9]{20,}|xox[abprs]-[\w-]{10,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,}|"
-    r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|hooks\.slack\.com/services/[\w/]+)"
+    r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|hooks\.slack\.com/services/[\w/]+)"
 )
 _GPU = regex(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
 _SERIAL = regex(
@@ -66,7 +65,7 @@ _SERIAL = regex(
 
 # Files whose whole content identifies a machine or opens one.
 _SECRET_FILES = regex(
-    r"""^/sys/.*/(?:\w*serial\w*|\w*uuid|\w*asset_tag|wwid|nguid|eui|vpd_pg80|vpd_pg83|unique_id|address|cid)$
+    r"""^/sys/.*/(?:(?=\w*serial)\w*|\w*uuid|\w*asset_tag|wwid|nguid|eui|vpd_pg80|vpd_pg83|unique_id|address|cid)$
     |^/proc/sys/net/.*(?:tcp_fastopen_key|stable_secret)$
     |^/proc/(?:sys/kernel/random/uuid|keys|[^/]+/environ|driver/nvidia/.*registry)$
     |^/etc/(?:g?shadow-?|ssh/ssh_host_.*|ssl/private/.*|sudoers.*|docker/key\.json)$
@@ -91,17 +90,38 @@ def mask_mapper_uuid(uuid: str) -> str:
 
 
 def mask_text(text: str) -> str:
-    """Text with every secret that has a recognizable shape replaced by `(masked)`."""
-    text = _BLOCK.sub(lambda found: f"-----BEGIN {found[1]}-----\n{MASK}", text)
-    text = _URL_USER.sub(f"://{MASK}@", text)
-    for pattern in (_URL_PARAMETER, _HEADER):
+    """Text with every secret that has a recognizable shape, and every serial number, replaced by `(masked)`."""
+    return _GPU.sub(MASK, _SERIAL.sub(_masked, mask_secrets(text)))
+
+
+def mask_secrets(text: str) -> str:
+    """Text with every password, token and key that has a recognizable shape replaced by `(masked)`: what is given to a
+    program by its options, what the name before it calls a secret, and what is one by its own form.
+    """
+    text = mask_commands(_without_blocks(text))
+    if "://" in text:
+        text = _URL_USER.sub(f"://{MASK}@", text)
+    if "@" in text:
+        text = _LOGIN.sub(rf"\g<name>{MASK}@", text)
+    for pattern in (_URL_PARAMETER, _SHARE_USER, _HEADER):
         text = pattern.sub(_masked, text)
     if _HINT.search(text):
         text = "\n".join(_mask_assignments(line) for line in text.split("\n"))
-    text = _SERIAL.sub(_masked, text)
-    for pattern in (_SHAPES, _GPU):
-        text = pattern.sub(MASK, text)
-    return text
+    return _SHAPES.sub(MASK, text)
+
+
+def _without_blocks(text: str) -> str:
+    """Text without the keys between -----BEGIN and -----END lines; one without an end goes on to that of the text."""
+    if "-----BEGIN " not in text:
+        return text
+    kept: list[str] = []
+    position = 0
+    while begin := _BLOCK.search(text, position):
+        kept += (text[position : begin.end()], f"\n{MASK}")
+        end = f"-----END {begin[1]}-----"
+        place = text.find(end, begin.end())
+        position = len(text) if place < 0 else place + len(end)
+    return "".join((*kept, text[position:]))
 
 
 def _masked(found: re.Match[str]) -> str:
@@ -112,26 +132,34 @@ def _mask_assignments(line: str) -> str:
     if not _HINT.search(line):
         return line
     line = _LINE.sub(_masked, line)
-    line = _VARIABLE.sub(lambda found: _masked(found) if found["name"].isupper() else found[0], line)
-    line = _ASSIGNMENT.sub(_masked, line)
-    return _OPTION_VALUE.sub(_masked, line)
+    line = _VARIABLE.sub(_mask_variable, line)
+    return _ASSIGNMENT.sub(_mask_assignment, line)
+
+
+def _mask_variable(found: re.Match[str]) -> str:
+    is_key = found["name"] == "_KEY=" and len(found["value"]) >= _SHORTEST_KEY
+    is_variable = found["name"].isupper() and (is_key or found["name"] != "_KEY=")
+    return _masked(found) if is_variable else found[0]
+
+
+def _mask_assignment(found: re.Match[str]) -> str:
+    """What follows the colon after a path is a reason: `/etc/passwd: Not a directory`."""
+    if found["name"].rstrip(" \t\"'").endswith(":"):
+        before = found.string[max(0, found.start() - _LONGEST_NAME) : found.start()]
+        if before.rstrip(_NAME).endswith("/"):
+            return found[0]
+    return _masked(found)
 
 
 def mask_command(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """A command line with the values of `--password X`, `--token=X`, `TOKEN=X`, `curl -u user:X` ... masked."""
-    masked: list[str] = []
-    options: tuple[str, ...] = ()
-    is_value = False
-    for word in argv:
-        if is_value and not word.startswith("-"):
-            masked.append(MASK)
-            is_value = False
-            continue
-        options = _OPTIONS.get(word.rpartition("/")[2], options)  # also behind sudo, env, timeout ...
-        option = next((one for one in options if f"{word}=".startswith(one)), "")
-        is_value = word == option.rstrip("=") if option else bool(_OPTION.fullmatch(word))
-        masked.append(option + MASK if option and not is_value else _mask_argument(word))
-    return tuple(masked)
+    """A command line with the values of `--password X`, `--token=X`, `TOKEN=X`, `curl -u user:X` ... masked. A word of
+    more than 4096 characters is cut.
+    """
+    words = [word[:LONGEST] for word in argv]
+    return tuple(
+        _mask_argument(word) if masked is None else masked
+        for word, masked in zip(words, mask_words(words), strict=True)
+    )
 
 
 def _mask_argument(word: str) -> str:

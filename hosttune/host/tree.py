@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from hosttune.host.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head
 from hosttune.host.door import FileType, Space, Stat, Usage
 from hosttune.host.paths import ResolvedPath, is_plain, walk
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 LIMIT = 64 << 20  # the largest file that `read` returns, in bytes
-_CHUNK = 1 << 18
+OTHERS_LIMIT = 1 << 20  # and of the running host the largest one that others own or can write
 _LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TYPES: Mapping[int, FileType] = {
     stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link", stat.S_IFBLK: "block",
@@ -23,6 +25,7 @@ _TYPES: Mapping[int, FileType] = {
 }  # fmt: skip
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV, errno.ENXIO})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
+_OF_A_PROCESS = regex(r"/proc/(?!1/)[0-9]+/(.+)")  # process 1 is root's, and its mounts are those of the host
 
 
 def refusal(error: OSError, path: str) -> Absent | Unreadable:
@@ -46,14 +49,8 @@ def to_stat(info: os.stat_result) -> Stat:
 
 def read_all(fd: int, limit: int = LIMIT) -> bytes | None:
     """Everything from a descriptor, or None when there is more than `limit`. Kernel files have size 0, so read on."""
-    chunks: list[bytes] = []
-    total = 0
-    while chunk := os.read(fd, _CHUNK):
-        total += len(chunk)
-        if total > limit:
-            return None
-        chunks.append(chunk)
-    return b"".join(chunks)
+    content, is_whole = read_head(fd, limit)
+    return content if is_whole else None
 
 
 class Stranger(NamedTuple):
@@ -100,10 +97,22 @@ class FileTree:
                 if not stat.S_ISREG(info.st_mode):
                     what = "a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file"
                     return Unreadable(f"{path} is {what}")
-                content = read_all(fd)
+                limit = self._limit_of(path, info)
+                content = read_all(fd, limit)
         except OSError as error:
             return refusal(error, path)
-        return Unreadable(f"{path} is larger than {LIMIT >> 20} MiB") if content is None else content
+        return Unreadable(f"{path} is larger than {_size(limit)}") if content is None else content
+
+    def _limit_of(self, path: str, info: os.stat_result) -> int:
+        """How much is read of a file: of one that an ordinary user can make long, less than that costs the user. An
+        image belongs to whoever unpacked it, so there the owner says nothing.
+        """
+        if not self._is_live:
+            return LIMIT
+        if match := _OF_A_PROCESS.match(path):
+            return OTHERS_LIMIT if match[1] == "mountinfo" else PROCESS_FILE
+        is_own = info.st_uid in {0, os.geteuid()} and not info.st_mode & stat.S_IWOTH
+        return LIMIT if is_own else OTHERS_LIMIT
 
     def read_guarded(self, path: str) -> tuple[Answer[bytes], tuple[Stranger, ...]]:
         """A file as `read` gives it, and where others than root have a say in it: the folders on the way to it, links
@@ -115,17 +124,18 @@ class FileTree:
                 info = found.stat()
                 if not stat.S_ISREG(info.st_mode):
                     return Unreadable(f"{path} is not a regular file"), ()
+                limit = self._limit_of(path, info)
                 passed = found.visited if self._is_live else found.visited[1:]  # an image's top is its unpacker's
                 others = [_stranger(*one) for one in (*passed, (found.canonical, info))]
                 fd = os.open(found.name, _LOOK | os.O_NOFOLLOW, dir_fd=found.parent)
                 try:
-                    content = read_all(fd)
+                    content = read_all(fd, limit)
                 finally:
                     os.close(fd)
         except OSError as error:
             return refusal(error, path), ()
         strangers = tuple(one for one in others if one)
-        return (Unreadable(f"{path} is larger than {LIMIT >> 20} MiB") if content is None else content), strangers
+        return (Unreadable(f"{path} is larger than {_size(limit)}") if content is None else content), strangers
 
     @contextmanager
     def _looked_at(self, path: str) -> Iterator[tuple[os.stat_result, int]]:
@@ -160,9 +170,10 @@ class FileTree:
             with self._looked_at(path) as (info, fd):
                 if not stat.S_ISDIR(info.st_mode):
                     return Unreadable(f"{path} is not a folder")
-                return tuple(sorted(os.listdir(fd)))
+                names, are_all = names_in(fd, MOST_NAMES)
         except OSError as error:
             return refusal(error, path)
+        return tuple(sorted(names)) if are_all else Unreadable(f"{path} holds more than {MOST_NAMES} names")
 
     def link(self, path: str) -> Answer[str]:
         if not is_plain(path):
@@ -259,6 +270,10 @@ def parse_os_release(content: bytes) -> Mapping[str, str]:
         return dict(reader.os_release_info())
     finally:
         os.close(fd)
+
+
+def _size(limit: int) -> str:
+    return f"{limit >> 20} MiB" if limit >> 20 else f"{limit >> 10} KiB"
 
 
 def _need(found: ResolvedPath, path: str) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hosttune.facts.cpu.cpu import Quota, parse_cpu_max, parse_groups
 from hosttune.frozen import frozen
+from hosttune.host.bounded import head_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,4 @@ def _v1(folder: str) -> float | None:
 
 
 def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return head_text(path)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.storage.fstab_options import decode, masked_line
 from hosttune.facts.storage.fstab_readers import STALE
+from hosttune.host.cleaned import safe
 from hosttune.resources.storage.fstab_lint import RemarkLevel
 from hosttune.resources.storage.fstab_plan import LineOutcome
-from hosttune.views.terminal import columned, counted, join_words, safe, width_of, wrapped
+from hosttune.views.terminal import columned, counted, join_words, width_of, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

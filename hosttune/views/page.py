@@ -6,10 +6,10 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import clean
 from hosttune.regex import regex
 from hosttune.views.document import Medium
-from hosttune.views.masking import mask
-from hosttune.views.terminal import Screen, safe
+from hosttune.views.terminal import Screen
 
 if TYPE_CHECKING:
     import re
@@ -93,4 +93,4 @@ class Page:
 
 def sanitize(text: str) -> str:
     """Text from outside as it may be shown: escaped and masked."""
-    return safe(mask(text))
+    return clean(text)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from hosttune.views.page import sanitize
-
 if TYPE_CHECKING:
     from hosttune.engine.ready import Outlook, ReadyState
 
@@ -19,19 +17,20 @@ READY_METRICS = {
 
 def ready_text(state: ReadyState) -> str:
     """One line, for the journal and the console."""
-    return f"hosttune: {state.standing}: {sanitize(state.sentence)}\n"
+    return f"hosttune: {state.standing}: {state.sentence}\n"
 
 
-def status_text(state: ReadyState | None, boot_id: str, now: Outlook) -> str:
-    """A few lines for who looks: first what counts in this boot."""
+def status_text(state: ReadyState | None, boot_id: str, now: Outlook, gap: str = "") -> str:
+    """A few lines for who looks: first what counts in this boot. `gap`: what is wrong with the metrics."""
     lines = [now.sentence] if now.sentence else []
-    return "".join(f"{line}\n" for line in (*lines, *(_looked_at(state, boot_id) if state else ())))
+    more = [f"  {gap}"] if gap else []
+    return "".join(f"{line}\n" for line in (*lines, *(_looked_at(state, boot_id) if state else ()), *more))
 
 
 def _looked_at(state: ReadyState, boot_id: str) -> list[str]:
     at = datetime.fromtimestamp(state.at, timezone.utc)
     when = "in this boot" if state.boot_id == boot_id else "in an earlier boot"
-    lines = [f"{state.standing}: {sanitize(state.sentence)}", f"  looked at {at:%Y-%m-%d %H:%M:%S} UTC, {when}"]
+    lines = [f"{state.standing}: {state.sentence}", f"  looked at {at:%Y-%m-%d %H:%M:%S} UTC, {when}"]
     if state.digest:
         lines.append(f"  plan {state.digest[:12]}")
     if state.reboots:

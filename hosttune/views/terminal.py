@@ -1,4 +1,4 @@
-"""Text for a terminal: width, colour, wrapping, and nothing from outside that could steer it.
+"""Text for a terminal: width, colour, wrapping.
 
 Colour only repeats what a word or a symbol says already.
 """
@@ -37,20 +37,6 @@ class Screen:
         if not self.colour or not text:
             return text
         return f"\x1b[{';'.join(_STYLES[style] for style in styles)}m{text}\x1b[0m"
-
-
-def safe(text: str) -> str:
-    """Text from outside, on one line: control, bidirectional, invisible and unassigned characters as escapes."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else _escaped(char) for char in text)
-
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    if char in "\n\t\r":
-        return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[char]
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as Python's surrogateescape carries it
-        return f"\\x{code - 0xDC00:02x}"
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def width_of(text: str) -> int:

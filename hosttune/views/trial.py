@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import document, to_json
 from hosttune.engine.trial import TrialPart
-from hosttune.engine.trial_terms import span_text
+from hosttune.engine.trial_terms import LAST_S, span_text
 from hosttune.values import Confirmer
 from hosttune.views.document import CommandBlock, Document, Item, Items, Say, Section, rendered
 from hosttune.views.page import sanitize
@@ -39,7 +39,8 @@ def planned_trial(planned: TrialPlan) -> Section:
     promise = f"Until {who} confirms it, at most {time}; otherwise this host goes back by itself."
     notes = [Say(sanitize(note), "note", is_hanging=True) for note in planned.notes]
     if planned.has_boot:
-        notes.insert(0, Say("hosttune may reboot this host once, to come back.", "note", is_hanging=True))
+        last = f"Work on its GPUs can delay the reboot by {span_text(LAST_S)}; then the reboot ends it."
+        notes.insert(0, Say(f"hosttune may reboot this host once, to come back. {last}", "note", is_hanging=True))
     keep = Say(f"{_when(planned)} sudo hosttune confirm.", is_hanging=True)
     points = tuple(_points(planned))
     return Section(TITLE, (Say(promise), Items(points, is_aligned=True), keep, *notes), "yellow")

@@ -1,8 +1,8 @@
-"""The dependencies that are carried, as lock.txt pins them: by version, by the hash of their wheel and by the digest
-of what is taken of it. So an artefact is the same on every machine, whatever is installed there.
+"""lock.txt: what ./run installs, and the dependencies that are carried: by version, by the hashes of their wheels, and for
+those that are carried by the digest of what is taken. So an artefact is the same on every machine, whatever is installed there.
 
 What is installed for the Python that runs this is taken where it is exactly that; else pip fetches the wheel. lock.txt
-is a requirements file of pip; `python playbooks/packaging/lock.py` writes it.
+is a requirements file of pip; `python playbooks/packaging/lock.py` writes it, and ./run reads it up to TESTS.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -23,32 +22,59 @@ LOCK = Path(__file__).resolve().with_name("lock.txt")
 FETCH_S = 300
 # One wheel of each, whatever Python asks: of PyYAML and MarkupSafe the Python files are the same in all of them.
 WHEEL = ("--python-version", "3.11", "--implementation", "cp", "--platform", "manylinux2014_x86_64")
-_LINE = re.compile(r"([a-z0-9-]+)==(\S+) --hash=sha256:([0-9a-f]{64}) # carried ([0-9a-f]{64})")
+TESTS = "# Tests and releases only.\n"  # ./run stops here, unless it sets up for tests
+_PIN = re.compile(
+    r"(?:# carried (?P<content>[0-9a-f]{64}) of (?P<wheel>[0-9a-f]{64})\n)?"
+    r"(?P<name>[a-z0-9-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>[^\\\n]+))?"
+    r"(?P<wheels>(?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
+)
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A line of the lock. `wheel` and `content` are sha256 digests: of the wheel, and of what is taken of it."""
+    """A package of the lock. `wheels` are sha256 digests of its wheels. Of a package that is carried, `wheel` is the one it is
+    taken from, and `content` the digest of what is taken. `marker` is an environment marker; empty: it is always needed.
+    """
 
     name: str
     version: str
-    wheel: str
-    content: str
+    wheels: tuple[str, ...]
+    marker: str = ""
+    wheel: str = ""
+    content: str = ""
+
+    @property
+    def told_marker(self) -> str:
+        return f" ; {self.marker}" if self.marker else ""
 
     def __str__(self) -> str:
-        return f"{self.name}=={self.version} --hash=sha256:{self.wheel} # carried {self.content}"
+        carried = f"# carried {self.content} of {self.wheel}\n" if self.content else ""
+        hashes = " \\\n".join(f"    --hash=sha256:{one}" for one in self.wheels)
+        return f"{carried}{self.name}=={self.version}{self.told_marker} \\\n{hashes}\n"
+
+
+def all_pins() -> list[Pin]:
+    """The packages of the lock, in its order."""
+    text = LOCK.read_text(encoding="utf-8")
+    found, at = [], 0
+    while at < len(text):
+        match = _PIN.match(text, at)
+        if match is None:
+            line, _, _ = text[at:].partition("\n")
+            if line and not line.startswith("#"):
+                raise Trouble(f"{LOCK}: this is no line of the lock: {line}")
+            at += len(line) + 1
+            continue
+        fields = {name: value or "" for name, value in match.groupdict().items()}
+        wheels = tuple(re.findall(r"[0-9a-f]{64}", fields.pop("wheels")))
+        found.append(Pin(wheels=wheels, **fields))
+        at = match.end()
+    return found
 
 
 def pins() -> list[Pin]:
-    """The lines of the lock, in the order of the names."""
-    lines = [line for line in LOCK.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
-    found = []
-    for line in lines:
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise Trouble(f"{LOCK}: this is no line of the lock: {line}")
-        found.append(Pin(*match.groups()))
-    return found
+    """The packages that are carried, in the order of the names."""
+    return [pin for pin in all_pins() if pin.content]
 
 
 @cache
@@ -58,7 +84,10 @@ def dependencies() -> tuple[Carried, ...]:
     found = {pin.name: one for pin in wanted if (one := _installed(pin)) is not None}
     missing = [pin for pin in wanted if pin.name not in found]
     if missing:
-        found |= {one.name: one for one in _fetched(missing)}
+        found |= {one.name: one for one in fetched(missing)}
+        for pin in missing:
+            if found[pin.name].digest() != pin.content:
+                raise Trouble(f"{pin.name} {pin.version} does not hold what {LOCK} says: write it anew with lock.py")
     return tuple(found[pin.name] for pin in wanted)
 
 
@@ -72,18 +101,18 @@ def _installed(pin: Pin) -> Carried | None:
     return one if one is not None and one.digest() == pin.content else None
 
 
-def _fetched(missing: list[Pin]) -> Iterator[Carried]:
+def fetched(missing: list[Pin]) -> list[Carried]:
+    """The wheels that these are taken from, by pip."""
     with tempfile.TemporaryDirectory(prefix="hosttune-locked-") as scratch:
         wanted, folder = Path(scratch) / "lock.txt", Path(scratch) / "packages"
-        wanted.write_text("".join(f"{pin}\n" for pin in missing), encoding="utf-8")
+        wanted.write_text("".join(map(str, (replace(pin, wheels=(pin.wheel,)) for pin in missing))), encoding="utf-8")
         names = " ".join(f"{pin.name}=={pin.version}" for pin in missing)
         pip("install", "--target", str(folder), "--require-hashes", "--requirement", str(wanted), what=names)
-        for pin in missing:
-            (distribution,) = metadata.distributions(name=pin.name, path=[str(folder)])
-            one = carried(pin.name, distribution)
-            if one.digest() != pin.content:
-                raise Trouble(f"{pin.name} {pin.version} does not hold what {LOCK} says: write it anew with lock.py")
-            yield one
+        return [
+            carried(pin.name, distribution)
+            for pin in missing
+            for distribution in metadata.distributions(name=pin.name, path=[str(folder)])
+        ]
 
 
 def pip(command: str, *words: str, what: str) -> None:

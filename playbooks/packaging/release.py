@@ -1,8 +1,8 @@
 """Makes and verifies all that is published of a commit: `./run release [OUT]`, dist/VERSION by default.
 
-Wheel, sdist, hosttune.pyz, the .deb, what they carry as a CycloneDX document, and the Ansible collection where
-ansible-galaxy is on PATH; each is built twice, in two folders and at two times, and has to be the same to the byte (the
-collection aside: ansible-galaxy writes the time into it). SHA256SUMS names them all; sign that file, not each.
+Wheel, sdist, hosttune.pyz, the .deb, what they carry as a CycloneDX document, and the Ansible collection. Each is built
+twice, in two folders and at two times, and has to be the same to the byte (not the collection: ansible-galaxy writes the
+time into it). SHA256SUMS names them all.
 """
 
 from __future__ import annotations
@@ -45,10 +45,7 @@ def release(out: Path | None, root: Path = bundle.ROOT) -> Path:
             if path.read_bytes() != (second / path.name).read_bytes():
                 raise bundle.Trouble(f"{path.name}: built twice it is not the same to the byte")
         (first / "sbom.cdx.json").write_text(sbom.sbom(bundle.dependencies(), version), encoding="utf-8")
-        if shutil.which("ansible-galaxy"):
-            collection.build(first)
-        else:
-            print("release.py: no ansible-galaxy on PATH: without the collection", file=sys.stderr)
+        collection.build(first)
         _verify(first, version)
         lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(first.iterdir())]
         (first / SUMS).write_text("".join(lines), encoding="ascii")

@@ -66,6 +66,7 @@ def test_lint_production_profile_finds_nothing(lint: Path, tmp_path: Path):
         "module tune",
         "module tune_info",
         "module plan_classes",
+        "module controller_settings",
         "lookup bundle",
         "lookup hosts",
         "lookup tasks_file",

@@ -143,7 +143,7 @@ def test_devices_are_told_by_their_numbers(target, kind, rdev, name):
 
 
 @pytest.mark.parametrize("end", ["\u2028", "\x0b", "\x85", "\r", "\x1e"])
-def test_name_of_a_control_group_is_no_line_of_its_own(end, monkeypatch):
+def test_name_of_a_control_group_is_no_line_of_its_own(end, tmp_path):
     content = f"1:name=systemd:/user.slice/user@{EVE}.service/x{end}0::/slurm/uid_0/job_7\n0::/user.slice\n"
-    monkeypatch.setattr(proc, "_read", lambda _: content)
-    assert proc._cgroup(1) == "/user.slice"
+    (tmp_path / "cgroup").write_bytes(content.encode())
+    assert proc._cgroup(str(tmp_path)) == "/user.slice"

@@ -42,6 +42,15 @@ def link_in_somebodys_folder(file):
     behind_a_link(file, file.parents[2] / "srv/policy.yaml")
 
 
+def link_over_somebodys_folder(file):
+    """A folder of root's, reached by a link that another user can exchange."""
+    top = file.parents[2]
+    (top / "opt").mkdir()
+    file.rename(top / "opt" / file.name)
+    (top / "srv/way").symlink_to("/opt")
+    file.symlink_to(f"/srv/way/{file.name}")
+
+
 def somebodys_link_in_a_sticky_folder(file):
     (file.parents[2] / "tmp").mkdir(mode=0o1777)
     (file.parents[2] / "tmp").chmod(0o1777)
@@ -147,8 +156,9 @@ def test_rule_that_somebody_else_could_write_is_refused(tmp_path, spoil):
         (lambda file: file.parent.chmod(0o777), "others than root can write /etc/hosttune "),
         (lambda file: os.chown(file.parent, 1000, 1000), "/etc/hosttune belongs to uid 1000"),
         (link_in_somebodys_folder, "/srv"),
+        (link_over_somebodys_folder, "/srv"),
     ],
-    ids=["owner", "mode", "folder mode", "folder owner", "link in a folder"],
+    ids=["owner", "mode", "folder mode", "folder owner", "link in a folder", "link over a folder"],
 )
 def test_table_of_branches_that_somebody_else_could_write_is_not_followed(tmp_path, spoil, said):
     file = tmp_path / SITE[1:]

@@ -151,9 +151,10 @@ def test_folded_tells_made_from_not_approved():
 
 def test_summary_shows_one_diff_a_class_and_everybody_who_needs_a_look():
     busy = [{"rule": "gpu-modes", "subject": "", "reason": "process 7 on GPU 0"}]
+    shown = answer["diff_of"]([change()])
     answers = {
-        "a": told("1" * 64, deferred=busy, plan_diff=answer["diff_of"]([change()])),
-        "b": told("1" * 64, reboot_reasons=["storage-tmp-tmpfs: /tmp"]),
+        "a": told("1" * 64, deferred=busy, plan_diff=shown),
+        "b": told("1" * 64, reboot_reasons=["storage-tmp-tmpfs: /tmp"], plan_diff=shown),
     }
     found = classes["folded"](answers, act="apply", is_planned=True)
     text = "\n".join(classes["summary"](found, answers, {"c": "it was not asked"}))

@@ -58,7 +58,8 @@ class HostVars(dict):
 def ansible(monkeypatch):
     for name, holds in {
         "ansible": {"context": types.SimpleNamespace(CLIARGS={"inventory": ["my hosts"], "args": ["plays/apply.yml"]})},
-        "ansible.errors": {"AnsibleError": AnsibleError},
+        "ansible.errors": {"AnsibleError": AnsibleError, "AnsibleValueOmittedError": AnsibleError},
+        "ansible.module_utils.json_utils": {"_filter_non_json_lines": lambda text, **_: (text, [])},
         "ansible.plugins.action": {"ActionBase": ActionBase},
         "ansible.utils.display": {"Display": lambda: types.SimpleNamespace(display=print)},
     }.items():
@@ -68,17 +69,22 @@ def ansible(monkeypatch):
 @pytest.fixture
 def folding(ansible, monkeypatch):
     """The action of plan_classes on these hosts."""
-    classes = runpy.run_path(str(PLUGINS / "plugin_utils/classes.py"))
-    monkeypatch.setitem(sys.modules, OWN, module(OWN, classes=types.SimpleNamespace(**classes)))
+    utilities = {
+        name: types.SimpleNamespace(**runpy.run_path(str(PLUGINS / f"plugin_utils/{name}.py")))
+        for name in ("answers", "classes", "settings")
+    }
+    monkeypatch.setitem(sys.modules, OWN, module(OWN, **utilities))
     action = runpy.run_path(str(PLUGINS / "action/plan_classes.py"))["ActionModule"]()
 
-    def fold(answers, earlier=None, **more):
+    def fold(answers, earlier=None, poisoned=None, **more):
         action.given = {"hosts": list(answers), "register": "looked", **more}
         action._task = types.SimpleNamespace(check_mode=False, args=action.given)
         known = {
             host: {"looked": one, "hosttune_batch": []} if one else {}
             for host, one in ((earlier or {}) | answers).items()
         }
+        for host, facts in (poisoned or {}).items():
+            known[host].update(facts)
         return action.run(task_vars={"hostvars": HostVars(known), "ansible_play_hosts_all": list(known)})
 
     return fold
@@ -222,7 +228,11 @@ def bundle(ansible):
 
 @pytest.fixture
 def action(monkeypatch, bundle):
-    monkeypatch.setitem(sys.modules, OWN, module(OWN, bundle=types.SimpleNamespace(**bundle)))
+    utilities = {
+        name: types.SimpleNamespace(**runpy.run_path(str(PLUGINS / f"plugin_utils/{name}.py")))
+        for name in ("answers", "settings")
+    }
+    monkeypatch.setitem(sys.modules, OWN, module(OWN, bundle=types.SimpleNamespace(**bundle), **utilities))
     return runpy.run_path(str(PLUGINS / "plugin_utils/bringing.py"))["BringingAction"]()
 
 
@@ -272,13 +282,22 @@ def test_role_has_no_empty_default_and_refuses_what_it_uses_itself():
     defaults = yaml.safe_load((role / "defaults/main.yml").read_text())
     assert all(value not in ("", [], {}, None) for value in defaults.values())
     assert {name: one["default"] for name, one in specs.items() if "default" in one} == defaults
-    refused = re.findall(r"\^hosttune_\(([a-z_|]+)\)\$", (role / "tasks/check_words.yml").read_text())[0].split("|")
-    numbers = {name for name, one in specs.items() if one["type"] in ("bool", "int")}
-    to_modules = {f"hosttune_{name}" for name in OPTIONS} - {"hosttune_bundle"}
-    assert {f"hosttune_{name}" for name in refused} == set(specs) - numbers - to_modules
     for name in ("main", "look", "undo"):
         first = yaml.safe_load((role / f"tasks/{name}.yml").read_text())[0]
         assert first["ansible.builtin.include_tasks"] == "check_words.yml"
+    (reads, *_rest) = yaml.safe_load((role / "tasks/check_words.yml").read_text())
+    assert (reads["register"], reads["ignore_errors"]) == ("hosttune_settings", False)
+    assert reads["hosttune.hosttune.controller_settings"] is None  # the variables of the role, none of them empty
+
+
+def test_role_takes_its_variables_from_the_settings_of_the_controller_only():
+    """A variable named as such would be that of the host, if one of its modules returns a fact of this name."""
+    role = PLUGINS.parent / "roles/hosttune"
+    specs = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"]
+    names = {name for entry in specs.values() for name in entry["options"]}
+    for path in [*role.glob("tasks/*.yml"), *role.glob("templates/*"), role / "vars/main.yml"]:
+        used = set(re.findall(r"\bhosttune_[a-z_]+", re.sub(r"#.*|fail_msg: \"hosttune_.*", "", path.read_text())))
+        assert not used & names, path
 
 
 @pytest.mark.parametrize(

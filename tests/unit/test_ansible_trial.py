@@ -64,7 +64,7 @@ def tune(monkeypatch):
     """
 
     def play(answers, *, is_check=False, has_trial=False, **params):
-        asked, returned, warned = [], {}, []
+        asked, returned = [], {}
 
         class Client:
             look = types.MappingProxyType({})
@@ -86,7 +86,7 @@ def tune(monkeypatch):
         class Module:
             def __init__(self, argument_spec, **_more):
                 self.params = {name: one.get("default") for name, one in argument_spec.items()} | params
-                self._diff, self.check_mode, self.warn = False, is_check, warned.append
+                self._diff, self.check_mode = False, is_check
 
             def exit_json(self, **result):
                 returned.update(result)
@@ -106,6 +106,10 @@ def tune(monkeypatch):
         monkeypatch.setattr("os.geteuid", lambda: 0)
         with pytest.raises(Ended):
             runpy.run_path(str(PLUGINS / "modules/tune.py"), run_name="__main__")
+        accepts = stand_in("plugin_utils/answers")
+        schema = accepts.load_schema("tune") | {"kept": {"type": "bool"}}
+        assert accepts.parse_answer(returned, schema) == returned  # the docs of the module name all that it returns
+        warned = stand_in("module_utils/answer").warnings_of(returned, is_asked_trial="confirm_within" in params)
         return returned, asked, warned
 
     return play
@@ -246,7 +250,10 @@ def action(monkeypatch):
                     raise answer
                 return dict(answer)
 
+        answers = stand_in("plugin_utils/answers")
         held = {
+            f"{OWN}.module_utils.answer": stand_in("module_utils/answer"),
+            f"{OWN}.plugin_utils": types.SimpleNamespace(answers=answers),
             "ansible.errors": types.SimpleNamespace(AnsibleConnectionFailure=NoConnection),
             f"{OWN}.plugin_utils.bringing": types.SimpleNamespace(BringingAction=Bringing),
         }

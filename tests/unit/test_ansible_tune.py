@@ -96,6 +96,10 @@ def tune(host, monkeypatch, capsys):
             monkeypatch.setitem(sys.modules, name, held)
         with pytest.raises(Ended):
             runpy.run_path(str(PLUGINS / "modules/tune.py"), run_name="__main__")
+        accepts = types.SimpleNamespace(**runpy.run_path(str(PLUGINS / "plugin_utils/answers.py")))
+        assert (
+            accepts.parse_answer(returned, accepts.load_schema("tune")) == returned
+        )  # its docs name all that it returns
         return returned, client.asked
 
     return play

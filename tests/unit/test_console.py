@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.errors import HosttuneError
 from hosttune.host import console as module
-from hosttune.host.console import Console, console, load, program, save
+from hosttune.host.console import Console, console, load, program
 
 
 class Terminal(io.StringIO):
@@ -74,20 +74,6 @@ def test_program_of_a_checkout_is_its_run_script(tmp_path):
     for name in ("run", "pyproject.toml"):
         (tmp_path / name).touch()
     assert program(str(tmp_path / "hosttune" / "__main__.py"), "/x/python") == str(tmp_path / "run")
-
-
-def test_save_leaves_the_old_file_when_it_fails(tmp_path, monkeypatch):
-    target = tmp_path / "f"
-    target.write_bytes(b"old")
-
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module.os, "fsync", fail)
-    with pytest.raises(HosttuneError, match="No space left"):
-        save(str(target), b"new")
-    assert target.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_load_of_what_is_no_text_says_so(tmp_path):

@@ -72,15 +72,14 @@ def test_variables_that_mean_off_are_no_debugging():
     assert debug_in(("CUDA_INJECTION64_PATH=(set)",)) == ("CUDA_INJECTION64_PATH (loads a profiler or debugger)",)
 
 
-def test_environment_of_a_process_gives_known_names_and_plain_values_alone(monkeypatch):
+def test_environment_of_a_process_gives_known_names_and_plain_values_alone(tmp_path):
     text = "AWS_SECRET=hunter2\0NCCL_DEBUG=INFO\0CUDA_INJECTION64_PATH=/home/a/x.so\0TOKEN=t\0OMP_NUM_THREADS=4\0"
-    monkeypatch.setattr(proc, "_read", lambda path: text)
-    assert proc._variables(7) == ("CUDA_INJECTION64_PATH=(set)", "NCCL_DEBUG=INFO", "OMP_NUM_THREADS=4")
+    (tmp_path / "environ").write_text(text)
+    assert proc._variables(str(tmp_path)) == ("CUDA_INJECTION64_PATH=(set)", "NCCL_DEBUG=INFO", "OMP_NUM_THREADS=4")
 
 
-def test_cpus_of_a_process_are_the_length_of_its_list(monkeypatch):
-    monkeypatch.setattr(proc, "_read", lambda path: "Name:\tx\nCpus_allowed_list:\t0-3,8,10-11\n")
-    assert proc._cpus(7) == 7
+def test_cpus_of_a_process_are_the_length_of_its_list():
+    assert proc._cpus(["Name:\tx", "Cpus_allowed_list:\t0-3,8,10-11"]) == 7
 
 
 def test_answer_is_the_last_object_after_whatever_a_user_prints():
@@ -122,11 +121,21 @@ def test_code_runs_on_its_generation_and_ptx_on_later_ones(architectures, genera
 
 
 def test_one_interpreter_for_each_user_is_asked():
-    queries = {("python-of", "7", "torch"): '{"torch": "2.9"}', ("python-of", "9", "torch"): Unreadable("hangs")}
+    late = Completed(124, b"", b"/v/bin/python did not end within 30 s")
+    queries = {("python-of", "7", "torch"): '{"torch": "2.9"}', ("python-of", "9", "torch"): late}
     ranks = (process(7), process(8), process(9, user="bob"), process(10, user="carol", command=("./train",)))
     framework = facts_of(*ranks, queries=queries).framework
-    assert [(one.name, one.problem) for one in framework.interpreters] == [("python (7)", ""), ("python (9)", "hangs")]
+    assert [(one.name, one.problem) for one in framework.interpreters] == [
+        ("python (7)", ""),
+        ("python (9)", "/v/bin/python did not end within 30 s"),
+    ]
     assert len(framework.answering) == 1
+
+
+def test_job_that_is_not_asked_is_told_with_the_reason():
+    reason = "process 7 is in the control group slurm, which a batch system or container engine manages"
+    framework = facts_of(process(7), queries={("python-of", "7", "torch"): Unreadable(reason)}).framework
+    assert (framework.interpreters, framework.unasked) == ((), (f"python (7): {reason}",))
 
 
 def test_interpreter_that_fails_says_its_last_line():

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.reading import number_list
+from hosttune.ranges import number_list
 from tests.unit.fake_reader import FakeReader
 
 NODE = "/sys/devices/system/node/node"

@@ -7,9 +7,13 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.markers import Marker, default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
@@ -119,8 +123,79 @@ def test_dependencies_of_the_bundle_are_complete(modules):
     assert all(one.licences for one in modules["bundle"].dependencies())
 
 
-def test_lock_names_all_that_is_needed_and_nothing_else(modules):
+def test_lock_names_all_that_is_carried_and_nothing_else(modules):
     assert [pin.name for pin in modules["locked"].pins()] == modules["lock"].names()
+
+
+def needed_in(environment, pins):
+    """The versions that the lock has for an environment."""
+    found = [pin for pin in pins if not pin.marker or Marker(pin.marker).evaluate(environment)]
+    versions = {pin.name: pin.version for pin in found}
+    assert len(versions) == len(found)
+    return versions
+
+
+def test_lock_has_what_the_project_asks_for_on_every_python_and_machine(modules):
+    lock, locked = modules["lock"], modules["locked"]
+    project = lock.read_project()["project"]
+    runs = [*project["dependencies"], *lock.build_requirements()]
+    text = locked.LOCK.read_text(encoding="utf-8")
+    in_tests = set(re.findall(r"^([a-z0-9-]+)==", text.partition(locked.TESTS)[2], re.MULTILINE))
+    assert len(lock.environments()) == 10
+    for environment in lock.environments():
+        versions = needed_in(environment, locked.all_pins())
+        for need in map(Requirement, [*runs, *project["optional-dependencies"]["test"]]):
+            name = canonicalize_name(need.name)
+            assert need.specifier.contains(versions[name]), (environment["python_version"], str(need))
+            assert name not in in_tests or str(need) not in map(str, map(Requirement, runs))
+
+
+def test_lock_holds_what_its_own_packages_need(modules):
+    """Of this Python: what is installed by the lock says what it needs, and the lock has that, too."""
+    locked = modules["locked"]
+    here = {**default_environment(), "extra": ""}
+    versions = needed_in(here, locked.all_pins())
+    for name in versions:
+        for need in map(Requirement, metadata.distribution(name).requires or ()):
+            if not need.marker or need.marker.evaluate(here):
+                assert need.specifier.contains(versions[canonicalize_name(need.name)]), f"{name} needs {need}"
+
+
+def test_lock_has_hashes_of_every_package_and_names_no_index(modules):
+    locked = modules["locked"]
+    text = locked.LOCK.read_text(encoding="utf-8")
+    assert text.count("==") - sum(pin.marker.count("==") for pin in locked.all_pins()) == len(locked.all_pins()) > 60
+    assert all(pin.wheels for pin in locked.all_pins())
+    assert all(pin.wheel in pin.wheels for pin in locked.pins())
+    assert not re.search(r"://|\.org|--index|--find-links", text)
+    assert "".join((modules["lock"].HEAD, *map(str, locked.all_pins()))) == text.replace(f"\n{locked.TESTS}", "")
+
+
+@pytest.mark.parametrize(
+    ("wheel", "pythons", "machines"),
+    [
+        ("a-1-py3-none-any.whl", 5, 2),
+        ("a-1-py2.py3-none-any.whl", 5, 2),
+        ("a-1-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl", 1, 1),
+        ("a-1-cp39-abi3-manylinux_2_28_aarch64.whl", 5, 1),
+        ("a-1-cp313-abi3-manylinux_2_28_aarch64.whl", 2, 1),
+        ("a-1-cp314-cp314t-manylinux_2_28_x86_64.whl", 0, 0),
+        ("a-1-cp312-cp312-musllinux_1_2_x86_64.whl", 0, 0),
+        ("a-1-cp312-cp312-manylinux_2_39_x86_64.whl", 0, 0),
+        ("a-1-cp312-cp312-win_amd64.whl", 0, 0),
+    ],
+)
+def test_lock_takes_wheels_of_supported_pythons_and_machines(modules, wheel, pythons, machines):
+    lock = modules["lock"]
+    fitting = [one for one in lock.environments() if lock.fits(wheel, one)]
+    assert len({one["python_version"] for one in fitting}) == pythons
+    assert len({one["platform_machine"] for one in fitting}) == machines
+
+
+def test_lock_refuses_a_package_without_a_wheel_for_a_python(modules):
+    package = {"name": "a", "version": "1", "wheels": [{"url": "x/a-1-cp310-cp310-manylinux2014_x86_64.whl", "hashes": {"sha256": "0" * 64}}]}
+    with pytest.raises(modules["bundle"].Trouble, match=r"a 1 has no wheel for Python 3\.10 on aarch64"):
+        modules["lock"].pin_of(package)
 
 
 def test_lock_that_was_edited_is_refused(modules, monkeypatch, tmp_path):

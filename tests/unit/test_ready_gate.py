@@ -19,6 +19,7 @@ from hosttune.actions.ready import (
     keep_state,
     put,
     read_state,
+    write_metrics,
 )
 from hosttune.cli import app
 from hosttune.cli import ready as cli_ready
@@ -33,12 +34,15 @@ from hosttune.engine.ready import (
 )
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts.base import UnknownFact
+from hosttune.host.cleaned import clean
 from hosttune.host.door import Completed
 from hosttune.values import (
+    ABSENT,
     FileValue,
     Unreadable,
 )
-from hosttune.views.ready import status_text
+from hosttune.views.prometheus import metrics
+from hosttune.views.ready import READY_METRICS, status_text
 from tests.hosts.built import HOSTS
 from tests.unit.gate_host import ALL, BOOT, Host
 
@@ -60,6 +64,23 @@ def test_status_says_where_it_is():
         "  an apply --yes --reboot goes on after the boot\n"
     )
     assert "in this boot" in status_text(state, BOOT, outlook(state, BOOT, OFF))
+    assert status_text(state, BOOT, outlook(state, BOOT, OFF), "no metrics").endswith("\n  no metrics\n")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_status_says_that_the_metrics_are_not_of_this_boot(monkeypatch, capsys, form):
+    host = Host(folders=("/run", METRICS.rpartition("/")[0]))
+    monkeypatch.setattr("hosttune.cli.common.require_root", lambda *_: None)
+    monkeypatch.setattr("hosttune.host.open_reader", lambda: host)
+    keep_state(host, ReadyState(Standing.READY, BOOT, clean("as its plan says"), at=7))
+    told = f"{METRICS} does not hold this: journalctl --boot --unit=hosttune-ready says why"
+    app.run(["status", "--format", form])
+    assert told in capsys.readouterr().out
+    write_metrics(host, read_state(host), lambda rows: metrics(READY_METRICS, rows))
+    app.run(["status", "--format", form])
+    assert "hosttune-ready.prom" not in capsys.readouterr().out
+    app.run(["status", "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["metrics"] == ""
 
 
 @pytest.mark.parametrize(
@@ -207,7 +228,7 @@ def test_gate_holds_the_lock_from_its_first_note_to_its_last(gate):
     assert metric(gate.host) == 'hosttune_ready{standing="ready"} 1'
 
 
-def test_metrics_say_that_it_has_begun_and_are_never_of_another_boot(gate):
+def test_metrics_say_that_it_has_begun_and_are_never_of_another_boot(gate, capsys):
     seen = []
     gate.session.plan = None
 
@@ -218,19 +239,20 @@ def test_metrics_say_that_it_has_begun_and_are_never_of_another_boot(gate):
     gate.bring(bring)
     assert gate.run() == 0
     assert seen == ['hosttune_ready{standing="working"} 1']
-    replacing = gate.host.replace
+    publishing = gate.host.publish
 
-    def full(path, new, *, expected):
-        if path == METRICS:
+    def full(path, new):
+        if new is not ABSENT:
             raise Refused("No space left on device")
-        replacing(path, new, expected=expected)
+        publishing(path, new)
 
-    gate.host.replace = full
+    gate.host.publish = full
     gate.bring(lambda *_, goes_on: (_ for _ in ()).throw(UnknownFact("trial.json: Input/output error")))
     assert gate.run() == 1
     assert not isinstance(gate.host.read(METRICS), bytes)
     assert gate.host.read(MOTD) == b"hosttune: held: trial.json: Input/output error\n"
     assert gate.did[-1] == "hooks held"
+    assert "hosttune: the metrics were not written: No space left on device\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("chosen", [{"only": ["a-rule"]}, {"ignore": ["a-rule"]}, {"policy": "x"}, {"profile": "base"}])

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 RUN = Path(__file__).resolve().parents[2] / "run"
-TOOLS = ("sh", "cksum", "readlink", "rm", "mkdir", "cp")
+LOCK = "playbooks/packaging/lock.txt"
+TESTS = "# Tests and releases only.\n"
+TOOLS = ("sh", "cksum", "readlink", "rm", "mkdir", "cp", "uname")
 
 PYTHON = """#!/bin/sh
 printf '%s\\n' "$*" >>"{state}/calls"
@@ -36,6 +38,7 @@ case $* in
                 "note: one of thirty lines" >&2
             exit 1
         fi
+        if [ -e "{state}/no-wheel" ]; then echo "ERROR: No matching distribution found for typer==1" >&2; exit 1; fi
         if [ -e "{state}/slow-index" ] && [ "${{PIP_RETRIES-own}}" != own ]; then
             echo "WARNING: Retrying (...) after connection broken by 'ReadTimeoutError(Read timed out. (read timeout=5))'" >&2
             exit 1
@@ -99,6 +102,8 @@ def bare(tmp_path: Path) -> Checkout:
     checkout.root.mkdir()
     shutil.copy(RUN, checkout.root)
     (checkout.root / "pyproject.toml").write_text('[project]\nname = "hosttune"\n')
+    (checkout.root / LOCK).parent.mkdir(parents=True)
+    (checkout.root / LOCK).write_text(f"typer==1 \\\n    --hash=sha256:{0:064}\n\n{TESTS}pytest==1 \\\n    --hash=sha256:{1:064}\n")
     checkout.program("python3", PYTHON)
     checkout.program("apt-get", APT_GET)
     for tool in TOOLS:
@@ -156,6 +161,32 @@ def test_run_shim_that_does_not_answer_is_passed_over(bare: Checkout):
     assert done.stdout.startswith("<-I><-m><hosttune><check>")
 
 
+def test_run_installs_what_the_lock_pins_by_hash_and_the_package_without_an_index(bare: Checkout):
+    """Pip fills a build environment of its own from the index, without hashes: there is none."""
+    bare.flag("has-venv")
+    assert bare.run("check").returncode == 0
+    packages, own = bare.calls("-m pip install")
+    assert packages.endswith(f"--require-hashes --only-binary=:all: --no-deps --requirement {bare.root}/.venv/.lock")
+    assert own.endswith(f"--no-index --no-deps --no-build-isolation --editable {bare.root}")
+    assert (bare.root / ".venv/.lock").read_text() == (bare.root / LOCK).read_text().partition(TESTS)[0]
+
+
+def test_run_changed_lock_installs_again(ready: Checkout):
+    with (ready.root / LOCK).open("a") as file:
+        file.write("# changed\n")
+    assert ready.run("check").returncode == 0
+    assert len(ready.calls("-m pip install")) == 2
+
+
+def test_run_package_that_is_not_pinned_for_this_machine_says_for_which_it_is(bare: Checkout):
+    bare.flag("has-venv")
+    bare.flag("no-wheel")
+    done = bare.run("check")
+    assert done.returncode == 2
+    assert "not to be had: typer==1" in done.stderr
+    assert "Python 3.10 to 3.14 on x86_64 and aarch64" in done.stderr
+
+
 def test_run_words_go_to_hosttune_as_they_are(ready: Checkout):
     words = ("explain", "a b", "", "*", "--x=$HOME", "'")
     done = ready.run(*words)
@@ -165,7 +196,7 @@ def test_run_words_go_to_hosttune_as_they_are(ready: Checkout):
 def test_run_test_words_go_to_the_rings(ready: Checkout):
     done = ready.run("test", "unit", "-k", "a b")
     assert done.stdout.splitlines()[0] == f"<-I><{ready.root}/tests/rings.py><unit><-k><a b>"
-    assert ready.calls("-m pip install")[0].endswith(f"--editable {ready.root}[test]")
+    assert "pytest==1" in (ready.root / ".venv/.lock").read_text()
 
 
 @pytest.mark.parametrize("what", ["pyz", "deb", "collection"])
@@ -200,7 +231,7 @@ def test_run_changed_project_file_installs_again_into_the_same_environment(ready
         file.write('version = "2"\n')
     done = ready.run("check")
     assert done.returncode == 0
-    assert len(ready.calls("-m pip install")) == 1
+    assert len(ready.calls("-m pip install")) == 2
     assert ready.calls("-m venv") == []
 
 
@@ -208,7 +239,7 @@ def test_run_moved_checkout_installs_again(ready: Checkout):
     moved = Checkout(ready.root.rename(ready.root.with_name("moved")), ready.state)
     done = moved.run("check")
     assert done.returncode == 0
-    assert moved.calls("-m pip install")[0].endswith(f"--editable {moved.root}")
+    assert moved.calls("-m pip install")[1].endswith(f"--editable {moved.root}")
 
 
 @pytest.mark.parametrize("before", ["fresh", "set up"])
@@ -280,18 +311,18 @@ def test_run_index_that_is_there_and_slow_gets_the_patience_of_pip(bare: Checkou
     bare.flag("has-venv")
     bare.flag("slow-index")
     assert bare.run("check").returncode == 0
-    assert bare.lines("patience") == ["1 5", "own own"]
+    assert bare.lines("patience") == ["1 5", "own own", "own own"]
 
 
 def test_run_leaves_patience_to_who_has_set_it(bare: Checkout):
     bare.flag("has-venv")
     assert bare.run("check", PIP_RETRIES="9", PIP_DEFAULT_TIMEOUT="60").returncode == 0
-    assert bare.lines("patience") == ["9 60"]
+    assert bare.lines("patience") == ["9 60", "9 60"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts: root alone may")
 def test_run_read_only_checkout_says_that_it_is(tmp_path: Path):
-    script = 'mount -t tmpfs -o size=1m t "$1" && cp "$2" "$3" "$1" && mount -o remount,ro "$1" && exec "$1/run" check'
+    script = 'mount -t tmpfs -o size=1m t "$1" && cp "$2" "$3" "$1" && mkdir -p "$1/playbooks/packaging" && : >"$1/playbooks/packaging/lock.txt" && mount -o remount,ro "$1" && exec "$1/run" check'
     argv = [
         "unshare",
         "--mount",

@@ -332,15 +332,34 @@ def test_return_that_is_late_tells_the_reboot_that_it_needs_and_makes_it_where_n
         assert host.ran.count("systemctl reboot") == may_reboot
 
 
-def test_gpu_at_work_is_not_rebooted_under(monkeypatch):
-    host, _, _ = begun(boot_change())
+def test_gpu_at_work_is_rebooted_under_only_at_the_last_deadline(monkeypatch):
+    """The guard's script waits: it is kept for that, and reboots where this program, or its list of processes, hangs."""
+    host, _, trial = begun(boot_change())
     host.boot(TRIAL)
     trial_guard.mark(host, "trying")
     monkeypatch.setattr("hosttune.actions.trial._work", lambda _: ("train.py of alice holds /dev/nvidia0",))
     ended = come_back(host.session, host, read_trial(host), "nobody confirmed it", may_reboot=True)
     assert host.read("/etc/modprobe.d/60-hosttune-net.conf") is ABSENT
     assert "systemctl reboot" not in host.ran
-    assert ended.needs_reboot.endswith("which waits for: train.py of alice holds /dev/nvidia0")
+    assert ended.needs_reboot.endswith("which waits for at most 1 h: train.py of alice holds /dev/nvidia0")
+    assert ended.needs_reboot in host.read(trial_clock.MOTD).decode()
+    waiting = next(line for line in host.ran if f"--unit=hosttune-trial-{trial.run}-reboot" in line)
+    assert waiting.endswith("-- sh /etc/hosttune/trial/run reboot")
+    assert host.read(f"{trial_guard.FOLDER}/last") == b"3600\n"
+    assert finish(host.session, host, lambda _: None).state is TrialState.CAME_BACK
+    assert is_clean(host)
+
+
+def test_return_whose_reboot_cannot_be_left_to_the_guard_is_tried_again(monkeypatch):
+    host, _, _ = begun(boot_change())
+    host.boot(TRIAL)
+    trial_guard.mark(host, "trying")
+    monkeypatch.setattr("hosttune.actions.trial._work", lambda _: ("train.py of alice holds /dev/nvidia0",))
+    host.refused.add("systemd-run --unit=hosttune-trial-")
+    with pytest.raises(Refused):
+        come_back(host.session, host, read_trial(host), "nobody confirmed it", may_reboot=True)
+    assert read_trial(host).state is TrialState.OVERDUE
+    assert not is_clean(host)
 
 
 def test_second_boot_without_a_confirmation_is_booked_by_whoever_looks_first():

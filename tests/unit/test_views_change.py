@@ -47,7 +47,7 @@ def lines(change, width=80):
         (0, "0"),
         (Unreadable("not\x1broot"), "(unreadable: not\\x1broot)"),
         (FileValue(b"abc"), "(3 bytes)"),
-        ("user=x,password=y", "user=x,password=********"),
+        ("user=x,password=y", "user=x,password=(masked)"),
     ],
     ids=str,
 )
@@ -123,7 +123,7 @@ def test_diff_of_dashes_and_pluses_keeps_them():
 
 
 def test_diff_escapes_and_masks_lines():
-    assert list(file_diff(ABSENT, FileValue(b"x\x1b[2J\r\npassword=p\n"))) == ["+ x\\x1b[2J\\r", "+ password=********"]
+    assert list(file_diff(ABSENT, FileValue(b"x\x1b[2J\r\npassword=p\n"))) == ["+ x\\x1b[2J\\r", "+ password=(masked)"]
 
 
 def test_binary_file_is_not_poured_out():

@@ -165,7 +165,7 @@ def test_text_shows_both_sides_and_escapes_them():
         "Differs\n"
         "  a-high  ok -> differs (risk high)\n"
         "          - now 1\n"
-        "          + should be 1 (now 2\\x1b[2J, password=********)\n"
+        "          + should be 1 (now 2\\x1b[2J, password=(masked))\n"
         "          + set by: /etc/x.conf:9\n"
     )
     assert "gain: gain of high" in diff_report(compared([before], [after]), Page(is_verbose=True))

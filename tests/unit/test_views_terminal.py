@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosttune.views.masking import mask, masked
+from hosttune.host.secrets import mask_secrets as mask
+from hosttune.views.masking import masked
 from hosttune.views.page import Page, sanitize
 from hosttune.views.terminal import Screen, columned, counted, join_words, padded, safe, width_of, wrapped
 
@@ -81,20 +82,20 @@ def test_counted_and_listed_read_as_english():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("rw,username=eve,password=hunter2,vers=3.1", "rw,username=eve,password=********,vers=3.1"),
-        ("pass=a=b,uid=0", "pass=********,uid=0"),
-        ("password2='x y',ro", "password2=********,ro"),
-        ("DB_PASSWORD: s3cret", "DB_PASSWORD: ********"),
-        ("--token=abc", "--token=********"),
-        ("api_key=abc api-key=def", "api_key=******** api-key=********"),
-        ("https://eve:hunter2@host/x", "https://eve:********@host/x"),
-        ("eve:hunter2@nas:/export", "eve:********@nas:/export"),
+        ("rw,username=eve,password=hunter2,vers=3.1", "rw,username=eve,password=(masked),vers=3.1"),
+        ("pass=a=b,uid=0", "pass=(masked),uid=0"),
+        ("password2='x y',ro", "password2='(masked)',ro"),
+        ("DB_PASSWORD: s3cret", "DB_PASSWORD: (masked)"),
+        ("--token=abc", "--token=(masked)"),
+        ("api_key=abc api-key=def", "api_key=(masked) api-key=(masked)"),
+        ("https://eve:hunter2@host/x", "https://(masked)@host/x"),
+        ("eve:hunter2@nas:/export", "eve:(masked)@nas:/export"),
         ("credentials=/root/.smb", "credentials=/root/.smb"),
         ("UUID=1234 /data ext4 defaults 0 2", "UUID=1234 /data ext4 defaults 0 2"),
         ("file:/etc/fstab line 3", "file:/etc/fstab line 3"),
         ("bypass=1,passno=2", "bypass=1,passno=2"),
         ("/etc/passwd: Not a directory", "/etc/passwd: Not a directory"),
-        ("/etc/passwd=x", "/etc/passwd=********"),
+        ("/etc/passwd=x", "/etc/passwd=(masked)"),
     ],
 )
 def test_mask_hides_secrets_alone(text, expected):
@@ -102,11 +103,11 @@ def test_mask_hides_secrets_alone(text, expected):
 
 
 def test_masked_reaches_every_text_of_a_document():
-    assert masked({"a": ["password=x", 1], "b": {"c": None}}) == {"a": ["password=********", 1], "b": {"c": None}}
+    assert masked({"a": ["password=x", 1], "b": {"c": None}}) == {"a": ["password=(masked)", 1], "b": {"c": None}}
 
 
 def test_shown_masks_and_escapes():
-    assert sanitize("password=x\x1b[2J") == "password=********"
+    assert sanitize("password=x\x1b[2J") == "password=(masked)"
     assert sanitize("a\x1b") == "a\\x1b"
 
 

@@ -11,14 +11,15 @@ from contextlib import suppress
 import pytest
 
 from hosttune.errors import HosttuneError
+from hosttune.host.output import check_writable
 from hosttune.measure.gpu.none import NoSampler
 from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch import looks as looking
 from hosttune.measure.watch.gpus import jobs_gpus
-from hosttune.measure.watch.kept import Kept, content_of
+from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_of
 from hosttune.measure.watch.looks import Looks
 from hosttune.measure.watch.mounts import MountTable
-from hosttune.measure.watch.target import check_writable, find, scoped
+from hosttune.measure.watch.target import find, scoped
 from hosttune.measure.watch.tick import Mounted
 from hosttune.measure.watch.tree import Tree
 
@@ -258,7 +259,7 @@ def test_scope_becomes_the_command(monkeypatch):
 def test_file_that_cannot_be_written_is_refused_beforehand(tmp_path):
     check_writable(str(tmp_path / "x.json"))
     for path in (tmp_path, tmp_path / "missing" / "x.json"):
-        with pytest.raises(HosttuneError, match="cannot be written"):
+        with pytest.raises(HosttuneError, match=r"cannot be written|is no regular file"):
             check_writable(str(path))
 
 
@@ -267,7 +268,7 @@ def test_list_that_comes_in_pages_is_read_to_its_end():
     with open("/proc/self/maps", "rb") as file:
         whole = len(file.read())
     assert whole > 8192
-    assert len(content_of("/proc/self/maps")) > 0.9 * whole
+    assert len(content_of("/proc/self/maps", MOST_BYTES)) > 0.9 * whole
     kept = Kept("/proc/self/maps")
     assert len(kept.read()) > 0.9 * whole
     assert len(kept.read()) > 0.9 * whole

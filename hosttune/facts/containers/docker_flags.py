@@ -6,10 +6,10 @@ that dockerd merges.
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from hosttune.facts.reading import if_absent, text
+from hosttune.facts.shell_words import shell_words
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def given_by_unit(reader: Reader, facts: Facts) -> tuple[tuple[str, str, str], .
     return tuple(
         (*member(key, value), command.path)
         for command in standing
-        for key, value in flags(expanded(_split(command.value)[1:], variables))
+        for key, value in flags(expanded(shell_words(command.value)[1:], variables))
     )
 
 
@@ -73,10 +73,10 @@ def _variables(reader: Reader, facts: Facts) -> dict[str, str]:
     """What the unit sets; a file overrides Environment= (systemd.exec(5))."""
     found: dict[str, str] = {}
     for setting in facts.unit_settings[f"{UNIT}/Service/Environment"].standing:
-        found.update(_assignments(_split(setting.value)))
+        found.update(_assignments(shell_words(setting.value)))
     for setting in facts.unit_settings[f"{UNIT}/Service/EnvironmentFile"].standing:
         rows = if_absent(text(reader, setting.value.removeprefix("-")), "").splitlines()
-        found.update(_assignments(word for row in rows for word in _split(row)))
+        found.update(_assignments(word for row in rows for word in shell_words(row)))
     return found
 
 
@@ -86,13 +86,6 @@ def member(key: str, value: str) -> tuple[str, str]:
         return key, value or "true"
     name, _, rest = value.partition("=")
     return f"{key}.{name}", rest
-
-
-def _split(line: str) -> list[str]:
-    try:
-        return shlex.split(line, comments=True)
-    except ValueError:
-        return line.split()
 
 
 def _assignments(words: Iterable[str]) -> Iterator[tuple[str, str]]:

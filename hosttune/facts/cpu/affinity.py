@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.gpu.gpus import DEVICES
-from hosttune.facts.reading import derived, if_absent, line, number_list, text
+from hosttune.facts.reading import derived, if_absent, line, parsed, text
 from hosttune.frozen import frozen
+from hosttune.ranges import number_list
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -87,6 +88,6 @@ def _far(reader: Reader, process: GpuProcess, local: dict[str, frozenset[int]]) 
     """
     near = frozenset[int]().union(*(local.get(device, frozenset()) for device in process.gpus))
     match = _ALLOWED.search(if_absent(text(reader, f"/proc/{process.pid}/status"), ""))
-    if match is None or not near or near.intersection(number_list(match[1])):
+    if match is None or not near or near.intersection(parsed(number_list, match[1])):
         return None
     return FarProcess(process.pid, process.name, match[1], process.gpus)

@@ -18,12 +18,12 @@ from hosttune.facts.reading import (
     if_absent,
     integer,
     line,
-    number_list,
-    number_list_text,
+    parsed,
     require_known,
     text,
 )
 from hosttune.frozen import frozen
+from hosttune.ranges import number_list, number_list_text
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _usable(reader: Reader) -> tuple[int, str]:
     allowed = next((rest for key, _, rest in rows if key == "Cpus_allowed_list"), "")
     if not allowed:
         raise UnknownFact(f"{_STATUS} has no Cpus_allowed_list")
-    return usable_of(len(number_list(allowed)), _quota(reader))
+    return usable_of(len(parsed(number_list, allowed)), _quota(reader))
 
 
 def _quota(reader: Reader) -> Quota | None:

@@ -1,4 +1,4 @@
-"""What PyTorch says in the interpreter of a job: asked as the job's user in a process of its own (host/interpreter.py).
+"""What PyTorch says in the interpreter of a job: asked as its user, inside its limits (host/interpreter.py).
 
 Its answer is a user's word: one line of JSON, whose fields are bounded and typed here. The oldest driver of a CUDA
 release is that of minor-version compatibility (docs.nvidia.com/deploy/cuda-compatibility); of GPU code, sm_80 runs on
@@ -17,7 +17,7 @@ from hosttune.facts.base import Fact, UnknownFact, whole
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.host.secrets import mask_text
-from hosttune.values import Absent, Answer
+from hosttune.values import Absent, Answer, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -74,7 +74,7 @@ class Framework(Fact):
     """The interpreters that are known: of running GPU work, and those that a policy names."""
 
     interpreters: tuple[InterpreterReport, ...]
-    unasked: tuple[str, ...] = ()  # of whom no question makes sense: "python (4711) runs in a container"
+    unasked: tuple[str, ...] = ()  # jobs that were not asked, with the reason: "python (4711) runs in a container"
 
     @property
     def answering(self) -> tuple[InterpreterReport, ...]:
@@ -145,11 +145,14 @@ def _framework(reader: Reader, facts: Facts) -> Framework:
         return Framework(tuple(found))
     of_users = {rank.user: rank for rank in reversed(ranks) if not rank.is_contained}  # the first of each
     chosen = sorted(of_users.values(), key=lambda one: one.pid)[:_MOST]
-    found += [
-        _answer(reader.query(("python-of", str(one.pid), "torch"), timeout_s=_TIMEOUT_S), one.name) for one in chosen
-    ]
-    unasked = tuple(f"{rank.name} runs in a container" for rank in ranks if rank.is_contained)
-    return Framework(tuple(found), unasked)
+    unasked = [f"{rank.name} runs in a container" for rank in ranks if rank.is_contained]
+    for one in chosen:
+        answer = reader.query(("python-of", str(one.pid), "torch"), timeout_s=_TIMEOUT_S)
+        if isinstance(answer, Unreadable):
+            unasked.append(_plain(f"{one.name}: {answer.reason}"))
+        else:
+            found.append(_answer(answer, one.name))
+    return Framework(tuple(found), tuple(unasked))
 
 
 def _named(facts: Facts) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ sysfs-module); nvidia shows its own in /proc/driver/nvidia/params, where names l
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, is_there, line, text
+from hosttune.facts.shell_words import shell_words
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent
@@ -85,10 +85,7 @@ def options(content: str) -> Iterator[tuple[int, str, str, str]]:
         if row.endswith("\\"):
             whole += f"{row[:-1]} "
             continue
-        try:
-            words = shlex.split(whole + row, comments=True)
-        except ValueError:
-            words = (whole + row).split()
+        words = shell_words(whole + row)
         if words[:1] == ["options"] and len(words) > 2:
             yield from ((start, one(words[1]), *word.partition("=")[::2]) for word in words[2:])
         whole, start = "", 0

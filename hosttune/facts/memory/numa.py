@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.reading import derived, line, names_in, number_list, text
+from hosttune.facts.reading import derived, line, names_in, text
 from hosttune.frozen import frozen
+from hosttune.ranges import number_list
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from hosttune.host.door import Reader
 
-_ADMIN = "/etc/systemd/system"
+ADMIN = "/etc/systemd/system"
 _RUNTIME = "/run/systemd/system"
 _VENDOR = ("/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
 _INSTALL = ("WantedBy", "RequiredBy", "UpheldBy", "Alias")
-_LINK_FOLDERS = (".wants", ".requires", ".upholds")
+LINK_FOLDERS = (".wants", ".requires", ".upholds")
 
 
 class UnitFiles:
@@ -41,7 +41,7 @@ class UnitFiles:
         runtime = () if self.reader.persistent_only else (_RUNTIME,)
         # Before /usr was merged, /lib was a folder of its own; now it is a link.
         split = () if isinstance(self.reader.link("/lib"), str) else ("/lib/systemd/system",)
-        return (_ADMIN, *runtime, *_VENDOR, *split)
+        return (ADMIN, *runtime, *_VENDOR, *split)
 
     def names(self, folder: str) -> tuple[str, ...]:
         if folder not in self._lists:
@@ -58,7 +58,7 @@ class UnitFiles:
             return name, "", "not-found"
         if self._is_masked(path):
             return real, path, "masked-runtime" if path.startswith("/run/") else "masked"
-        for folder, word in ((_ADMIN, "enabled"), (_RUNTIME, "enabled-runtime")):
+        for folder, word in ((ADMIN, "enabled"), (_RUNTIME, "enabled-runtime")):
             if folder in self.folders and self._is_linked_in(folder, real):
                 return real, path, word
         if is_linked:
@@ -101,7 +101,7 @@ class UnitFiles:
     def _is_linked_in(self, folder: str, name: str) -> bool:
         """A link in *.wants, *.requires or *.upholds, or an alias that `systemctl enable` made."""
         for entry in self.names(folder):
-            if entry.endswith(_LINK_FOLDERS):
+            if entry.endswith(LINK_FOLDERS):
                 if name in self.names(f"{folder}/{entry}"):
                     return True
             elif entry != name and not entry.endswith(".d"):
@@ -217,5 +217,5 @@ def parse_preset(content: str) -> tuple[Preset, ...]:
 
 def enabled_names(reader: Reader) -> frozenset[str]:
     """The units that an administrator or a package enabled for good, from the links below /etc/systemd/system."""
-    folders = (f"{_ADMIN}/{entry}" for entry in names_in(reader, _ADMIN) if entry.endswith(_LINK_FOLDERS))
+    folders = (f"{ADMIN}/{entry}" for entry in names_in(reader, ADMIN) if entry.endswith(LINK_FOLDERS))
     return frozenset(name for folder in folders for name in names_in(reader, folder))

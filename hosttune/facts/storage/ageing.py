@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
@@ -59,6 +60,7 @@ _SLURM_FOLDERS = ("/etc/slurm/prolog.d", "/etc/slurm/epilog.d")
 _HOMES = "/home"
 _LINGER = "/var/lib/systemd/linger"  # a file for each user whose units run without a session (loginctl(1))
 _USER_UNITS = (".config/systemd/user", ".local/share/systemd/user")
+_MOST_UNITS = 512  # of one folder of a user
 _MOST_SCRIPTS = 64  # of one file that a user wrote; of names that may lie in /usr/local as many again, eight times
 _UNIT = regex(r"^\s*Unit\s*=\s*(\S+)", re.MULTILINE)
 
@@ -196,7 +198,10 @@ class _AgeingReader(Files):
                 except UnknownFact as unknown:
                     refused.append(unknown.reason)
                     continue
-                for path in self._unit_paths(folder, found):
+                paths = [*islice(self._unit_paths(folder, found[:_MOST_UNITS]), _MOST_UNITS + 1)]
+                if len(found) > _MOST_UNITS or len(paths) > _MOST_UNITS:
+                    self.hide(folder, f"{folder} holds more than {_MOST_UNITS} units, which are not all read")
+                for path in paths[:_MOST_UNITS]:
                     self._job(path, self.script(path, path), "unit", name)
         if refused:
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""

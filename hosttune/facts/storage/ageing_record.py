@@ -8,19 +8,32 @@ from hosttune.facts.storage.ageing_jobs import read_in, rules_in, scripts_in
 from hosttune.facts.storage.ageing_rows import LONGEST, commands_of, rows_of, told_of
 from hosttune.facts.storage.ageing_shell import USE, Shell, targets
 from hosttune.facts.storage.ageing_sourced import ENVIRONMENT_FILE, assigned_paths, environment_of
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
+
+    from hosttune.facts.storage.ageing_files import AgeRule
     from hosttune.facts.storage.ageing_rows import CommandRow
 
+_WITH_FIELDS = frozenset({"crontab", "table", "anacrontab"})
+_PERIOD = regex(r"\d{1,9}[smhdw]?")
+_TEST = regex(r"-\w{1,20} [-+]?\w{1,20}")
+_KEYS = ("Exec", "Environment=", "EnvironmentFile")
+_WORD = regex(r"pushd|eval|if|fi|do")
+_PLACE = regex(r"'?[/~$][\w./@~${}*?%+:-]{0,4000}'?")
+_NAMED = regex(r"'?[\w./@~${}*?%+:-]{1,4000}'?")
+_GIVEN = regex(r"\w{1,80}=(?:'?/[\w./@%+:-]{0,4000}'?|\$)")
+_INTERPRETER = regex(r"#!\s{0,9}[\w./-]{1,200}")
 
-def told_lines(content: str, kind: str = "script") -> str:
-    """Of a script, a user's crontab or unit the lines that tell of access times, what they know of variables and
-    folders, and what is started or read in; every other line is empty, so that numbers stay.
+
+def told_lines(content: str, kind: str = "script", *, has_rules: bool = True) -> str:
+    """Of a script, a user's crontab or unit the lines that tell of access times (has_rules), what they know of variables
+    and folders, and what is started or read in; every other line is empty, so that numbers stay.
     """
     if kind == "unit":
-        return _told_unit(content)
+        return _told_unit(content, has_rules=has_rules)
     rows = tuple(row for row in rows_of(content) if len(row.text) <= LONGEST)
-    telling = [row for row in rows if rules_in((row,), "")]
+    telling = [row for row in rows if has_rules and rules_in((row,), "")]
     told = [row.text for row in telling] + [word for row in rows for word in _reads_in(row)]
     used = {use[1] or use[2] for text in told for use in USE.finditer(text)}
     started: dict[int, list[str]] = {}
@@ -28,7 +41,7 @@ def told_lines(content: str, kind: str = "script") -> str:
         started.setdefault(number, []).append(path)
     is_script = content.startswith("#!")
     kept = content.split("\n")[:1] if is_script else [""]
-    lines = kept + [""] * content.count("\n")
+    lines = kept + [""] * len(content.splitlines())  # as rows are counted
     shell = Shell(rows)
     for row in rows:
         said = [one for command in commands_of(row.text) for one in shell.take(command)]
@@ -41,12 +54,55 @@ def told_lines(content: str, kind: str = "script") -> str:
     return "\n".join(lines)
 
 
+def bare_lines(content: str, kind: str = "script") -> str:
+    """As `told_lines`, without the words of whoever wrote it: what removes by age is written anew from its rule."""
+    rows = tuple(row for row in rows_of(content, kind) if len(row.text) <= LONGEST)
+    rules: dict[int, list[str]] = {}
+    for rule in rules_in(rows, "", kind):
+        rules.setdefault(int(rule.source.rpartition(":")[2]), []).append(_command_of(rule))
+    lines = [_bare(line) for line in told_lines(content, kind, has_rules=False).split("\n")]
+    if interpreter := _INTERPRETER.match(content):
+        lines[0] = interpreter[0]
+    for number, commands in rules.items():
+        key, equals, rest = lines[number - 1].partition("=") if kind == "unit" else ("", "", lines[number - 1])
+        lines[number - 1] = f"{key}{equals}{'; '.join(filter(None, (*dict.fromkeys(commands), rest)))}"
+    if kind in _WITH_FIELDS:  # no time is read into what has none
+        lines = [f": ; {line}" if line else "" for line in lines]
+    return "\n".join(lines)
+
+
+def _bare(line: str) -> str:
+    """A line of `told_lines` without words that are neither paths nor of the shell."""
+    key, equals, rest = line.partition("=") if line.startswith(_KEYS) else ("", "", line)
+    return f"{key}{equals}{'; '.join(filter(None, map(_bare_part, rest.split('; '))))}"
+
+
+def _bare_part(part: str) -> str:
+    words = part.split()
+    if words[:1] == ["for"]:
+        return part if all(map(_PLACE.fullmatch, words[3:])) else f"{' '.join(words[:3])} $"
+    if words[:1] in ([], ["."], ["cd"]):
+        return part if all(map(_NAMED.fullmatch, words[1:])) else f"{words[0]} $"
+    return part if _WORD.fullmatch(part) or _PLACE.fullmatch(part) or _GIVEN.fullmatch(part) else ""
+
+
+def _command_of(rule: AgeRule) -> str:
+    """A command that asks for the same."""
+    path = f"'{rule.path}'" if "'" not in rule.path else "'/'"
+    if rule.uses_atime and _TEST.fullmatch(rule.age):
+        return f"/usr/bin/find {path} {rule.age}"
+    if rule.uses_atime and not rule.age:
+        return ": st_atime" if rule.path == "/" else f"/usr/bin/find {path} -printf %A@"
+    period = rule.age if _PERIOD.fullmatch(rule.age) else "$AGE"
+    return f"/usr/sbin/tmpreaper {'' if rule.uses_atime else '-m '}{period} {path}"
+
+
 def _reads_in(row: CommandRow) -> list[str]:
     return [word for command in commands_of(told_of(row)) for word in read_in(command)]
 
 
-def _told_unit(content: str) -> str:
-    lines = [""] * (content.count("\n") + 1)
+def _told_unit(content: str, *, has_rules: bool) -> str:
+    lines = [""] * (len(content.splitlines()) + 1)
     for row in rows_of(content, "unit"):
         if len(row.text) > LONGEST:
             continue
@@ -55,7 +111,7 @@ def _told_unit(content: str) -> str:
         if key == "Environment":
             said = [f"{name}={path}" for name, path in assigned_paths(environment_of(row.text))]
         joined = f"{key}={(' ' if key == 'Environment' else '; ').join(said)}"
-        lines[row.number - 1] = row.text if rules_in((row,), "", "unit") else joined
+        lines[row.number - 1] = row.text if has_rules and rules_in((row,), "", "unit") else joined
     for match in ENVIRONMENT_FILE.finditer(content):
-        lines[content.count("\n", 0, match.start(1))] = match[0].strip()
+        lines[len(content[: match.start(1)].splitlines()) - 1] = match[0].strip()
     return "\n".join(lines)

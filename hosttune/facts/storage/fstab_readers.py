@@ -98,7 +98,7 @@ def split_options(options: bytes, *, is_written: bool = False) -> tuple[tuple[by
     quoted = False
     for place in range(len(options)):
         character = options[place : place + 1]
-        if options[:place].endswith((b"\\", b"\\134") if is_written else b"\\"):
+        if options.endswith((b"\\", b"\\134") if is_written else b"\\", 0, place):
             continue
         if character == b'"':
             quoted = not quoted

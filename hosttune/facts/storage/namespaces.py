@@ -9,13 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
-from hosttune.facts.reading import line, names_in, text
+from hosttune.facts.reading import if_absent, line, names_in, text
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import MountLine, parse
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
+
+
+_MOST_NAMESPACES, _MOST_MOUNTS = 4096, 1 << 16  # a user can make many of both
 
 
 @frozen
@@ -53,9 +56,11 @@ def _mounts(reader: Reader) -> tuple[OtherMount, ...]:
         if not isinstance(namespace, str) or namespace in seen:
             continue  # one that is just ending: it has no namespaces any more
         seen.add(namespace)
-        table = reader.read(f"/proc/{pid}/mountinfo")
-        mounts = [mount for mount in parse(table) if _is_disk(mount)] if isinstance(table, bytes) else []
+        table = if_absent(reader.read(f"/proc/{pid}/mountinfo"), b"")  # absent where it has just ended
+        mounts = [mount for mount in parse(table) if _is_disk(mount)]
         holder = _holder(reader, pid) if mounts else ""
+        if len(seen) > _MOST_NAMESPACES or len(found) + len(mounts) > _MOST_MOUNTS:
+            raise UnknownFact("this host has more mount namespaces, or mounts in them, than are looked through")
         found += [OtherMount(pid, holder, m.device, m.root, m.target, m.atime) for m in mounts]
     return tuple(found)
 

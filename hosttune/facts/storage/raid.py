@@ -165,7 +165,7 @@ def _is_lost(level: str, members: str, told: str) -> bool:
     if level == "raid1":
         return "U" not in members
     copies = {kind: int(many) for many, kind in _COPIES.findall(told)}
-    gap = "_" * max(copies.values(), default=2)
+    gap = "_" * min(max(copies.values(), default=2), 2 * len(members) + 1)  # the number is text of a program
     if level != "raid10" or len(copies) > 1:
         return level == "raid10" and "U" not in members
     if "near" in copies and len(members) % len(gap) == 0:

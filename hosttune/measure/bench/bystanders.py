@@ -13,7 +13,8 @@ _MOST = 4
 
 
 def bystanders(processes: Iterable[Mapping[str, Any]] | None = None) -> tuple[str, ...]:
-    """`python of alice (pid 4711)`, the largest first: processes of more than 256 MiB that are not this one's kin."""
+    """`python of alice (pid 4711)`, the largest first: processes of more than 256 MiB that are not this one's kin.
+    Raises HosttuneError where they are too many to be listed."""
     running = process_fields() if processes is None else processes
     own = {os.getpid(), os.getppid()}
     found = [one for one in running if one["rss_bytes"] > _LARGE and one["pid"] not in own]

@@ -11,7 +11,10 @@ import re
 import time
 
 from hosttune.frozen import frozen
+from hosttune.host.bounded import head_text
 from hosttune.regex import regex
+
+_MOST_BYTES = 16 << 20  # of one file: /proc/stat has a number for each interrupt of each CPU
 
 SECTOR = 512
 _TOTAL = regex(r"some .*?total=(\d+)")
@@ -95,8 +98,4 @@ def now(device: str) -> Moment:
 
 
 def _text(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read()
-    except OSError:  # absent without PSI, refused where it was compiled in but switched off
-        return ""
+    return head_text(path, _MOST_BYTES)  # empty without PSI, and where it was compiled in but switched off

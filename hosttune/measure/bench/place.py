@@ -8,6 +8,7 @@ from hosttune.errors import HosttuneError
 from hosttune.facts.storage.mounts import NETWORK_TYPES
 from hosttune.frozen import frozen
 from hosttune.host.attributes import mount_id
+from hosttune.host.bounded import MOST_NAMES, names_in, own_mounts
 from hosttune.host.mountinfo import MountLine, parse
 from hosttune.measure.underneath import KERNEL as KERNEL_TYPES
 
@@ -77,8 +78,7 @@ def look_at(path: str) -> Place:
 
 def _mount_of(fd: int, path: str) -> MountLine:
     number = mount_id(fd)
-    with open("/proc/self/mountinfo", "rb") as file:
-        found = next((mount for mount in parse(file.read()) if str(mount.id) == number), None)
+    found = next((mount for mount in parse(own_mounts()) if str(mount.id) == number), None)
     if found is None:
         raise HosttuneError(f"{path}: it is not known where it is mounted", hint="a chroot hides the mounts")
     return found
@@ -98,7 +98,7 @@ def _block_device(device: int, source: str) -> str:
 
 def _uuid(device: str) -> str:
     try:
-        names = os.listdir(_BY_UUID)
+        names = names_in(_BY_UUID, MOST_NAMES)[0]
     except OSError:
         return ""
     for name in names:

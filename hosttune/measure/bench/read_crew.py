@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
+from hosttune.host.interpreter import NOT_STARTED
 from hosttune.measure.bench.read_program import END
 from hosttune.measure.bench.reading import Pass
 from hosttune.textfiles import own_file
@@ -217,8 +218,10 @@ class _Worker:
             self._process.wait(3.0)
 
     def _status(self) -> int | None:
+        """A signal that ended the program behind host/confined_child.py comes as 128 + number."""
         with suppress(subprocess.TimeoutExpired):
-            return self._process.wait(3.0)
+            status = self._process.wait(3.0)
+            return 128 - status if status > 128 else status
         return None
 
 
@@ -232,6 +235,8 @@ def _program(path: str) -> str:
 def _ending(status: int | None) -> str:
     if status == -signal.SIGALRM:
         return f"a file was not decoded within {FILE_S:.0f} s"
+    if status == NOT_STARTED:
+        return "a program of another user cannot be started here so that nothing of it stays (needs CAP_SYS_ADMIN)"
     if status is not None and status < 0:
         return f"ended by signal {-status}"
     return f"exit status {status}"

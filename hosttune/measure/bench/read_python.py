@@ -1,6 +1,8 @@
-"""Which Python decodes, and as whom: the user's own, never with root's rights.
+"""Which Python decodes, and as whom: as the user who wrote its code, never with root's rights.
 
-With root's rights the user is whoever typed sudo; else the owner of the interpreter; else of the data; else nobody.
+Identity comes from the code. A Python that one user can change runs as that user, whoever asks. Only if root alone can
+change all of it, the user is chosen: who typed sudo, else the owner of the data, else nobody; the owner of the data
+gets no code of his own into it (no user site-packages).
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from typing import Final
 
 from hosttune.errors import Refused
 from hosttune.frozen import frozen
-from hosttune.host.interpreter import Interpreter, at_path, command_of, environment_of
+from hosttune.host.interpreter import Interpreter, at_path, command_of, environment_of, why_no_program
 from hosttune.values import Unreadable
 
-NOBODY: Final = (65534, 65534)
+NOBODY: Final = 65534
 
 
 @frozen
@@ -35,22 +37,28 @@ def user_python(wanted: str | None, folder: str) -> Python:
     if path is None:
         raise Refused("there is no python3 on this PATH to decode with", hint="name one: --python PATH")
     path = str(Path(path).expanduser().absolute())
-    found = at_path(path)
-    if isinstance(found, Unreadable):
-        raise Refused(f"--python: {found.reason}", hint="name the python of the environment that trains")
     euid = os.geteuid()
-    if euid == 0:
-        data, own = Path(folder).stat(), Path(path).stat()
-        uid, gid = user_of(os.environ, (own.st_uid, own.st_gid), (data.st_uid, data.st_gid))
-        found = Interpreter(path, uid, gid)
+    typed = user_who_typed(os.environ)
+    found = _own(path, euid) if euid else at_path(path, typed or Path(folder).stat().st_uid or NOBODY)
+    if isinstance(found, Unreadable):
+        hint = "name the python of the environment that trains, whose code belongs to one user, or run it as that user"
+        raise Refused(f"--python: {found.reason}", hint=hint)
     command = command_of(found, euid)
     if isinstance(command, Unreadable):
         raise Refused(f"{path}: {command.reason}", hint="leave out --decode")
-    return Python(path, found.uid, tuple(command), environment_of(found.uid))
+    environment = environment_of(found.uid)
+    if found.is_roots and found.uid != typed:
+        environment["PYTHONNOUSERSITE"] = "1"
+    return Python(path, found.uid, tuple(command), environment)
 
 
-def user_of(environment: Mapping[str, str], interpreter: tuple[int, int], data: tuple[int, int]) -> tuple[int, int]:
-    """(uid, gid) for a process of root; never root's."""
-    words = environment.get("SUDO_UID", ""), environment.get("SUDO_GID", "")
-    typed = (int(words[0]), int(words[1])) if all(map(str.isdecimal, words)) else (0, 0)
-    return next((one for one in (typed, interpreter, data) if all(one)), NOBODY)
+def _own(path: str, euid: int) -> Interpreter | Unreadable:
+    """Without root's rights it runs as the caller, who could start it without hosttune, too."""
+    reason = why_no_program(path)
+    return Unreadable(reason) if reason else Interpreter(path, euid, os.getegid())
+
+
+def user_who_typed(environment: Mapping[str, str]) -> int:
+    """The user id behind sudo; 0 if root's rights were not got by sudo."""
+    word = environment.get("SUDO_UID", "")
+    return int(word) if word.isdecimal() and len(word) < 11 else 0

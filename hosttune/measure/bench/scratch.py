@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
+from hosttune.host.bounded import head_of, head_text
 from hosttune.measure.bench import state
 from hosttune.measure.bench.place import Place
 from hosttune.measure.bench.signals import undisturbed
@@ -276,14 +277,12 @@ def _remove_folder(parent: int, name: str, fd: int) -> None:
 
 
 def _boot_id() -> str:
-    with open(_BOOT_ID, encoding="ascii") as file:
-        return file.read().strip()
+    return head_of(_BOOT_ID)[0].decode("ascii").strip()
 
 
 def _started(pid: int) -> str:
     """When a process began, in ticks after the boot; "" where there is none."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
+        return head_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]
+    except IndexError:
         return ""

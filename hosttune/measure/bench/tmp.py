@@ -15,6 +15,7 @@ from typing import Final
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.frozen import frozen
+from hosttune.host.bounded import head_text
 from hosttune.host.process import SEARCH, Ended, bounded, locate
 from hosttune.measure.bench.copies import sync
 from hosttune.measure.bench.counters import now, read_disk
@@ -119,8 +120,8 @@ def _fast_folder(where: str) -> Iterator[tuple[int, str]]:
 
 def _memory() -> dict[str, float | None]:
     """What memory there is for a tmpfs. Raises GateClosed where it is short."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        rows = {name: int(rest.split()[0]) << 10 for name, _, rest in (line.partition(":") for line in file)}
+    lines = head_text("/proc/meminfo").splitlines()
+    rows = {name: int(rest.split()[0]) << 10 for name, _, rest in (line.partition(":") for line in lines)}
     available = rows.get("MemAvailable", 0)
     if available < _LEAST_MEMORY:
         raise GateClosed(f"{available >> 20} MiB of memory are available: too little to put files there")

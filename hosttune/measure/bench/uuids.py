@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from hosttune.errors import HosttuneError
 from hosttune.facts.storage.mounts import NETWORK_TYPES
+from hosttune.host.bounded import own_mounts
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.measure.bench.place import look_at
 
@@ -16,8 +17,7 @@ def uuids_at(targets: Mapping[str, str]) -> dict[str, str]:
 
     A network file system is not asked: a server that is gone would hold up whoever asks.
     """
-    with open("/proc/self/mountinfo", "rb") as file:
-        mounts = parse(file.read())
+    mounts = parse(own_mounts())
     found = {}
     for target, fstype in targets.items():
         mount = topmost_at(mounts, target)

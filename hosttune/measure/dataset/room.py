@@ -6,12 +6,12 @@ memory.limit_in_bytes (cgroup-v1/memory.rst), which count page cache and the ker
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 from hosttune.facts.cpu.cpu import parse_groups
 from hosttune.facts.memory.memory import parse_meminfo
 from hosttune.frozen import frozen
+from hosttune.host.bounded import head_text
 from hosttune.measure.cpus import GROUPS, upwards
 
 FITS: Final = 0.6  # of the room: the rest is the job's own
@@ -100,7 +100,4 @@ def _limits(root: str) -> dict[str, int]:
 
 
 def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return head_text(path)

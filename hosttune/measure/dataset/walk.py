@@ -15,7 +15,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import HosttuneError
+from hosttune.host.bounded import own_mounts
 from hosttune.host.mountinfo import parse
+from hosttune.host.named import require_answer, served_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 CHUNK: Final = 1024
 _OPEN_LEVELS: Final = 64  # folders whose reading waits for one below: two descriptors each
 _EXAMPLES: Final = 3
+_SERVER_S: Final = 2.0  # a server of files that does not open a folder within this time is taken for dead
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -64,6 +67,9 @@ class Walk:
         self._device = -1
         self._behind: list[str] = []  # places that links lead to, to be visited after the rest
         self._roots = [path]
+        self._served: dict[str, bool | None] = dict.fromkeys(
+            one for one in served_mounts() if one != path
+        )  # target -> whether it answers
 
     def chunks(self) -> Iterator[tuple[str, Sequence[os.DirEntry[str]]]]:
         """Raises HosttuneError where the first folder cannot be read; whatever else cannot is counted."""
@@ -101,6 +107,11 @@ class Walk:
 
     def _open(self, path: str) -> _Folder | None:
         """None for a folder that is gone, is none any more, may not be read, or lies on another file system."""
+        if path in self._served and not (self._follow and self._has_answer(path)):
+            if not self._follow:
+                self.seen.mounts_count += 1
+                _example(self.seen.mounts, path)
+            return None
         try:
             fd, has_kept = open_quietly(path, _FOLDER)
         except (FileNotFoundError, NotADirectoryError):
@@ -129,6 +140,27 @@ class Walk:
             self.seen.refuse(path, error)
             return None
 
+    def _has_answer(self, target: str) -> bool:
+        """Whether the server of another file system answers, asked once. One that does not is told as unreadable."""
+        if self._served[target] is None:
+            try:
+                require_answer(target, _SERVER_S)
+                self._served[target] = True
+            except OSError as error:
+                self._served[target] = False
+                self.seen.refuse(target, error)
+        return bool(self._served[target])
+
+    def _is_dead_link(self, path: str) -> bool:
+        """Whether a link leads to a file system whose server does not answer: nothing may be asked about it."""
+        if not self._served:
+            return False
+        try:
+            place = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
+        except OSError:
+            return False
+        return any(not self._has_answer(one) for one in self._served if _is_below(place, one))
+
     def _next(self, folder: _Folder) -> list[os.DirEntry[str]]:
         try:
             entries = list(islice(folder.entries, CHUNK)) if not folder.is_read else []
@@ -146,6 +178,9 @@ class Walk:
             if entry.is_dir(follow_symlinks=False):
                 folder.below.append(entry.name)
             elif entry.is_symlink():
+                if self._is_dead_link(f"{folder.path.rstrip('/')}/{entry.name}"):
+                    self.seen.dangling += 1
+                    continue
                 with suppress(OSError):
                     if entry.is_file():
                         self.seen.links += 1
@@ -227,8 +262,8 @@ def _lies_at(fd: int, path: str) -> bool:
 
 def _is_mount(path: str) -> bool:
     """Whether another file system is mounted there; a subvolume of btrfs only has a device number of its own."""
-    with suppress(OSError), open("/proc/self/mountinfo", "rb") as file:
-        return any(mount.target == path for mount in parse(file.read()))
+    with suppress(OSError):
+        return any(mount.target == path for mount in parse(own_mounts()))
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hosttune.errors import HosttuneError
+from hosttune.host.bounded import MOST_NAMES, head_text, names_in
 from hosttune.host.driver_root import contained
 from hosttune.host.process import locate
 from hosttune.measure.gpu.none import NoSampler
@@ -64,15 +65,16 @@ def _sleeps(sys: Path) -> bool:
     """An NVIDIA GPU is there and its kernel module is not: whoever asks NVML now would have it loaded."""
     if (sys / "module/nvidia").is_dir():
         return False
-    for device in (sys / "bus/pci/devices").glob("*"):
-        try:
-            if (device / "vendor").read_text().strip() == _NVIDIA and (device / "class").read_text().startswith(
-                _DISPLAY
-            ):
-                return True
-        except OSError:
-            continue
-    return False
+    devices = sys / "bus/pci/devices"
+    try:
+        names = names_in(str(devices), MOST_NAMES)[0]
+    except OSError:
+        return False
+    return any(
+        head_text(f"{devices}/{name}/vendor").strip() == _NVIDIA
+        and head_text(f"{devices}/{name}/class").startswith(_DISPLAY)
+        for name in names
+    )
 
 
 class _Chosen:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from hosttune.host.bounded import MOST_NAMES, names_in
 from hosttune.measure.gpu.bindings import bindings
 from hosttune.measure.gpu.patience import TimedCaller
 from hosttune.measure.gpu.reasons import words_of
@@ -249,7 +250,7 @@ _PROCESSES = (
 
 def _entries(folder: Path) -> int:
     try:
-        return sum(1 for _ in folder.iterdir())
+        return len(names_in(str(folder), MOST_NAMES)[0])
     except OSError:
         return 0
 

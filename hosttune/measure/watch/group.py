@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import islice
 
 from hosttune.facts.cpu.cpu import parse_groups
 from hosttune.host.mountinfo import parse
-from hosttune.measure.watch.kept import Kept, content_of
+from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_of
 from hosttune.measure.watch.meter import KINDS, Meter
 from hosttune.measure.watch.parse import process_stat
 from hosttune.measure.watch.tick import Pressure
@@ -74,7 +75,7 @@ class Group:
         if self._looks and (groups is None or groups == self._groups):
             return  # it has just ended, or has not moved
         self._groups = groups
-        folder = folder_of(groups or b"", content_of(f"{self._proc}/self/mountinfo") or b"")
+        folder = folder_of(groups or b"", content_of(f"{self._proc}/self/mountinfo", MOST_BYTES) or b"")
         self._meter.close()
         self.folder, self._seen = folder, {}
         self.reason = "" if folder else "the job is in no control group of version 2"
@@ -83,6 +84,9 @@ class Group:
 
     def _check(self, members: frozenset[int], now_s: float) -> None:
         inside = self._inside()
+        if inside is None:
+            self._say(f"more than {_MOST_FOLDERS} control groups are in its control group")
+            return
         outsiders = inside - members - {os.getpid()}
         seconds, self._at_s = now_s - self._at_s, now_s
         if len(members & inside) < 0.9 * len(members):
@@ -109,18 +113,19 @@ class Group:
     def _say(self, reason: str) -> None:
         self.reason, self._is_alone = reason, not reason
 
-    def _inside(self) -> frozenset[int]:
-        """The processes of the group and of those below it."""
+    def _inside(self) -> frozenset[int] | None:
+        """The processes of the group and of those below it; None where those are too many to look into."""
         found: set[int] = set()
         folders = [self.folder]
         for _ in range(_MOST_FOLDERS):
             if not folders:
-                break
+                return frozenset(found)
             folder = folders.pop()
-            found.update(map(int, (content_of(f"{folder}/cgroup.procs") or b"").split()))
+            found.update(map(int, (content_of(f"{folder}/cgroup.procs", MOST_BYTES) or b"").split()))
             try:
                 with os.scandir(folder) as entries:
-                    folders += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+                    below = (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+                    folders += islice(below, _MOST_FOLDERS)
             except OSError:
                 continue
-        return frozenset(found)
+        return None if folders else frozenset(found)

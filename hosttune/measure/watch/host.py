@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from hosttune.host.bounded import MOST_NAMES, names_in
 from hosttune.measure.watch.kept import Kept
 from hosttune.measure.watch.meter import Meter
 from hosttune.measure.watch.parse import CpuTimes, DiskCounters, counter, cpu_times, disk_counters, host_times
@@ -94,6 +95,6 @@ def disk_tick(name: str, was: DiskCounters, now: DiskCounters, seconds: float) -
 
 def _disks(folder: str) -> frozenset[bytes]:
     try:
-        return frozenset(name.encode() for name in os.listdir(folder) if not name.startswith(_NO_DISK))
+        return frozenset(name.encode() for name in names_in(folder, MOST_NAMES)[0] if not name.startswith(_NO_DISK))
     except OSError:
         return frozenset()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from hosttune.host.bounded import PROCESS_FILE, head_of
+
 MOST_BYTES = 1 << 22
 # A list in /proc comes a page at a time, in whole records (seq_read_iter, fs/seq_file.c), however much is asked for.
 # The records of what is kept are short, so what fills less than half a page is all there is.
@@ -57,6 +59,9 @@ class Kept:
             self._descriptor = -1
 
 
-def content_of(path: str) -> bytes | None:
-    """A file that is read once; None where that fails."""
-    return Kept(path, is_kept=False).read()
+def content_of(path: str, limit: int = PROCESS_FILE) -> bytes | None:
+    """The first `limit` bytes of a file that is read once; None where that fails."""
+    try:
+        return head_of(path, limit)[0]
+    except OSError:
+        return None

@@ -16,6 +16,7 @@ from hosttune.measure.cpus import GROUPS, quotas, upwards
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import counter
 from hosttune.measure.watch.tick import CpuLimit, LimitKind
+from hosttune.ranges import number_list
 from hosttune.regex import regex
 
 _CONTAINER = regex(r"(?:docker|libpod|crio|cri-containerd)[-/]([0-9a-f]{12,64})")
@@ -133,11 +134,7 @@ def cpuset_of(groups: bytes, allowed: frozenset[int]) -> str:
 
 def numbers(content: bytes) -> frozenset[int]:
     """`0-3,8` as a set (cpuset(7), list format). Pure; empty for what is no list."""
-    found: set[int] = set()
     try:
-        for part in content.decode("ascii").strip().split(","):
-            first, _, last = part.partition("-")
-            found.update(range(int(first), int(last or first) + 1))
+        return frozenset(number_list(content.decode("ascii")))
     except ValueError:
         return frozenset()
-    return frozenset(found)

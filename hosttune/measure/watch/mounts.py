@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import islice
 
+from hosttune.host.bounded import MOST_OPEN_FILES, names_in, process_ids
 from hosttune.host.mountinfo import parse
-from hosttune.measure.watch.kept import content_of
+from hosttune.measure.watch.kept import MOST_BYTES, content_of
 from hosttune.measure.watch.tick import Mounted
 
 MOST = 8
@@ -26,7 +28,7 @@ class MountTable:
     def of(self, pids: Iterable[int]) -> tuple[Mounted, ...]:
         """Those of open files, most of them first; where none is open, of files that the command line names, which may
         be the program's own; else of the working folder."""
-        table = parse(content_of(f"{self._proc}/self/mountinfo") or b"")
+        table = parse(content_of(f"{self._proc}/self/mountinfo", MOST_BYTES) or b"")
         mounts = {mount.target.rstrip("/") + "/": mount for mount in table}  # the later one lies above
         counts: dict[str, int] = {}
         members = list(pids)[:_MOST_PROCESSES]
@@ -56,7 +58,7 @@ class MountTable:
         found = []
         folder = f"{self._proc}/{pid}/fd"
         with suppress(OSError):
-            for name in os.listdir(folder)[:_MOST_FILES]:
+            for name in names_in(folder, _MOST_FILES)[0]:
                 with suppress(OSError):
                     found.append(os.readlink(f"{folder}/{name}"))
         return _data(found)
@@ -80,8 +82,12 @@ class MountTable:
 
     def _find_server(self, target: str) -> str:
         holders = []
-        for name in os.listdir(self._proc):
-            if name.isdigit() and self._has_fuse(name):
+        left = MOST_OPEN_FILES
+        for name in process_ids(self._proc)[0]:
+            left, has_fuse = self._has_fuse(name, left)
+            if left <= 0:
+                return ""
+            if has_fuse:
                 words = (content_of(f"{self._proc}/{name}/cmdline") or b"").split(b"\0")
                 text = f"{os.path.basename(words[0]).decode('utf-8', 'replace')} (process {name})"
                 if os.fsencode(target) in words:
@@ -89,13 +95,15 @@ class MountTable:
                 holders.append(text)
         return holders[0] if len(holders) == 1 else ""
 
-    def _has_fuse(self, name: str) -> bool:
-        with suppress(OSError):
-            for file in os.listdir(f"{self._proc}/{name}/fd"):
+    def _has_fuse(self, pid: int, left: int) -> tuple[int, bool]:
+        """What is left of the open files to look at, and whether one of this process is /dev/fuse."""
+        with suppress(OSError), os.scandir(f"{self._proc}/{pid}/fd") as entries:
+            for entry in islice(entries, left):
+                left -= 1
                 with suppress(OSError):
-                    if os.readlink(f"{self._proc}/{name}/fd/{file}") == "/dev/fuse":
-                        return True
-        return False
+                    if os.readlink(entry.path) == "/dev/fuse":
+                        return left, True
+        return left, False
 
 
 def _data(paths: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterable
 
+from hosttune.host.bounded import process_ids
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import ProcessStat, process_stat
 from hosttune.measure.watch.tick import GpuUser, Other
@@ -41,11 +42,11 @@ class Others:
 
     def _all(self) -> dict[int, ProcessStat]:
         found = {}
-        for name in os.listdir(self._proc):
-            if name.isdigit() and int(name) != os.getpid():
-                stat = process_stat(content_of(f"{self._proc}/{name}/stat") or b"")
+        for pid in process_ids(self._proc)[0]:
+            if pid != os.getpid():
+                stat = process_stat(content_of(f"{self._proc}/{pid}/stat") or b"")
                 if stat is not None:
-                    found[int(name)] = stat
+                    found[pid] = stat
         return found
 
 

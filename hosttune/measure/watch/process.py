@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 
+from hosttune.host.bounded import names_in
 from hosttune.measure.watch.counting import Counters
-from hosttune.measure.watch.kept import Kept, content_of
+from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_of
 from hosttune.measure.watch.parse import ProcessIo, process_io, process_stat, run_delay
 
+COMMAND_BYTES = 4096  # of its words that are kept: each process of the job has some
+MOST_THREADS = 1 << 16  # whose children are looked up
 FILES = 4  # that one process keeps open
 
 
@@ -53,7 +55,7 @@ class WatchedProcess:
 
     def look_at_command(self) -> None:
         """Its words; a process may become another program, often under the same name (a wrapper of python3)."""
-        self.command = content_of(f"{self._folder}/cmdline") or b""
+        self.command = content_of(f"{self._folder}/cmdline", COMMAND_BYTES) or b""
 
     def children(self) -> list[int] | None:
         """Of its main thread; None where they are not listed, or it has just ended."""
@@ -64,8 +66,8 @@ class WatchedProcess:
         """Of all its threads."""
         found: list[int] = []
         with suppress(OSError):
-            for thread in os.listdir(f"{self._folder}/task"):
-                found += map(int, (content_of(f"{self._folder}/task/{thread}/children") or b"").split())
+            for thread in names_in(f"{self._folder}/task", MOST_THREADS)[0]:
+                found += map(int, (content_of(f"{self._folder}/task/{thread}/children", MOST_BYTES) or b"").split())
         return found
 
     def close(self) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from hosttune.codec import FORMAT_VERSION, decoded, other_format, to_json
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
+from hosttune.host.named import check_named, open_named, reason_of
+from hosttune.host.output import open_stream
 from hosttune.measure.watch.account import Watched
 from hosttune.measure.watch.tick import Tick, rounded
 
@@ -29,11 +31,7 @@ class Recorder:
     def __init__(self, path: str) -> None:
         self.problem = ""  # why it stopped
         self._path = path
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise HosttuneError(f"{path}: cannot be written: {error.strerror}", hint="name a file of yours") from error
-        self._descriptor = descriptor
+        self._descriptor = open_stream(path)
 
     def begin(self, watched: Watched) -> None:
         self._write({"format_version": FORMAT_VERSION, "kind": KIND, **to_json(watched)})
@@ -71,11 +69,12 @@ def replay(path: str) -> tuple[Watched, Iterator[Tick]]:
     the file cannot be read.
     """
     try:
-        file = open(path, "rb")  # noqa: SIM115 - closed at the end of the ticks
+        check_named(path)
+        descriptor = open_named(path)
+        os.set_blocking(descriptor, True)  # a pipe: what writes to it may be slow
+        file = os.fdopen(descriptor, "rb")
     except OSError as error:
-        raise HosttuneError(
-            f"{path}: cannot be read: {error.strerror}", hint="check the name and the rights"
-        ) from error
+        raise HosttuneError(f"{path}: {reason_of(error)}", hint="check the name and the rights") from error
     try:
         head = _object(file.readline(MOST_LINE + 1), path, 1)
         if head.get("kind") != KIND:

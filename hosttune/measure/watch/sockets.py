@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hosttune.frozen import frozen
+from hosttune.host.bounded import names_in
 
 _NETLINK_SOCK_DIAG: Final = 4
 _BY_FAMILY, _DONE, _ERROR = 20, 3, 2  # SOCK_DIAG_BY_FAMILY, NLMSG_DONE, NLMSG_ERROR
@@ -144,7 +145,7 @@ def links_of(folder: str) -> dict[int, str]:
     user may not see them. A link of /proc/PID/fd has the rights with which the file was opened (proc_pid_fd(5))."""
     found: dict[int, str] = {}
     try:
-        for name in os.listdir(folder)[:256]:
+        for name in names_in(folder, 256)[0]:
             try:
                 link = os.readlink(f"{folder}/{name}")
                 is_writing = link.startswith("pipe:") and os.lstat(f"{folder}/{name}").st_mode & 0o200

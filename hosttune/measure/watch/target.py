@@ -8,6 +8,7 @@ import shutil
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
+from hosttune.host.proc_fields import COMMAND, command_of
 from hosttune.host.secrets import mask_command
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import process_stat
@@ -34,8 +35,8 @@ def find(pid: int, *, proc: str = "/proc") -> Target:
         raise _missing(pid)
     if pid == os.getpid():
         raise HosttuneError("that is this very process", hint="name the process of the job")
-    words = (content_of(f"{proc}/{pid}/cmdline") or b"").decode("utf-8", "surrogateescape").rstrip("\0").split("\0")
-    if _KTHREADD in {pid, stat.parent} and words == [""]:
+    words = _words(f"{proc}/{pid}/cmdline")
+    if _KTHREADD in {pid, stat.parent} and not words:
         raise HosttuneError(f"{pid} ({stat.name}) is a thread of the kernel", hint="name the process of the job")
     status = (content_of(f"{proc}/{pid}/status") or b"").decode("utf-8", "replace")
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
@@ -44,7 +45,7 @@ def find(pid: int, *, proc: str = "/proc") -> Target:
         raise HosttuneError(f"{pid} is a thread of process {group}", hint=f"watch that one: --pid {group}")
     if stat.state in "ZX":
         raise HosttuneError(f"{pid} ({stat.name}) has ended and only waits for its parent to notice")
-    environment = content_of(f"{proc}/{pid}/environ")
+    environment = _environment(f"{proc}/{pid}/environ")
     uptime = float((content_of(f"{proc}/uptime") or b"0").split()[0])
     note = ""
     if content_of(f"{proc}/{pid}/io") is None:
@@ -77,6 +78,19 @@ def _user(uid: int) -> str:
         return f"user {uid}"
 
 
+def _words(path: str) -> list[str]:
+    try:
+        return command_of(path, *COMMAND)[0]
+    except OSError:
+        return []
+
+
+def _environment(path: str) -> bytes | None:
+    """The whole entries at its beginning."""
+    content = content_of(path)
+    return content if content is None else content.rpartition(b"\0")[0]
+
+
 def _visible(environment: bytes | None) -> str | None:
     for entry in (environment or b"").split(b"\0"):
         name, _, value = entry.partition(b"=")
@@ -98,10 +112,3 @@ def scoped(argv: tuple[str, ...]) -> tuple[str, ...]:
     if user and not os.path.exists(f"/run/user/{os.getuid()}/systemd/private"):
         raise HosttuneError("--scope needs a systemd of this user's (a login session)", hint="leave --scope out")
     return (program, *user, "--scope", "--quiet", "--collect", "--", *argv)
-
-
-def check_writable(path: str) -> None:
-    """Raises HosttuneError where a file cannot be made there, before an hour of watching ends in that."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path) or not os.access(folder, os.W_OK | os.X_OK):
-        raise HosttuneError(f"{path}: cannot be written", hint="name a file in a folder of yours")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+from hosttune.host.bounded import process_ids
 from hosttune.measure.watch.counting import Sums, sums
 from hosttune.measure.watch.family import Family, Member, family
 from hosttune.measure.watch.kept import content_of
@@ -19,6 +20,7 @@ from hosttune.measure.watch.parse import ProcessStat, process_stat
 from hosttune.measure.watch.process import FILES, WatchedProcess
 from hosttune.measure.watch.tick import TreeTick
 
+MOST_MEMBERS = 1 << 15
 MOST_CHILDREN = 64  # whose cores a tick keeps
 FULL_EVERY = 10  # looks between two searches that cost more: children of all threads, the process group
 WORKING_CORES = 0.1  # a process that uses less only waits for the others
@@ -35,6 +37,7 @@ class Tree:
         self.members: dict[int, WatchedProcess] = {}
         self.family = Family(frozenset({root}), frozenset())
         self._proc = proc
+        self._is_cut = False  # it has more processes than are watched
         self._follows_group = follows_group
         self._looks = 0
         self._last_look = _now()
@@ -75,6 +78,9 @@ class Tree:
             one.close()
 
     def _adopt(self, pid: int) -> bool:
+        if len(self.members) >= MOST_MEMBERS:
+            self._is_cut = True
+            return False
         process = WatchedProcess(pid, self._proc, is_kept=len(self.members) < self._most_kept)
         if process.look():
             self.members[pid] = process
@@ -102,25 +108,25 @@ class Tree:
         root = self.members[self.root].counters if self.root in self.members else None
         leads_group = self._follows_group and root is not None and root.stat.group == self.root
         leads_session = self._follows_group and root is not None and root.stat.session == self.root
-        has_found = True
-        while has_found:
-            has_found = False
-            for pid, stat in seen.items():
-                is_ours = (
-                    stat.parent in self.members
-                    or (leads_group and stat.group == self.root)
-                    or (leads_session and stat.session == self.root)
-                )
-                if is_ours and pid not in self.members and self._adopt(pid):
-                    has_found = True
+        children: dict[int, list[int]] = {}
+        led = []
+        for pid, stat in seen.items():
+            children.setdefault(stat.parent, []).append(pid)
+            if (leads_group and stat.group == self.root) or (leads_session and stat.session == self.root):
+                led.append(pid)
+        waiting = [*led, *(pid for member in self.members for pid in children.get(member, ()))]
+        while waiting:
+            pid = waiting.pop()
+            if pid not in self.members and self._adopt(pid):
+                waiting += children.get(pid, ())
 
     def _all(self) -> Iterator[tuple[int, ProcessStat]]:
         with suppress(OSError):
-            for name in os.listdir(self._proc):
-                if name.isdigit() and int(name) != os.getpid():
-                    stat = process_stat(content_of(f"{self._proc}/{name}/stat") or b"")
+            for pid in process_ids(self._proc)[0]:
+                if pid != os.getpid():
+                    stat = process_stat(content_of(f"{self._proc}/{pid}/stat") or b"")
                     if stat is not None:
-                        yield int(name), stat
+                        yield pid, stat
 
     def _tick(self, seconds: float, done: Sums, on_gpu: frozenset[int]) -> TreeTick:
         hertz = os.sysconf("SC_CLK_TCK")
@@ -153,7 +159,7 @@ class Tree:
             read_bytes=done.io and done.io.read / seconds,
             device_bytes=done.io and done.io.device / seconds,
             written_bytes=done.io and done.io.written / seconds,
-            is_partial=done.io is None,
+            is_partial=done.io is None or self._is_cut,
         )
 
     def _most_runnable(self, alive: list[WatchedProcess], done: Sums, seconds: float) -> float:

@@ -8,10 +8,10 @@ that runs.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container, Iterable, Mapping
 
 from hosttune.frozen import frozen
+from hosttune.host.bounded import names_in
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.sockets import OpenSocket, inode_of, is_local, links_of, tcp_sockets, unix_sockets
 from hosttune.measure.watch.tick import Wait, Want
@@ -19,6 +19,7 @@ from hosttune.measure.watch.tick import Wait, Want
 MOST_PROCESSES = 32
 MOST_THREADS = 8  # of one process, where its main thread tells nothing
 MOST_TASKS = 64
+_LISTED = 1 << 15  # threads of a process, of which the newest are looked at
 
 # Beginnings of names of functions of the kernel, from Linux 4.18 to 6.18.
 _NETWORK = (
@@ -230,7 +231,7 @@ class Waits:
 
     def _threads(self, pid: int) -> list[Sleeper]:
         try:
-            names = [int(name) for name in os.listdir(f"{self._proc}/{pid}/task")]
+            names = [int(name) for name in names_in(f"{self._proc}/{pid}/task", _LISTED)[0]]
         except (OSError, ValueError):
             return []
         return [self._sleeper(pid, thread) for thread in sorted(names, reverse=True)[:MOST_THREADS] if thread != pid]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
 from hosttune.facts.base import attempt
-from hosttune.facts.reading import number_list, number_list_text
 from hosttune.facts.sysfs import expand
+from hosttune.ranges import number_list, number_list_text
 from hosttune.resources.base import AddressKind
 from hosttune.resources.kernel.sysfs_values import SysfsAddress, tee
 from hosttune.resources.steps import each, shorten_list

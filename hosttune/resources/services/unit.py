@@ -84,7 +84,12 @@ class UnitAddress(AddressKind):
             message = f"{name} is no longer {_words(change.before)}"
             raise Conflict(message, hint="run the plan again")
         for verb in verbs(present, change.after):
-            writer.run(("systemctl", verb, name), timeout_s=TIMEOUT_S)
+            if not writer.persistent_only:
+                writer.run(("systemctl", verb, name), timeout_s=TIMEOUT_S)
+            else:
+                from hosttune.resources.services.unit_links import disable_in_files, enable_in_files
+
+                (enable_in_files if verb == "enable" else disable_in_files)(writer, name)
 
     def same(self, one: Value, other: Value) -> bool:
         return _running(one) == _running(other)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage.fstab_options import decode, encode, masked_line
+from hosttune.host.cleaned import clean
 from hosttune.host.door import Rehearsal
 from hosttune.resources.base import AddressKind
 from hosttune.resources.steps import each, shorten_list
@@ -112,7 +113,8 @@ def _replace(writer: Writer, document: FstabText, new: bytes, target: str) -> No
     rehearsal = writer.rehearse_fstab(document.data, new, trials_of(after, target))
     problem = complaint(rehearsal, document, after, target) if isinstance(rehearsal, Rehearsal) else ""
     if isinstance(rehearsal, Unreadable):
-        writer.log(f"{PATH}: the edit for {target} was tried by hosttune's own two readers alone: {rehearsal.reason}")
+        told = f"{PATH}: the edit for {target} was tried by hosttune's own two readers alone: {rehearsal.reason}"
+        writer.log(clean(told))
     if problem:
         hint = f"{PATH} is as it was; look at the line of {target}, at: hosttune fstab, and at: findmnt --verify"
         raise Refused(f"{PATH} was not changed, because {problem}", hint=hint)

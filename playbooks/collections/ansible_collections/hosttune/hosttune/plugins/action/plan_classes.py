@@ -14,13 +14,15 @@ from ansible import context
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.hosttune.hosttune.plugins.plugin_utils import classes
+from ansible_collections.hosttune.hosttune.plugins.plugin_utils import answers as taken
+from ansible_collections.hosttune.hosttune.plugins.plugin_utils import classes, settings
 
 SAID = "it was not asked, or did not answer"
-FAILURE = "hosttune_failure"  # why the playbook gave this host up
+FAILURE = "_failure"  # of the registered variable: why the playbook gave this host up
 BATCH = "hosttune_batch"  # what the playbook sets where a batch begins
 TOLD = "reboot_reasons"  # what a task that came to its end tells, also one that failed before it changed anything
 MISSING = "hosttune missing"  # the kind of a document that stands for a host without an answer
+SCHEMA = taken.load_schema("tune_info") | taken.load_schema("tune")
 
 
 class ActionModule(ActionBase):
@@ -53,6 +55,7 @@ class ActionModule(ActionBase):
         ends = most is not None and len(failed) * 100 > len(given["hosts"]) * most
         moved = {} if given["quiet"] else _moved(answers, given["reviewed"])
         lines = [] if given["quiet"] else classes.summary(found, answers, failed, moved)
+        lines = [taken.clean_line(line) for line in lines]
         if ends and not given["quiet"]:
             asked = task_vars.get("ansible_play_hosts_all") or ()
             so_far, _failed = _answers(asked, given["register"], set(), task_vars)
@@ -62,18 +65,22 @@ class ActionModule(ActionBase):
             asked_for = {host: _known(host, task_vars).get(given["register"]) for host in failed}
             silent = {host for host, one in asked_for.items() if one and host not in answers and TOLD not in one}
             silent |= set(given["lost"] or ())
-            lines += classes.way_on(act, silent, rest, runs, _undo_command())
+            way_on = classes.way_on(act, silent, rest, runs, _undo_command())
+            lines += [taken.clean_line(line, longest=None) for line in way_on]  # a command is whole
         for line in lines:
             Display().display(line)
         if given["folder"] and not self._task.check_mode:
             silent = {host: reason for host, reason in failed.items() if host not in answers}
             try:
-                written(given["folder"], answers, silent)
+                lost = written(given["folder"], answers, silent)
             except OSError as error:
                 raise AnsibleError(
                     f"the answers cannot be kept in {os.path.abspath(given['folder'])}: {error.strerror};"
                     " name another folder (results=DIR), or none (results=)"
                 ) from None
+            for host in lost.keys() - failed.keys():
+                Display().display(taken.clean_line(f"{host}: {lost[host]}"))
+            failed.update(lost)
             result["changed"] = bool(answers or silent)
         result.update(
             classes=found,
@@ -99,13 +106,18 @@ def _answers(hosts, register, lost, task_vars):
     for host in hosts:
         known = _known(host, task_vars)
         one = known.get(register) or {}
-        if "digest" in one:
+        why = settings.refusal(known, host) or known.get(register + FAILURE)
+        try:
+            taken.check_answer(one, SCHEMA)
+        except taken.MalformedAnswer as error:
+            one, why = {}, why or f"the answer of this host is none of hosttune: {error}"
+        if "digest" in one and not settings.refused_facts(known):
             answers[host] = one
         if host in lost:
             run = "run {} was made; ".format(one["run_id"]) if one.get("run_id") else ""
             failed[host] = f"no answer any more; {run}whether it is drained, or has rebooted, is not known"
-        elif one.get("failed") or "digest" not in one or known.get(FAILURE):
-            failed[host] = _reason(known.get(FAILURE) or one.get("msg") or SAID)
+        elif one.get("failed") or "digest" not in one or why:
+            failed[host] = taken.clean_message(_reason(str(why or one.get("msg") or SAID)))
     return answers, failed
 
 
@@ -116,10 +128,12 @@ def _moved(answers, folder):
         if one.get("approved", True):
             continue
         try:
+            if taken.why_no_file_name(host):
+                continue
             with open(os.path.join(folder or "", host + ".json"), encoding="utf-8") as file:
                 (before,) = json.load(file)["hosts"]
             found[host] = classes.moved_since(before, one["changes"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             found[host] = f"no review of this host in {folder}: check.yml keeps one" if folder else ""
     return {host: what for host, what in found.items() if what}
 
@@ -143,22 +157,48 @@ def _reason(text):
 
 
 def written(folder, answers, silent):
-    """One file a host; the records in a folder of their own, so that FOLDER/*.json names each host once."""
-    for host, one in answers.items():
-        document = {"format_version": 1, "hosts": [dict(one["check"], host=host)]} if one.get("check") else one
-        replace(os.path.join(folder, host + ".json"), json.dumps(document, indent=1, default=str) + "\n")
-        if one.get("record"):
-            replace(os.path.join(folder, "records", host + ".json"), one["record"])
+    """One file a host; the records in a folder of their own, so that FOLDER/*.json names each host once. Returns the
+    hosts of which something is not kept, each with the reason: one of them costs the others nothing.
+    """
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    for host, reason in silent.items():
-        document = {"format_version": 1, "kind": MISSING, "host": host, "at": at, "reason": reason}
-        replace(os.path.join(folder, host + ".json"), json.dumps(document, indent=1) + "\n")
+    lost, mine = {}, set()
+    for host in [*answers, *silent]:
+        one = answers.get(host, {})
+        if host in silent:
+            document = {"format_version": 1, "kind": MISSING, "host": host, "at": at, "reason": silent[host]}
+        elif one.get("check"):
+            document = {"format_version": 1, "hosts": [dict(one["check"], host=host)]}
+        else:
+            document = one
+        try:
+            replace(folder, host, json.dumps(document, indent=1, default=str) + "\n", mine)
+            if one.get("record"):
+                replace(os.path.join(folder, "records"), host, taken.parse_record(one["record"]), mine)
+        except (BadName, taken.MalformedAnswer) as error:
+            lost[host] = f"not all that it answered is kept: {error}"
+    return lost
 
 
-def replace(path, text):
-    """Write a file at once, readable by its owner alone."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".hosttune-")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+class BadName(Exception):
+    """The name of a host in the inventory that cannot be that of a file."""
+
+
+def replace(folder, host, text, mine):
+    """Write the file of a host at once, readable by its owner only. `mine` are the files that are written already, as
+    device and inode: two names can be one on a file system that does not tell upper case from lower.
+    """
+    if why := taken.why_no_file_name(host):
+        raise BadName(f"its name in the inventory is no file name: {why}")
+    path = os.path.join(folder, host + ".json")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.path.lexists(path) and _identity(os.lstat(path)) in mine:
+        raise BadName(f"its file {path} is that of another host, whose name differs in upper and lower case only")
+    descriptor, draft = tempfile.mkstemp(dir=folder, prefix=".hosttune-")
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
+        mine.add(_identity(os.fstat(descriptor)))
     os.replace(draft, path)
+
+
+def _identity(status):
+    return status.st_dev, status.st_ino

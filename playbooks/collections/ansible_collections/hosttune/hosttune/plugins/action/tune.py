@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 
 from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.hosttune.hosttune.plugins.module_utils.answer import rules_of, warnings_of
+from ansible_collections.hosttune.hosttune.plugins.plugin_utils import answers
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils.bringing import BringingAction
 
 LIVE = "on trial: live"
@@ -19,12 +22,16 @@ class ActionModule(BringingAction):
     """The action of hosttune.hosttune.tune."""
 
     MODULE = "hosttune.hosttune.tune"
+    SCHEMA = answers.load_schema("tune") | {"kept": {"type": "bool"}}  # kept: for this action only
 
     def _ask(self, given, task_vars):
         if given.get("state") == "confirmed" and not self._task.check_mode:
             return self._confirmed(given, task_vars)
         answer = super()._ask(given, task_vars)
         answer.pop("kept", None)
+        if "reboot_required" in answer:  # it came to its end
+            warnings = warnings_of(answer, is_asked_trial=bool(given.get("confirm_within")))
+            answer["warnings"] = [answers.clean_line(one) for one in warnings]
         return answer
 
     def _confirmed(self, given, task_vars):
@@ -37,9 +44,9 @@ class ActionModule(BringingAction):
                 return answer
             now = time.monotonic()
             if answer.get("losses"):
-                end = min(end, now + LATE_S[answer["trial"].get("state") == LIVE])
+                end = min(end, now + LATE_S[(answer.get("trial") or {}).get("state") == LIVE])
             if now + PAUSE_S >= end:
-                return dict(answer, failed=True, msg=not_kept(trial, answer), unreachable=False)
+                return dict(answer, failed=True, msg=answers.clean_message(not_kept(trial, answer)), unreachable=False)
             time.sleep(PAUSE_S)
 
     def _anew(self, given, task_vars):
@@ -48,20 +55,21 @@ class ActionModule(BringingAction):
             self._connection.reset()
             return super()._ask(given, task_vars)
         except AnsibleConnectionFailure as error:
-            return {"unreachable": True, "msg": str(error).strip()}
+            return {"unreachable": True, "msg": answers.clean_message(str(error).strip())}
 
 
 def waited_s(trial):
     """How long a host may take to answer and to be as before: until it has taken the run back by itself."""
     if not trial:
         return UNTOLD_S
-    return trial["within_s"] + RETURN_S if trial["state"] == LIVE else trial["boot_within_s"] + BOOT_S
+    name, more = ("within_s", RETURN_S) if trial.get("state") == LIVE else ("boot_within_s", BOOT_S)
+    return min(trial.get(name) or 0, answers.MAX_WAIT_S) + more
 
 
 def not_kept(trial, answer):
     """Why a run was not confirmed, and what becomes of it, in one sentence."""
     now = dict(trial, **(answer.get("trial") or {}))
-    rules = ", ".join(dict.fromkeys(now.get("live", []) + now.get("next_boot", []) + now.get("one_boot", [])))
+    rules = ", ".join(rules_of(now))
     until = " until {} UTC".format(now["until"][11:16]) if now.get("until") else ""
     run = "run {} ({})".format(now["run"], rules) if now.get("run") else "what is on trial"
     if answer.get("unreachable"):
@@ -70,7 +78,8 @@ def not_kept(trial, answer):
             f" itself; when it answers again, sudo hosttune history there tells what became of it ({answer['msg']})"
         )
     lost = "; ".join(answer.get("losses") or ["it was not told"])
-    keep = f"sudo hosttune confirm {now.get('run', '')} --anyway".replace("  ", " ")
+    run_id = shlex.quote(now["run"]) + " " if now.get("run") else ""
+    keep = f"sudo hosttune confirm {run_id}--anyway"
     return (
         f"{run} was not confirmed, because this host is not as before: {lost};"
         f" it takes the run back by itself{until and ' at' + until[6:]}, unless: {keep}"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.hosttune.hosttune.plugins.plugin_utils import answers
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils.bringing import BringingAction
 
 
@@ -10,3 +11,4 @@ class ActionModule(BringingAction):
     """The action of hosttune.hosttune.tune_info."""
 
     MODULE = "hosttune.hosttune.tune_info"
+    SCHEMA = answers.load_schema("tune_info")

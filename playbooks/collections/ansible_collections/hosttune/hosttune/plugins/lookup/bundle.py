@@ -49,7 +49,7 @@ import os
 
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.hosttune.hosttune.plugins.plugin_utils import bundle
+from ansible_collections.hosttune.hosttune.plugins.plugin_utils import bundle, settings
 
 
 class LookupModule(LookupBase):
@@ -57,6 +57,7 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         self.set_options(var_options=variables, direct=kwargs)
+        settings.refuse_facts(variables or {})
         if "" in terms:
             raise AnsibleError("the path of the file is empty; name one, or leave it out")
         return [bundle.bundle_path(self._found(next(iter(terms), None), variables or {}), self.get_option("kind"))]

@@ -44,6 +44,7 @@ from ansible.playbook.helpers import load_list_of_tasks
 from ansible.playbook.play import Play
 from ansible.plugins.lookup import LookupBase
 from ansible.vars.manager import VariableManager
+from ansible_collections.hosttune.hosttune.plugins.plugin_utils import settings
 
 
 class LookupModule(LookupBase):
@@ -51,6 +52,7 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         self.set_options(var_options=variables, direct=kwargs)
+        settings.refuse_facts(variables or {})
         found = [self._path(str(name), variables or {}) for name in terms]
         for path in found:
             self._load(path)

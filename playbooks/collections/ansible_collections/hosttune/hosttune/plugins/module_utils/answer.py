@@ -45,9 +45,14 @@ def undone_until_reboot(history, boot_id):
     ]
 
 
+def rules_of(trial):
+    """The rules whose changes are on trial."""
+    return list(dict.fromkeys(rule for name in ("live", "next_boot", "one_boot") for rule in trial.get(name) or ()))
+
+
 def standing(trial):
     """What is on trial and until when, in a sentence without its end."""
-    rules = ", ".join(dict.fromkeys(trial.get("live", []) + trial.get("next_boot", []) + trial.get("one_boot", [])))
+    rules = ", ".join(rules_of(trial))
     if trial["state"] == NEXT_BOOT:
         when = "at the next boot"
     else:
@@ -126,6 +131,22 @@ def value_text(value):
     if isinstance(value, list):
         return " ".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def warnings_of(result, *, is_asked_trial):
+    """What a person should know of what `tune` returned, without being asked for it. The controller makes these
+    sentences of what it has checked: a warning that a host words itself is not shown.
+    """
+    found = []
+    if waits := result.get("deferred"):
+        rules = ", ".join(sorted({one["rule"] for one in waits}))
+        found.append("put off until the GPUs are free: {} ({})".format(rules, waits[0]["reason"]))
+    found += result.get("waiting", ())
+    trial = result.get("trial", {})
+    found += ["no trial is possible here: " + sentence for sentence in trial.get("obstacles") or ()]
+    if trial.get("is_open") and not is_asked_trial:  # only the policy has asked for it
+        found.append(standing(trial) + ": unless state=confirmed keeps it, this host takes it back")
+    return found + ["no reboot before this is solved: " + one for one in result.get("reboot_obstacles", ())]
 
 
 SHORTEST = 12  # digits of a digest

@@ -179,6 +179,42 @@ changes:
   returned: when a plan was made
   type: list
   elements: dict
+  contains:
+    rule:
+      description: The rule that asks for it.
+      type: str
+      returned: always
+    address:
+      description: What changes, as C(kind:name).
+      type: str
+      returned: always
+    action:
+      description: What is done there.
+      type: str
+    before:
+      description: The value before.
+      type: raw
+      returned: always
+    after:
+      description: The value after.
+      type: raw
+      returned: always
+    activation:
+      description: When it takes effect.
+      type: str
+    details:
+      description: Lines for people, such as a hunk of a file.
+      type: list
+      elements: str
+    phase:
+      description: What became of it.
+      type: str
+    error:
+      description: Why it failed.
+      type: str
+    hint:
+      description: What to do.
+      type: str
   sample:
     - address: sysctl:vm.swappiness
       action: update
@@ -197,6 +233,51 @@ findings:
   returned: when a plan was made
   type: list
   elements: dict
+  contains:
+    rule:
+      description: The rule.
+      type: str
+      returned: always
+    subject:
+      description: What of the host it is about; empty for all of it.
+      type: str
+    verdict:
+      description: What the rule says.
+      type: str
+      returned: always
+    hold:
+      description: Why a difference is not acted on.
+      type: dict
+      returned: always
+      contains:
+        kind:
+          description: The kind of reason.
+          type: str
+          returned: always
+        detail:
+          description: The reason itself.
+          type: str
+          returned: always
+    reason:
+      description: Why it is so.
+      type: str
+      returned: always
+    evidence:
+      description: What was found.
+      type: list
+      elements: str
+    todo:
+      description: What a person should do.
+      type: str
+    is_planned:
+      description: Whether the next run would change something for it.
+      type: bool
+    is_fault:
+      description: Whether the host does not do its work.
+      type: bool
+    is_waiver_over:
+      description: Whether it was accepted for a time that has passed.
+      type: bool
   sample:
     - rule: memory-swappiness
       subject: ""
@@ -218,6 +299,18 @@ deferred:
   returned: when a plan was made
   type: list
   elements: dict
+  contains:
+    rule:
+      description: The rule.
+      type: str
+      returned: always
+    subject:
+      description: What of the host it is about.
+      type: str
+    reason:
+      description: What runs on the GPUs.
+      type: str
+      returned: always
 waiting:
   description: Work that follows a change and that the next run finishes.
   returned: when a plan was made
@@ -243,6 +336,45 @@ trial:
     - Empty where nothing is on trial.
   returned: with O(state=applied) and O(state=confirmed), success
   type: dict
+  contains:
+    run:
+      description: The run.
+      type: str
+    state:
+      description: Where the trial is.
+      type: str
+      returned: always
+    is_open:
+      description: Whether it can still be confirmed.
+      type: bool
+    until:
+      description: When the host takes it back, as ISO 8601.
+      type: str
+    left_s:
+      description: Seconds until then.
+      type: float
+    within_s:
+      description: Seconds in which it has to be confirmed.
+      type: int
+    boot_within_s:
+      description: Seconds in which the boot on trial has to be confirmed.
+      type: int
+    live:
+      description: The rules that are tried at once.
+      type: list
+      elements: str
+    next_boot:
+      description: The rules that are tried in the next boot.
+      type: list
+      elements: str
+    one_boot:
+      description: The rules that are tried in one boot only.
+      type: list
+      elements: str
+    obstacles:
+      description: Why no trial is possible here.
+      type: list
+      elements: str
 losses:
   description: What this host has lost since before the run, each in a sentence.
   returned: with O(state=confirmed)
@@ -305,13 +437,13 @@ def main():
             else:
                 apply(module, client, result)
     except Trouble as error:
+        result.pop("unverified", None)
         if "findings" in result:
             result["findings"] = unsettled(result["findings"])
         module.fail_json(msg=str(error), **result)
     result["reboot_required"] = bool(result["reboot_reasons"]) and not result["reboot_obstacles"]
-    tell(module, result)
     failed = [one for one in result["changes"] if one.get("phase") in ("failed", "undone")]
-    if failed or result.pop("unverified", False):
+    if result.pop("unverified", False) or failed:
         result["findings"] = unsettled(result["findings"])
         module.fail_json(msg=what_failed(failed), **result)
     module.exit_json(**result)
@@ -528,21 +660,6 @@ def done(receipt, result):
         unverified=not receipt["verified"],
     )
     result["changed"] = any(one["phase"] == "done" for one in result["changes"])
-
-
-def tell(module, result):
-    """What a person should know, without being asked for it."""
-    if result["deferred"]:
-        rules = ", ".join(sorted({one["rule"] for one in result["deferred"]}))
-        module.warn("put off until the GPUs are free: {} ({})".format(rules, result["deferred"][0]["reason"]))
-    for sentence in result["waiting"]:
-        module.warn(sentence)
-    for sentence in result.get("trial", {}).get("obstacles", ()):
-        module.warn("no trial is possible here: " + sentence)
-    if result.get("trial", {}).get("is_open") and not module.params["confirm_within"]:  # the policy alone has asked
-        module.warn(answer.standing(result["trial"]) + ": unless state=confirmed keeps it, this host takes it back")
-    for sentence in result["reboot_obstacles"]:
-        module.warn("no reboot before this is solved: " + sentence)
 
 
 def unsettled(findings):

@@ -66,11 +66,77 @@ plan:
   description: What C(hosttune plan --format json) prints.
   returned: with O(gather=plan)
   type: dict
+  contains:
+    findings:
+      description: What every rule says of the host.
+      type: list
+      elements: dict
+      contains:
+        rule:
+          description: The rule.
+          type: str
+          returned: always
+        subject:
+          description: What of the host it is about; empty for all of it.
+          type: str
+        verdict:
+          description: What the rule says.
+          type: str
+          returned: always
+        hold:
+          description: Why a difference is not acted on.
+          type: dict
+          returned: always
+          contains:
+            kind:
+              description: The kind of reason.
+              type: str
+              returned: always
+            detail:
+              description: The reason itself.
+              type: str
+              returned: always
+        reason:
+          description: Why it is so.
+          type: str
+          returned: always
+        evidence:
+          description: What was found.
+          type: list
+          elements: str
+        todo:
+          description: What a person should do.
+          type: str
+        is_planned:
+          description: Whether the next run would change something for it.
+          type: bool
+        is_fault:
+          description: Whether the host does not do its work.
+          type: bool
+        is_waiver_over:
+          description: Whether it was accepted for a time that has passed.
+          type: bool
 plan_diff:
   description: The diff of the plan, as hosttune.hosttune.tune would show it.
   returned: with O(gather=plan)
   type: list
   elements: dict
+  contains:
+    before_header:
+      description: What it is about.
+      type: str
+    after_header:
+      description: The same.
+      type: str
+    before:
+      description: The text before.
+      type: str
+    after:
+      description: The text after.
+      type: str
+    prepared:
+      description: A hunk, in place of the four others.
+      type: str
 digest:
   description: The digest of the plan, over its changes alone, so that equal hosts have equal digests.
   returned: with O(gather=plan)
@@ -80,6 +146,33 @@ changes:
   returned: with O(gather=plan)
   type: list
   elements: dict
+  contains:
+    rule:
+      description: The rule that asks for it.
+      type: str
+      returned: always
+    address:
+      description: What changes, as C(kind:name).
+      type: str
+      returned: always
+    action:
+      description: What is done there.
+      type: str
+    before:
+      description: The value before.
+      type: raw
+      returned: always
+    after:
+      description: The value after.
+      type: raw
+      returned: always
+    activation:
+      description: When it takes effect.
+      type: str
+    details:
+      description: Lines for people, such as a hunk of a file.
+      type: list
+      elements: str
 compliant:
   description: Whether every selected rule is as it should be. Advice does not count, a fault does.
   returned: with O(gather=plan)
@@ -89,6 +182,18 @@ deferred:
   returned: with O(gather=plan)
   type: list
   elements: dict
+  contains:
+    rule:
+      description: The rule.
+      type: str
+      returned: always
+    subject:
+      description: What of the host it is about.
+      type: str
+    reason:
+      description: What runs on the GPUs.
+      type: str
+      returned: always
 interrupted:
   description: What earlier runs left to be finished, and runs that only a newer hosttune can tell, each in a sentence.
   returned: with O(gather=plan)
@@ -114,6 +219,20 @@ history:
   description: What C(hosttune history --format json) prints.
   returned: with O(gather=history)
   type: dict
+  contains:
+    runs:
+      description: The runs, the latest first.
+      type: list
+      elements: dict
+      contains:
+        command:
+          description: The command that made the run.
+          type: str
+          returned: always
+        steps:
+          description: What it did, step by step.
+          type: list
+          elements: dict
 record:
   description: The text of the record, as C(hosttune record) writes it.
   returned: with O(gather=record)

@@ -7,8 +7,9 @@ import json
 import os
 
 from ansible.errors import AnsibleError
+from ansible.module_utils.json_utils import _filter_non_json_lines
 from ansible.plugins.action import ActionBase
-from ansible_collections.hosttune.hosttune.plugins.plugin_utils import bundle
+from ansible_collections.hosttune.hosttune.plugins.plugin_utils import answers, bundle, settings
 
 
 def refuse_empty(given):
@@ -23,12 +24,14 @@ class BringingAction(ActionBase):
 
     TRANSFERS_FILES = False
     MODULE = ""
+    SCHEMA = None  # of what the module returns
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         del tmp
         given = dict(self._task.args)
         try:
+            settings.refuse_facts(task_vars or {})
             refuse_empty(given)
             given["_site"] = {
                 "policy": self._policy(given),
@@ -44,8 +47,30 @@ class BringingAction(ActionBase):
         return result
 
     def _ask(self, given, task_vars):
-        """What the module answers."""
-        return self._execute_module(module_name=self.MODULE, module_args=given, task_vars=task_vars)
+        """What the module answers: its documented keys. Ansible acts on others, which therefore never get there:
+        ansible_facts are variables that beat those of the inventory, add_host changes the inventory.
+        """
+        answer = self._execute_module(module_name=self.MODULE, module_args=given, task_vars=task_vars)
+        try:
+            taken = answers.parse_answer(answer, self.SCHEMA)
+        except answers.MalformedAnswer as error:
+            taken = {"failed": True, "changed": False, "msg": f"the answer of this host is none of hosttune: {error}"}
+        # The interpreter that Ansible itself has found, so that it is searched for only once.
+        if self._discovered_interpreter_key:
+            taken["ansible_facts"] = {self._discovered_interpreter_key: self._discovered_interpreter}
+        return taken
+
+    def _parse_returned_data(self, res, *more):
+        """Ansible shows warnings, deprecations and what else a module printed while it parses its answer. So only the
+        documented keys get there.
+        """
+        res = dict(res, stdout=answers.clean_output(res["stdout"]), stderr=answers.clean_output(res["stderr"]))
+        try:
+            text, _junk = _filter_non_json_lines(res["stdout"], objects_only=True)
+            res["stdout"] = json.dumps({name: one for name, one in json.loads(text).items() if name in self.SCHEMA})
+        except (ValueError, RecursionError):
+            pass  # Ansible says that this is no answer
+        return super()._parse_returned_data(res, *more)
 
     def _found(self, name):
         """A file of the controller, looked for where the files of a role or a playbook are, then where the person

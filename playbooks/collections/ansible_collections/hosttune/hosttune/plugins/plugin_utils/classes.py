@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import difflib
+import json
+import shlex
 
 HOSTS_NAMED = 12
 
@@ -49,7 +51,9 @@ def folded(answers, *, act, is_planned=False):
     for host in sorted(answers):
         one = answers[host]
         standing = _standing(one, act, is_planned or act == "plan")
-        key = (standing, one["digest"] if one.get("changes") else "")
+        # What is to be approved is shown of one host for all of its class, so none may show other changes for a digest.
+        content = _content(one) if is_planned or act == "plan" else ""
+        key = (standing, one["digest"] if one.get("changes") else "", content)
         entry = classes.setdefault(
             key, dict(standing=standing, digest=key[1], hosts=[], runs={}, changes=one.get("changes") or [], diff=None)
         )
@@ -62,6 +66,11 @@ def folded(answers, *, act, is_planned=False):
         classes.values(),
         key=lambda entry: (ORDER.index(entry["standing"].partition(" (")[0]), -len(entry["hosts"]), entry["digest"]),
     )
+
+
+def _content(one):
+    """What a host shows of its plan, to compare it."""
+    return json.dumps([one.get("changes"), one.get("plan_diff")], sort_keys=True, default=str)
 
 
 def findings_of(one):
@@ -104,7 +113,7 @@ def _kept_back(answers):
             if kind := kind_of(finding, in_plan):
                 hold = finding["hold"]["detail"]
                 why = hold if kind == REFUSED else "{kind} {detail}".format(**finding["hold"]).strip() if hold else ""
-                why = why or finding["reason"] or "; ".join(finding["evidence"][:1])
+                why = why or finding["reason"] or "; ".join((finding.get("evidence") or ())[:1])
                 rules, hosts = found.setdefault((kind, why), ({}, {}))
                 rules[finding["rule"]] = hosts[host] = True
     lines = []
@@ -120,17 +129,29 @@ def is_lost(one):
     return (one.get("trial") or {}).get("state") == "not kept"
 
 
+def _disputed(classes):
+    """The digests for which hosts show different changes, and how many hosts that are. hosttune does not do that."""
+    found = {}
+    for entry in classes:
+        if entry["digest"]:
+            found.setdefault((entry["standing"], entry["digest"]), []).append(entry["hosts"])
+    several = {key: groups for key, groups in found.items() if len(groups) > 1}
+    texts = [f"digest {key[1]}: {' other than '.join(map(named, groups))}" for key, groups in several.items()]
+    return texts, sum(len(hosts) for groups in several.values() for hosts in groups)
+
+
 def _trials(answers):
     """What would be tried, and what still is."""
     found = {}
     for host, one in sorted(answers.items()):
         trial = one.get("trial") or {}
         if trial.get("state") == "planned":
-            minutes = counted(-(-trial["within_s"] // 60), "minute")
-            why = "no trial is possible: {}".format("; ".join(trial["obstacles"])) if trial["obstacles"] else ""
+            minutes = counted(-(-(trial.get("within_s") or 0) // 60), "minute")
+            obstacles = trial.get("obstacles") or ()
+            why = "no trial is possible: {}".format("; ".join(obstacles)) if obstacles else ""
             found.setdefault(why or f"would be for {minutes}, unless it is confirmed", []).append(host)
         elif trial.get("is_open"):
-            run = trial["run"]
+            run = shlex.quote(trial.get("run") or "")
             when = "in its next boot" if trial["state"] == "on trial: next boot" else "unless it is confirmed"
             found.setdefault(f"run {run} {when}; to keep it then: sudo hosttune confirm {run}", []).append(host)
     return [f"{named(hosts)}: {what}" for what, hosts in found.items()], sum(map(len, found.values()))
@@ -163,8 +184,11 @@ def summary(classes, answers, failed, moved=None):
         f"{host}: {one['rule']} ({one['hold']['kind']} {one['hold']['detail']})".replace(" )", ")")
         for host, answer in sorted(answers.items())
         if "undone_run" in answer
-        for one in answer["findings"]
+        for one in answer.get("findings") or ()
     ]
+    lines += _section(
+        "other changes for the same digest: find out which host is right before you approve it", *_disputed(classes)
+    )
     texts = [f"{host}: {what}" for host, what in sorted((moved or {}).items())]
     lines += _section("not approved", texts)
     lines += _section("not all of it is taken back", left, len({line.partition(":")[0] for line in left}))
@@ -215,7 +239,7 @@ def way_on(act, silent, rest, runs, undo):
         shown = sorted(set(runs.values()))[:RUNS_NAMED]
         more = len(set(runs.values())) - len(shown)
         lines += [f"  or take back what it did{f' ({more} more runs stand above)' if more else ''}:"]
-        lines += ["    {}{}".format(undo, ",".join(shown))]
+        lines += ["    {}{}".format(undo, shlex.quote(",".join(shown)))]
     return [*lines, ""]
 
 
@@ -278,14 +302,14 @@ def _class_lines(entry):
 
 def diff_lines(part):
     """One entry of an Ansible diff as lines of a unified diff."""
-    if "prepared" in part:
+    if part.get("prepared"):
         return part["prepared"].splitlines()
     return list(
         difflib.unified_diff(
-            part["before"].splitlines(),
-            part["after"].splitlines(),
-            part["before_header"],
-            part["after_header"],
+            (part.get("before") or "").splitlines(),
+            (part.get("after") or "").splitlines(),
+            part.get("before_header") or "",
+            part.get("after_header") or "",
             lineterm="",
         )
     )

@@ -1,0 +1,119 @@
+"""What of a file goes into a record that is shared: settings that facts read, without comments and foreign words. Pure.
+
+A file whose kind is not known is left out: a rule that asks for it is unknown on the record, never wrongly decided.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hosttune.actions.record_commands import kind_of, shared_command, shared_job, shared_unit, shared_words
+from hosttune.facts.environment import is_kept, systemd_variables
+from hosttune.host.secrets import MASK
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    import re
+
+LEFT_OUT: Final = "left out of a record that is shared"
+NO_TEXT: Final = "\0\n"  # in place of a program
+# Values of the kernel, and what packages and boot loaders brought along.
+_AS_IT_IS = regex(
+    r"/(?:proc|sys|boot|usr/share|run/udev|run/cloud-init)/|/(?:usr/)?lib/modules/|/etc/(?:os-release|hostname|machine-id)$|"
+    r"/usr/lib/os-release$|/var/lib/(?:dpkg|apt)/"
+)
+_JOBS = regex(
+    r"/etc/(?:cron|anacrontab|environment|profile|bash\.bashrc$|nccl\.conf$|rc\.local$|init\.d/|sysconfig/|default/(?!grub|irqbalance|kexec))|"
+    r"/var/spool/cron/|/home/|/root/"
+)
+_SETTINGS = regex(
+    r"/(?:etc|run|usr/lib|usr/local/lib|lib)/(?:fstab|crypttab|auto\.|autofs/|sysctl\.|modprobe\.d/|modules|security/|"
+    r"tmpfiles\.d/|tmpreaper\.conf|cachefilesd\.conf|robinhood\.d/|udev/rules\.d/|apt/apt\.conf|apt/preferences|"
+    r"initramfs-tools/|dracut\.conf|dracut/|kernel/|systemd/[^/]+\.conf|systemd/[^/]+-preset/|systemd/(?:resolve|timesync|seats|shutdown)/|"
+    r"docker/|containerd/|cdi/|nvidia-container-runtime/|nvidia/|needrestart/|nfs\.conf|slurm|apparmor\.d/|tuned/|sysfs\.|login\.defs|"
+    r"wsl\.conf|dgx-|resolv\.conf|skyhook/|hosttune/|default/(?:grub|irqbalance|kexec)|libvirt/|custom_supported_gpus|"
+    r"lsb-release|debian_version|mtab|reboot-required|cloud/cloud-init\.disabled|slurm/)|/var/run/cdi/|"
+    r"/var/lib/(?:dkms|shim-signed|kubelet/config\.yaml|systemd|fastrak|tcpx)|"
+    r".*/(?:slurm|gres|cgroup|topology|oci)\.conf$|.*/slurmd?/conf"
+)
+# Of programs that may put much into /tmp: shell, or keys and values.
+_SPILLS = regex(r"/(?:etc|opt|usr/[a-z]+)/(?:.*/)?(?:spark|condor|enroot|lsf)[^/]*(?:/|$)|.*/lsf\.conf$|.*/mom_priv/config$|/etc/(?:apptainer|singularity)/")
+_SPILL_KEY = regex(r"\s*(?:export\s+)?[\w.$-]{0,80}(?:tmp|temp|dir|execute|local|path)[\w.-]{0,80}[\s=]", 2)
+_OWN = regex(r"/(?:etc|run|usr/lib|var/lib)/(?:.*/)?[^/]*hosttune[^/]*(?:\.d)?(?:/[^/]*)?$")
+_COMMENT = ("#", ";", "//")
+# Comments that facts read: who else writes the file.
+_MANAGED = regex(
+    r"#+ ?(?:(?:BEGIN|END) ANSIBLE MANAGED[\w ]{0,40}|VAGRANT-(?:BEGIN|END)|>>> \[openmediavault\]|<<< \[openmediavault\])|"
+    r"\b(?:ansible|puppet|chef|salt|cfengine|terraform|cobbler|juju|landscape)\b|this file is (?:managed|controlled) by",
+    2,
+)
+_INLINE = regex(r"\s#")
+_INSTALL = regex(r"\s*(install|remove)\s+([\w-]+)\s+(.*)")
+_RUN = regex(r"((?:RUN|PROGRAM|IMPORT)(?:\{\w+\})?\s*[+:]?==?\s*)\"((?:[^\"\\]|\\.)*)\"")
+_STRING = regex(r"\\.|\"((?:[^\"\\\n]|\\.)*)\"")
+_ENVIRONMENT = regex(r"(?P<name>[\"'\s-](?P<key>[A-Z][A-Z0-9_]{1,80})=)(?P<value>[^\"'\s]+)")
+
+
+def shared_text(path: str, content: str) -> str | None:
+    """What is shared of a text file, the numbers of its lines kept; None for a file that is left out."""
+    if _AS_IT_IS.match(path) or _OWN.match(path):
+        return content
+    if (kind := kind_of(path)) == "unit":
+        return shared_unit(content)
+    if _JOBS.match(path):
+        return shared_job(content, kind)
+    if _SPILLS.match(path):
+        return "\n".join(row if _SPILL_KEY.match(row) else "" for row in content.split("\n"))
+    if _SETTINGS.match(path) and not content.startswith("#!"):
+        return _settings(path, content)
+    return None if path.startswith("/etc/") and not content.startswith("#!") else shared_job(content, kind)
+
+
+def _settings(path: str, content: str) -> str:
+    if path.endswith((".json", ".xml")) or content.lstrip().startswith("{"):
+        return _without_variables(content)
+    rows = [_row(path, row) for row in content.split("\n")]
+    if ".conf" in path and "/systemd/" in path:
+        variables: dict[int, list[str]] = {}
+        for number, name, value in systemd_variables(content):
+            if is_kept(name):
+                variables.setdefault(number, []).append(f'"{name}={value}"')
+        for number, words in variables.items():
+            rows[number - 1] = f"{content.splitlines()[number - 1].partition('=')[0]}={' '.join(words)}"
+    return "\n".join(rows)
+
+
+def _row(path: str, row: str) -> str:
+    start = row.lstrip()
+    if start.startswith(_COMMENT):
+        return _kept_comment(start)
+    if (comment := _INLINE.search(row)) and not {'"', "'"} & set(row[: comment.start()]):
+        row = row[: comment.start()]
+    if "/systemd/" in path and start.partition("=")[0].strip().endswith("Environment"):
+        return ""
+    if "/default/grub" in path:
+        return row if start.startswith(("GRUB_", "export GRUB_")) else ""
+    if "/modprobe.d/" in path and (match := _INSTALL.fullmatch(row)):
+        return f"{match[1]} {match[2]} {shared_command(match[3])}"
+    if "/udev/" in path:
+        return _RUN.sub(_run, row)
+    if "/apt/" in path:
+        return _STRING.sub(_hook, row)
+    return _without_variables(row) if "/cdi/" in path or "/containerd/" in path or "/docker/" in path else row
+
+
+def _kept_comment(comment: str) -> str:
+    found = _MANAGED.search(comment)
+    return f"{'' if found and found[0].startswith('#') else comment[:1]}{found[0] if found else ''}"
+
+
+def _run(match: re.Match[str]) -> str:
+    return f'{match[1]}"{" ".join(shared_words(tuple(match[2].split())))}"'
+
+
+def _hook(match: re.Match[str]) -> str:
+    return f'"{shared_command(match[1])}"' if match[1] and " " in match[1] else match[0]
+
+
+def _without_variables(text: str) -> str:
+    return _ENVIRONMENT.sub(lambda one: one[0] if is_kept(one["key"]) else f"{one['name']}{MASK}", text)

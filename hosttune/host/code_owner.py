@@ -1,0 +1,235 @@
+"""Who wrote the code that a Python runs: every place that Python reads, and every folder and link on the way there.
+
+A Python takes its code from more than its own file. It reads pyvenv.cfg beside the name that it was started by and one
+folder above, the standard library and site-packages of the virtual environment and of the Python that pyvenv.cfg names
+as `home`, and .pth files there (Python documentation: "The initialization of the sys.path module search path", "site").
+A user who can write one of these places, or exchange a folder or link on the way, decides what runs. What a .pth file
+of that user names is his own choice, and is not followed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from functools import lru_cache
+
+from hosttune.frozen import frozen
+from hosttune.host.attributes import is_open_by_acl
+from hosttune.host.bounded import names_in, read_head
+from hosttune.host.paths import ResolvedPath, walk
+from hosttune.values import Unreadable
+
+_CONFIG_LIMIT = 1 << 16  # bytes of pyvenv.cfg
+_MOST_ENTRIES = 20_000  # names in one folder
+_MODULE_FOLDERS = ("site-packages", "dist-packages")
+_MOST_STEPS = 50_000  # folders and links passed on all ways together
+_LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class _SharedCode(Exception):
+    """Why a Python is not run, with the place that decides."""
+
+
+@frozen
+class _Place:
+    """A folder, link or file that has a say in what runs."""
+
+    path: str
+    uid: int
+    gid: int
+    mode: int
+    has_acl: bool  # an ACL lets others write
+    is_searched: bool = False  # Python looks for files in it, so that a new file there would be code
+
+
+def owner_of_code(path: str) -> int | Unreadable:
+    """The user id that wrote the Python at the absolute `path`: 0 when only root can change what it runs.
+
+    Unreadable names the place when two users have a say, when others can write, or when it cannot be checked. Group
+    write permission counts as the owner's own if the group has no other member, as in OpenSSH of Debian.
+    """
+    return _answer(path, _places)
+
+
+def owner_of_file(path: str) -> int | Unreadable:
+    """As `owner_of_code`, of one file and the way there only: a program that reads no code beside itself."""
+    return _answer(path, _places_of_file)
+
+
+def _answer(path: str, places_of: Callable[[str], _Places]) -> int | Unreadable:
+    try:
+        return _owner(places_of(path))
+    except _SharedCode as refusal:
+        return Unreadable(str(refusal))
+    except OSError as error:
+        return Unreadable(f"{error.filename or path}: {error.strerror}")
+
+
+def _owner(places: _Places) -> int:
+    users: dict[int, str] = {}
+    for place in places.values():
+        if place.uid:
+            users.setdefault(place.uid, place.path)
+        if _can_others_write(place):
+            raise _SharedCode(f"others can write {place.path} (mode {stat.S_IMODE(place.mode):04o})")
+    if len(users) > 1:
+        (first, one), (second, other) = list(users.items())[:2]
+        raise _SharedCode(f"{one} belongs to uid {first}, and {other} to uid {second}: its code is not of one user")
+    return next(iter(users), 0)
+
+
+def _can_others_write(place: _Place) -> bool:
+    """In a sticky folder only the owner of an entry can exchange it; but all can add entries."""
+    if stat.S_ISLNK(place.mode):
+        return False
+    by_group = place.mode & stat.S_IWGRP and not _is_group_of(place.uid, place.gid)
+    if not (place.mode & stat.S_IWOTH or by_group or place.has_acl):
+        return False
+    return place.is_searched or not (stat.S_ISDIR(place.mode) and place.mode & stat.S_ISVTX)
+
+
+@lru_cache(maxsize=64)
+def _is_group_of(uid: int, gid: int) -> bool:
+    """Whether a group has no member but this user (and root)."""
+    import grp
+    import pwd
+
+    if gid == 0:
+        return True
+    try:
+        members = set(grp.getgrgid(gid).gr_mem)
+        own = {pwd.getpwuid(uid).pw_name, "root"}
+    except KeyError:
+        return False
+    return members <= own and all(one.pw_uid in (0, uid) for one in pwd.getpwall() if one.pw_gid == gid)
+
+
+class _Places(dict[str, _Place]):
+    """What has a say, by path; `steps` counts what was passed, again and again too."""
+
+    steps = 0
+    canonical = ""  # the file itself, without links
+
+
+def _places_of_file(path: str) -> _Places:
+    found = _Places()
+    with walk("/", path) as reached:
+        if reached.missing or not reached.name:
+            raise _SharedCode(f"{path} is no program")
+        _take(found, reached)
+        found.canonical = reached.canonical
+    return found
+
+
+def _places(path: str) -> _Places:
+    found = _places_of_file(path)
+    # Python cuts the last words off the path as it is written, and of the one without links.
+    folders = [os.path.dirname(one) for one in (path, os.path.normpath(path), found.canonical)]
+    for folder in tuple(dict.fromkeys(folders)):
+        for place in (folder, os.path.dirname(folder)):
+            if home := _home(found, place):
+                folders += [home, _take_folder(found, home) or home]
+    for prefix in dict.fromkeys(map(os.path.dirname, folders)):
+        _take_library(found, prefix)
+    return found
+
+
+def _take(found: _Places, reached: ResolvedPath, *, is_searched: bool = False) -> None:
+    """Note every folder and link on a way that was walked, and what it leads to."""
+    found.steps += len(reached.visited)
+    if found.steps > _MOST_STEPS:
+        raise _SharedCode(f"its code has too many folders and links to check ({reached.canonical})")
+    for path, info in reached.visited:
+        is_last = is_searched and path == reached.canonical
+        _note(found, path, info, has_acl=path in reached.open_by_acl, is_searched=is_last)
+    if reached.name:
+        info = reached.stat()
+        _note(found, reached.canonical, info, has_acl=is_open_by_acl(reached.fd, info.st_mode))
+
+
+def _note(found: _Places, path: str, info: os.stat_result, *, has_acl: bool = False, is_searched: bool = False) -> None:
+    known = found.get(path)
+    is_searched = is_searched or (known is not None and known.is_searched)
+    found[path] = _Place(path, info.st_uid, info.st_gid, info.st_mode, has_acl, is_searched)
+
+
+def _take_folder(found: _Places, path: str) -> str:
+    """Note a folder that Python searches, and the way there. Its path without links; empty if there is none."""
+    with walk("/", path) as reached:
+        if reached.missing or reached.name:
+            return ""
+        _take(found, reached, is_searched=True)
+        return reached.canonical
+
+
+def _home(found: _Places, folder: str) -> str:
+    """The folder that pyvenv.cfg in `folder` names as `home`; empty without such a file."""
+    if not (place := _take_folder(found, folder)):
+        return ""
+    with walk("/", f"{place}/pyvenv.cfg") as reached:
+        if reached.missing:
+            return ""
+        _take(found, reached)
+        if not reached.name or not stat.S_ISREG(reached.stat().st_mode):
+            raise _SharedCode(f"{reached.canonical} is not a regular file")
+        fd = os.open(reached.name, _LOOK, dir_fd=reached.parent)
+        try:
+            text, is_whole = read_head(fd, _CONFIG_LIMIT)
+        finally:
+            os.close(fd)
+    if not is_whole:
+        raise _SharedCode(f"{place}/pyvenv.cfg has more than {_CONFIG_LIMIT >> 10} KiB")
+    for line in os.fsdecode(text).splitlines():
+        key, _, value = line.partition("=")
+        if key.strip().lower() == "home" and value.strip():
+            return os.path.normpath(os.path.join(place, value.strip()))
+    return ""
+
+
+def _take_library(found: _Places, prefix: str) -> None:
+    """Note the standard library and the folders of modules below a prefix, each with its entries."""
+    if not (place := _take_folder(found, prefix)):
+        return
+    # Debian's Python reads /usr/local, too (python3-minimal, site.py).
+    prefixes = (place, "/usr/local") if place == "/usr" else (place,)
+    for lib in (f"{one.rstrip('/')}/{name}" for one in prefixes for name in ("lib", "lib64")):
+        if not (folder := _take_folder(found, lib)):
+            continue
+        for name in _names(folder):
+            if name.startswith("python3"):
+                for library in (f"{folder}/{name}", *(f"{folder}/{name}/{one}" for one in _MODULE_FOLDERS)):
+                    _take_entries(found, library)
+
+
+def _take_entries(found: _Places, folder: str) -> None:
+    """Note a folder of modules and what is directly in it: a package, a module or a .pth file of another user is his
+    code."""
+    if not (place := _take_folder(found, folder)):
+        return
+    for name in _names(place):
+        path = f"{place}/{name}"
+        try:
+            info = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        if stat.S_ISLNK(info.st_mode):
+            with walk("/", path) as reached:
+                _take(found, reached)
+        elif path not in found:
+            has_acl = bool(info.st_mode & stat.S_IWGRP) and "system.posix_acl_access" in _attributes(path)
+            _note(found, path, info, has_acl=has_acl)
+
+
+def _attributes(path: str) -> list[str]:
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return []
+
+
+def _names(folder: str) -> list[str]:
+    names, are_all = names_in(folder, _MOST_ENTRIES)
+    if not are_all:
+        raise _SharedCode(f"{folder} has more than {_MOST_ENTRIES} entries")
+    return names

@@ -1,0 +1,139 @@
+"""Files that a person named, or that another program reads: reports, records, pictures, metrics.
+
+Root writes only where no one else can turn the way: each folder on it is opened by its descriptor and belongs to root.
+A folder of another user is passed in one case, a real folder of root's directly below it on the same file system, as
+Debian's /var/lib/prometheus (of user prometheus) with node-exporter/ (of root). Its owner can only put another such
+folder of root's there, and can neither make one nor move one in from elsewhere (rename(2): EACCES for `..`). In a
+sticky folder (/tmp) root makes new files and replaces only its own. Every other user has that user's own rights.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from hosttune.errors import HosttuneError, Refused
+from hosttune.host.folders import opened_entry
+from hosttune.regex import regex
+from hosttune.values import Absent, FileValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_STREAM = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+# What the caller has opened already: /dev/stdout, and the pipe of >(...) (bash(1), Process Substitution).
+_OWN = regex(r"/dev/(?:std(?P<name>out|err)|fd/(?P<number>\d{1,4}))")
+
+
+def save(path: str, content: bytes, mode: int = 0o600, *, root: str = "/", makes_folders: bool = False) -> None:
+    """Write a file at once and durably: no reader ever sees half of it. Raises HosttuneError.
+
+    Its rights are `mode`, whatever was there before: a plan may hold passwords (fstab), a record much of a host. Only a
+    regular file is replaced, not a link. `makes_folders`: those that are missing (0755).
+    """
+    descriptor = _own_descriptor(path)
+    if descriptor >= 0:
+        with _told(path), os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        return
+    make = 0o755 if makes_folders else None
+    with _told(path), opened_entry(root, os.path.abspath(path), make=make, is_output=True) as (folder, name):
+        if _is_special(folder, name, path):
+            raise _occupied(path)
+        draft = f".hosttune-{secrets.token_hex(8)}"
+        file_descriptor = os.open(draft, _MAKE, 0o600, dir_fd=folder)
+        try:
+            with os.fdopen(file_descriptor, "wb") as file:
+                file.write(content)
+                os.fchmod(file.fileno(), mode)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(draft, dir_fd=folder)
+            raise
+
+
+def publish(root: str, path: str, new: FileValue | Absent) -> None:
+    """Write a file below `root` as `save` does, or remove it. Raises HosttuneError."""
+    if isinstance(new, FileValue):
+        save(path, new.content, new.mode, root=root)
+        return
+    with _told(path), suppress(FileNotFoundError), opened_entry(root, path, is_output=True) as (folder, name):
+        if _is_special(folder, name, path):
+            raise _occupied(path)
+        os.unlink(name, dir_fd=folder)
+
+
+def open_stream(path: str) -> int:
+    """A descriptor of a file that is written piece by piece, empty, readable by its owner alone; also of a device or a
+    pipe of one's own. The caller closes it. Raises HosttuneError.
+    """
+    descriptor = _own_descriptor(path)
+    if descriptor >= 0:
+        return descriptor
+    with _told(path), opened_entry("/", os.path.abspath(path), is_output=True) as (folder, name):
+        is_special = _is_special(folder, name, path)
+        if os.geteuid() == 0 and not is_special:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)  # others may have it open, or linked
+        return os.open(name, _STREAM, 0o600, dir_fd=folder)
+
+
+def check_writable(path: str) -> None:
+    """Raises HosttuneError where `save` could not write, before an hour of measuring ends in that."""
+    if _OWN.fullmatch(path):
+        return
+    with _told(path), opened_entry("/", os.path.abspath(path), is_output=True) as (folder, name):
+        if _is_special(folder, name, path):
+            raise _occupied(path)
+        if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK, effective_ids=True):
+            raise HosttuneError(f"{path}: cannot be written", hint="name a file in a folder of yours")
+
+
+def _is_special(folder: int, name: str, path: str) -> bool:
+    """Whether there is a device or a pipe. Raises HosttuneError for a link and a folder, and for root where what is
+    there is another user's and no regular file in a folder of root's alone.
+    """
+    try:
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    is_regular = stat.S_ISREG(info.st_mode)
+    if stat.S_ISLNK(info.st_mode) or stat.S_ISDIR(info.st_mode):
+        raise _occupied(path)
+    if os.geteuid() == 0 and info.st_uid != 0 and not (is_regular and not os.fstat(folder).st_mode & 0o022):
+        raise Refused(f"it belongs to uid {info.st_uid}")
+    return not is_regular
+
+
+def _occupied(path: str) -> HosttuneError:
+    return HosttuneError(f"{path}: is there already, and is no regular file", hint="name another file")
+
+
+def _own_descriptor(path: str) -> int:
+    """A copy of an open descriptor that `path` means, by its text alone; -1 for every other path."""
+    found = _OWN.fullmatch(path)
+    if not found:
+        return -1
+    number = {"out": 1, "err": 2}[found["name"]] if found["name"] else int(found["number"])
+    with _told(path):
+        return os.dup(number)
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """What goes wrong, with the path that was typed."""
+    try:
+        yield
+    except Refused as error:
+        hint = "write it to standard output and redirect that, or name a file in a folder of root's"
+        raise HosttuneError(f"{path}: {error.message}", hint=hint) from error
+    except OSError as error:
+        hint = "name a file in a folder of yours"
+        raise HosttuneError(f"{path}: cannot be written: {error.strerror}", hint=hint) from error

@@ -1,0 +1,138 @@
+"""File systems whose server is dead, and files of the kernel, in the place of data: no command waits for them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.live.namespace import ROOT, passes
+
+HERE = __file__
+UID = 1001
+LIMIT_S = 60  # of each command; without an end of its own it takes for ever
+
+
+@contextlib.contextmanager
+def dead_server(target: Path, *, has_read: bool):
+    """A FUSE file system of an ordinary user that root can enter (allow_other) and that answers nothing. `has_read`: it
+    takes the requests, so that not even signal 9 ends who waits for an answer."""
+    target.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    device = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={device},rootmode=40000,user_id={UID},group_id={UID},allow_other"
+    assert libc.mount(b"dead", os.fsencode(target), b"fuse.sshfs", 6, options.encode()) == 0
+    request = os.read(device, 1 << 16)  # INIT, which it answers
+    answer = struct.pack("<IIIIHHIII", 7, 31, 65536, 0, 12, 10, 65536, 1, 0).ljust(64, b"\0")
+    os.write(device, struct.pack("<IiQ", 16 + len(answer), 0, struct.unpack("<IIQ", request[:16])[2]) + answer)
+    if has_read:
+        threading.Thread(target=swallow, args=(device,), daemon=True).start()
+    try:
+        yield target
+    finally:
+        libc.umount2(os.fsencode(target), 2)
+        os.close(device)  # with it all who wait get an error
+
+
+def swallow(device: int) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(device, 1 << 16):
+            pass
+
+
+def start(*words: object) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-m", "hosttune", *map(str, words)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Its exit status, and what it printed."""
+    out, errors = process.communicate(timeout=LIMIT_S)
+    return process.returncode, out + errors
+
+
+def data_in(folder: Path) -> Path:
+    data = folder / "data"
+    data.mkdir()
+    for number in range(20):
+        (data / f"{number}.bin").write_bytes(b"x" * 5000)
+    return data
+
+
+@pytest.mark.parametrize("kind", ["silent", "swallowing"])
+def test_dead_file_system_holds_no_command(tmp_path, kind):
+    passes(HERE, kind, tmp_path, timeout_s=150)
+
+
+def scenario_silent(folder: Path) -> None:
+    hold_nothing(folder, has_read=False)
+
+
+def scenario_swallowing(folder: Path) -> None:
+    hold_nothing(folder, has_read=True)
+
+
+def hold_nothing(folder: Path, *, has_read: bool) -> None:
+    data = data_in(folder)
+    results = folder / "results"
+    results.mkdir()
+    (results / "a.json").write_text(json.dumps({"format_version": 1, "kind": "hosttune missing", "host": "a",
+                                                "at": "2026-05-28T20:26:40+00:00", "reason": "x"}))  # fmt: skip
+    (data / "linked").symlink_to(data / "dead" / "file")
+    with dead_server(data / "dead", has_read=has_read) as dead:
+        (results / "b.json").symlink_to(dead / "b.json")
+        (results / "below").symlink_to(dead)
+        begun = {
+            "below": start("dataset", data, "--budget", "2"),
+            "followed": start("dataset", data, "--budget", "2", "--follow"),
+            "root": start("dataset", dead, "--budget", "2"),
+            "bench": start("bench", "read", data, "--budget", "2", "--anyway"),
+            "bench root": start("bench", "read", dead, "--budget", "2", "--allow-network", "--anyway"),
+            "report": start("report", results),
+            "report dead": start("report", dead, results / "a.json"),
+            "policy": start("check", "--policy", dead / "p.yaml"),
+            "rules": start("check", "--rules", dead / "r"),
+            "record": start("check", "--host", dead / "x.json"),
+            "fstab": start("fstab", dead / "fstab"),
+            "diff": start("diff", dead / "x.json", dead / "y.json"),
+            "replay": start("watch", "--replay", dead / "w.jsonl"),
+        }
+        said = {name: ended(process) for name, process in begun.items()}
+    print(said)
+    assert said["below"][0] == said["followed"][0] == 0
+    assert all("20 files" in said[name][1] for name in ("below", "followed"))
+    assert said["report"][0] in {0, 1}
+    for name in ("root", "bench root", "policy", "rules", "record", "fstab", "diff", "replay"):
+        assert said[name][0] == 2, name
+        assert "gives no answer" in said[name][1], name
+    for name in ("report", "report dead"):
+        assert "gives no answer" in " ".join(said[name][1].split()), name
+    assert said["bench"][0] in {0, 1, 2}  # what it finds depends on this machine; it ends
+
+
+def test_files_of_the_kernel_devices_and_pipes_are_no_data(tmp_path):
+    passes(HERE, "odd", tmp_path)
+
+
+def scenario_odd(folder: Path) -> None:
+    """A read of /proc/kmsg by root waits for messages, and takes them away."""
+    (folder / "k.json").symlink_to("/proc/kmsg")
+    (folder / "z.json").symlink_to("/dev/zero")
+    os.mkfifo(folder / "p.json")
+    for command in (["report"], ["check", "--policy"], ["check", "--host"], ["fstab"], ["watch", "--replay"]):
+        begun = {name: start(*command, folder / name) for name in ("k.json", "z.json")}
+        said = {name: ended(process) for name, process in begun.items()}
+        assert all(status in {1, 2} for status, _ in said.values()), said
+        assert "file of the kernel" in " ".join(said["k.json"][1].split()), said
+        assert "is a device or a socket" in " ".join(said["z.json"][1].split()), said
+    status, told = ended(start("report", folder))
+    assert status in {1, 2}
+    assert "file of the kernel" in " ".join(told.split())

@@ -1,0 +1,161 @@
+"""What a local user does against the reboot that rolls a trial back: names of processes, names of files, GPUs held."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from hosttune.actions import trial_guard
+from hosttune.actions.trial_guard import KeptFile
+from hosttune.values import FileValue
+from tests.unit.fake_reader import FakeReader
+from tests.unit.trial_host import ARMED_IN, BOOT_ID, LAST_DEADLINE, TRIAL, GuardedRoot, TrialHost
+
+EVE = 1001
+FSTAB, OLD, NEW = "/etc/fstab", b"UUID=1 / ext4 defaults 0 1\n", b"UUID=1 / ext4 noatime 0 1\n"
+# Holds a path open and has a name. The node of a device cannot be opened without its driver, its place can (O_PATH).
+HOLDER = """
+import ctypes, os, sys, time
+uid, name, path, numbers = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
+libc = ctypes.CDLL(None, use_errno=True)
+os.umask(0)
+if path.startswith("/dev/"):
+    assert libc.unshare(0x20000) == 0
+    assert libc.mount(b"none", b"/", None, 1 << 14 | 1 << 18, None) == 0
+    assert libc.mount(b"tmpfs", b"/dev", b"tmpfs", 0, None) == 0
+    if numbers:
+        os.mknod(path, 0o20666, os.makedev(*map(int, numbers.split(":"))))
+if path and not numbers:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    open(path, "w").close()
+if path:
+    held = os.open(path, os.O_PATH)
+os.setgroups([])
+os.setgid(uid)
+os.setuid(uid)
+libc.prctl(15, name.encode(), 0, 0, 0)
+print("ready", flush=True)
+time.sleep(300)
+"""
+
+
+@contextmanager
+def holder(root: GuardedRoot, name: str, path: str = "", numbers: str = "", uid: int = EVE):
+    """A process of a user, seen below the root of the guard."""
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-c", HOLDER, str(uid), name, path, numbers], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout
+        assert child.stdout.readline() == "ready\n"
+        (root.root / f"proc/{child.pid}").symlink_to(f"/proc/{child.pid}")
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+@pytest.fixture
+def guarded(tmp_path) -> GuardedRoot:
+    """A boot on trial, whose deadline has come; the last deadline comes with the file `over`."""
+    host = TrialHost(FakeReader({BOOT_ID: ARMED_IN, "/etc/hosttune/policy.yaml": ""}, folders=["/etc/systemd/system"]))
+    kept = KeptFile(FSTAB, FileValue(OLD, 0o644), FileValue(NEW, 0o644))
+    trial_guard.arm(host, "20261124T100000-1a2b", (kept,), within_s=900, has_one_shot=False)
+    trial_guard.mark(host, "settled")
+    root = GuardedRoot(tmp_path / "root", host, "coreutils")
+    root.write(FSTAB, NEW)
+    over = f"while [ ! -e {root.root}/over ]; do {shutil.which('sleep')} 0.05; done"
+    root.stand_in("sleep", f"[ $1 != {LAST_DEADLINE} ] || {{ {over}; exit; }}; exec {shutil.which('sleep')} 0.05")
+    # Under systemd the script runs in /: a recursive search does not end there.
+    root.stand_in("grep", f'case " $* " in *" -r "*) exec {shutil.which("sleep")} 50 ;; esac; exec /bin/grep "$@"')
+    root.boot(TRIAL, "early")
+    return root
+
+
+def await_reboots(root: GuardedRoot) -> int:
+    for _ in range(400):
+        if root.reboots:
+            break
+        time.sleep(0.05)
+    return root.reboots
+
+
+@pytest.mark.parametrize("name", ["-r", "-e", "*", "$(reboot)", "a\nnvidia-smi"])
+def test_name_of_a_process_is_no_word_of_a_command(guarded, name):
+    with holder(guarded, name):
+        assert guarded.boot(TRIAL, "deadline") == 0
+    assert guarded.read(FSTAB) == OLD
+    assert guarded.reboots == 1
+    assert not any(call.startswith("grep") for call in guarded.calls)
+
+
+@pytest.mark.parametrize(
+    ("path", "numbers"),
+    [
+        ("x/dev/nvidia0", ""),
+        ("x/a -> /dev/nvidia0", ""),
+        ("x/a\nlrwx------ 1 0 0 64 Nov 26 10:00 3 -> /dev/nvidia0", ""),
+        ("x/a\nlrwx------ 1 0 0 64 Nov 26 10:00 ../../../dev/node -> /dev/nvidia0", ""),
+        ("/dev/nvidia0", ""),  # in a mount namespace of one's own
+        ("/dev/nvidia0", "1:3"),
+        ("/dev/nvidia-uvm", "195:0"),
+        ("/dev/nvidia255", "195:255"),
+    ],
+)
+def test_what_is_only_called_like_a_gpu_delays_nothing(guarded, tmp_path, path, numbers):
+    (tmp_path / "x").mkdir(mode=0o777)
+    with holder(guarded, "python3", path if path.startswith("/") else f"{tmp_path}/{path}", numbers):
+        assert guarded.boot(TRIAL, "deadline") == 0
+    assert guarded.reboots == 1
+
+
+@pytest.mark.parametrize("name", ["python3", "nvidia-smi", "Xorg"])
+def test_work_on_a_gpu_delays_the_reboot_up_to_the_last_deadline(guarded, name):
+    """The name of a user's process does not make it a monitor."""
+    with holder(guarded, name, "/dev/nvidia0", "195:0"):
+        assert guarded.boot(TRIAL, "deadline") == 0
+        assert guarded.read(FSTAB) == OLD
+        assert "which waits for the end of the work on the GPUs, at most 3600 s" in guarded.said
+        assert guarded.reboots == 0
+        guarded.write("/over", b"")
+        assert await_reboots(guarded)
+
+
+def test_reboot_comes_when_the_work_ends(guarded):
+    with holder(guarded, "python3", "/dev/nvidia7", "195:7"):
+        guarded.boot(TRIAL, "deadline")
+        assert guarded.reboots == 0
+    assert await_reboots(guarded)
+    guarded.write("/over", b"")
+
+
+@pytest.mark.parametrize("over", ["before", "after"])
+def test_reboot_that_hosttune_leaves_to_the_guard(guarded, over):
+    """`run reboot`, as a unit of its own: it ends with the reboot."""
+    with holder(guarded, "python3", "/dev/nvidia0", "195:0") as process:
+        if over == "before":
+            guarded.write("/over", b"")
+        waiting = subprocess.Popen(
+            [str(guarded.root / "usr/bin/sh"), str(guarded.folder / "run"), "reboot"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            if over == "after":
+                process.kill()
+            assert await_reboots(guarded)
+        finally:
+            process.kill()
+            guarded.write("/over", b"")
+            waiting.wait(60)
+
+
+def test_monitor_of_root_is_no_work(guarded):
+    with holder(guarded, "nvidia-smi", "/dev/nvidia0", "195:0", uid=0):
+        assert guarded.boot(TRIAL, "deadline") == 0
+    assert guarded.reboots == 1

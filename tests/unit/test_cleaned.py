@@ -1,0 +1,31 @@
+"""Text that leaves hosttune is cleaned once, where it is made, and only the cleaner makes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.host.cleaned import Cleaned, clean
+
+HOSTILE = "\x1b]0;P\x07\x1b[8mHID\r\n\u202e\u200b\x9b2J\udc9b password=hunter2"
+
+
+def test_nothing_is_left_that_steers_a_terminal_and_no_secret():
+    text = clean(HOSTILE)
+    assert text == r"\x1b]0;P\x07\x1b[8mHID\r\n\u202e\u200b\x9b2J\x9b password=********"
+    assert text.isprintable()
+    assert isinstance(text, Cleaned)
+
+
+def test_cleaning_twice_is_cleaning_once():
+    text = clean(HOSTILE)
+    assert clean(text) is text
+    assert clean(f"{text}") == text  # a sentence around it is a plain string again
+    assert type(f"{text}") is str
+
+
+@pytest.mark.parametrize("seal", [None, object(), "x"])
+def test_only_the_cleaner_makes_it(seal):
+    with pytest.raises(TypeError):
+        Cleaned(HOSTILE, seal)
+    with pytest.raises(TypeError):
+        Cleaned(HOSTILE)

@@ -1,0 +1,186 @@
+"""Secrets planted in every kind of place where hosts keep them: none is in a record."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from hosttune.actions.record import take_record
+from hosttune.facts import Facts
+from hosttune.host.door import Completed, Process
+from hosttune.host.record import RecordReader
+from tests.unit.fake_reader import FakeReader
+
+# {} is the secret. A line that begins with `~` says by nothing that it is one: it may be in a record that is not shared.
+COMMANDS = """
+mysqldump -p{} db
+mysql -u root -p{} -e 'select 1'
+curl -u bob:{} https://h
+curl -sSfu bob:{} https://h
+curl -H 'Authorization: Bearer {}' https://h
+sshpass -p {} ssh h
+lftp -u bob,{} sftp://h
+smbclient -U bob%{} //h/s
+smbclient //h/s {}
+docker login -u bob -p {} registry.example
+wandb login {}
+train --wandb-key={}
+train --wandb-key {}
+ldapsearch -D cn=x -w {}
+mc alias set m https://h KEY {}
+/opt/site/agent -u user:{}
+aws configure set aws_secret_access_key {}
+huggingface-cli login --token {}
+kubectl create secret generic x --from-literal=k={}
+openssl enc -d -pass pass:{}
+openssl rsa -passin pass:{}
+rclone sync --sftp-pass {} a b
+restic -r rest:https://bob:{}@h/ backup /data
+az login -u bob -p {}
+ngc config set apikey {}
+helm upgrade x --set a=1,password={}
+env PGPASSWORD={} psql
+net use x: '//h/s' {} /user:bob
+mount -t cifs -o username=bob,password={} //h/s /m
+redis-cli -a {}
+vault login {}
+ipmitool -H h -U a -P {} power status
+htpasswd -b /etc/x bob {}
+nmcli con modify x wifi-sec.psk {}
+git clone https://x:{}@h/r
+sh -c "mysql -p'{}' x"
+~/opt/site/agent -x {}
+~/opt/site/agent --mode {}
+""".strip().splitlines()  # fmt: skip
+PIPES = ("echo {} | gpg --batch --passphrase-fd 0 -d /x", "printf %s {} | docker login --password-stdin h", "chpasswd <<< bob:{}")
+# (path, text)
+FILES = (
+    ("/etc/fstab", "//h/s /m cifs username=bob%{},uid=1 0 0\n"),
+    ("/etc/fstab", "//h/t /n cifs credentials=/etc/cifs,pass={} 0 0\n"),
+    ("/etc/fstab", "bob:{}@h:/x /o fuse.sshfs defaults 0 0\n"),
+    ("/etc/fstab", "~# the old one was {}\n"),
+    ("/etc/sysctl.d/10-a.conf", "~# root is {}\nvm.swappiness = 10\n"),
+    ("/etc/modprobe.d/a.conf", "install foo curl -u bob:{} http://h; modprobe --ignore-install foo\n"),
+    ("/etc/modprobe.d/b.conf", "options wifi psk={}\n"),
+    ("/etc/default/grub", 'GRUB_CMDLINE_LINUX="quiet systemd.set_credential=a:{} iommu=pt"\n'),
+    ("/etc/default/grub", "~SITE={}\n"),
+    ("/etc/default/agent", "DB_PASSWORD={}\n"),
+    ("/etc/default/agent", "~SITE={}\n"),
+    ("/etc/environment", 'http_proxy="http://bob:{}@proxy:3128"\n'),
+    ("/etc/environment", "~SITE={}\n"),
+    ("/etc/environment", "HF_TOKEN={}\n"),
+    ("/etc/profile.d/a.sh", "export WANDB_API_KEY={}\n"),
+    ("/etc/profile.d/a.sh", "~export SITE={}\n"),
+    ("/etc/apt/apt.conf.d/90proxy", 'Acquire::http::Proxy "http://bob:{}@proxy:3128";\n'),
+    ("/etc/apt/apt.conf.d/91hook", 'DPkg::Post-Invoke {{"curl -u bob:{} http://h";}};\n'),
+    ("/etc/apt/sources.list.d/a.list", "deb https://bob:{}@h/ubuntu noble main\n"),
+    ("/etc/apt/auth.conf.d/a.conf", "machine h login bob password {}\n"),
+    ("/etc/slurm/slurm.conf", "AccountingStoragePass={}\n"),
+    ("/etc/slurm/slurm.conf", "~# {}\nClusterName=a\n"),
+    ("/etc/docker/daemon.json", '{{"log-opts": {{"splunk-token": "{}"}}}}'),
+    ("/etc/containerd/config.toml", '[plugins.x.auth]\nusername = "bob"\npassword = "{}"\n'),
+    ("/etc/containerd/config.toml", 'auth = "{}"\n'),
+    ("/etc/systemd/system.conf.d/a.conf", "[Manager]\nDefaultEnvironment=DB_TOKEN={}\n"),
+    ("/etc/systemd/system.conf.d/b.conf", "~[Manager]\nDefaultEnvironment=SITE={}\n"),
+    ("/etc/systemd/system/env.service", '[Service]\nEnvironment="DB_PASSWORD={} x"\n'),
+    ("/etc/systemd/system/env.service", "~Environment=SITE={}\n"),
+    ("/etc/systemd/system/env.service", "SetCredential=a:{}\n"),
+    ("/etc/systemd/system/env.service", "~# {}\n"),
+    ("/etc/systemd/system/env.service", "~Description=the password is {}\n"),
+    ("/etc/systemd/system/env.timer", "~[Timer]\nX-Site={}\n"),
+    ("/etc/udev/rules.d/10-a.rules", 'ACTION=="add", RUN+="/usr/bin/curl -u bob:{} http://h"\n'),
+    ("/etc/udev/rules.d/11-a.rules", '~ACTION=="add", RUN+="/opt/site/agent {}"\n'),
+    ("/etc/logrotate.d/a", "/x {{\n postrotate\n  mysqladmin -p{} flush-logs\n endscript\n}}\n"),
+    ("/etc/ssh/sshd_config.d/a.conf", "~# {}\n"),
+    ("/etc/motd", "~the password of the lab is {}\n"),
+    ("/etc/cloud/cloud.cfg.d/a.cfg", "chpasswd:\n  password: {}\n"),
+    ("/var/lib/cloud/instance/user-data.txt", "~{}\n"),
+    ("/etc/netplan/50-a.yaml", "~password: {}\n"),
+    ("/etc/NetworkManager/system-connections/wifi", "~{}\n"),
+    ("/etc/wpa_supplicant/wpa.conf", "~{}\n"),
+    ("/etc/sudoers.d/a", "~{}\n"),
+    ("/etc/rc.local", "#!/bin/sh\nmysqldump -p{} all\n"),
+    ("/etc/grub.d/40_custom", "set superusers=root\npassword root {}\n"),
+    ("/boot/grub/grub.cfg", "password root {}\n"),
+    ("/proc/cmdline", "root=/dev/sda1 rd.luks.key={} systemd.set_credential=x:y quiet\n"),
+    ("/proc/cmdline", "agent.token={}\n"),
+    ("/proc/4711/environ", "~A={}\0"),
+    ("/opt/site/agent.conf", "password = {}\n"),
+    ("/opt/site/agent.conf", "~plain {}\n"),
+)  # fmt: skip
+
+
+class Planter:
+    """Gives every secret a name of its own."""
+
+    def __init__(self) -> None:
+        self.all: list[str] = []
+        self.telling: set[str] = set()
+
+    def plant(self, text: str) -> str:
+        secret = f"Hunter{len(self.all):03}-xYz"
+        self.all.append(secret)
+        if not text.startswith("~"):
+            self.telling.add(secret)
+        return text.removeprefix("~").format(secret)
+
+    def commands(self, before: str, *, pipes: bool = True) -> str:
+        return "".join(f"{before}{self.plant(one)}\n" for one in (*COMMANDS, *(PIPES if pipes else ())))
+
+
+def _processes(planter: Planter) -> tuple[Process, ...]:
+    found = []
+    for pid, line in enumerate(COMMANDS, 1):
+        command = tuple(shlex.split(planter.plant(line)))
+        found.append(Process(pid, "x", "root", command, 1, 0, ("/dev/nvidia0",), "/", 1.0))
+    return tuple(found)
+
+
+def _host(planter: Planter) -> FakeReader:
+    files: dict[str, str] = {}
+    for path, text in FILES:
+        files[path] = files.get(path, "") + planter.plant(text)
+    files["/var/spool/cron/crontabs/alice"] = planter.commands("0 1 * * * find /s -atime +3 -delete; ")
+    files["/etc/crontab"] = planter.commands("0 1 * * * root ")
+    files["/etc/cron.d/a"] = planter.commands("0 1 * * * root cd /x && ")
+    files["/etc/cron.daily/a"] = "#!/bin/sh\n" + planter.commands("")
+    files["/opt/site/purge.sh"] = "#!/bin/bash\n" + planter.commands("find /scratch -atime +30 -delete && ")
+    files["/etc/systemd/system/a.service"] = "[Service]\n" + planter.commands("ExecStart=/bin/env ", pipes=False)
+    files["/etc/systemd/system/b.service.d/a.conf"] = "[Service]\n" + planter.commands("ExecStartPre=-", pipes=False)
+    files["/home/alice/.config/systemd/user/a.service"] = "[Service]\n" + planter.commands("ExecStop=", pipes=False)
+    queries = {
+        ("ps", "-C", "slurmd", "-o", "args="): planter.commands("", pipes=False),
+        ("dmesg",): planter.plant("[    1.0] Kernel command line: quiet agent.token={}\n")
+        + planter.plant("[    2.0] NVRM: Xid (PCI:0000:1b:00): 31, pid=1, name=train --token={}\n"),
+        ("apt-config", "dump"): Completed(0, planter.plant('Acquire::https::Proxy "https://b:{}@p";\n').encode(), b""),
+    }
+    return FakeReader(files, processes=_processes(planter), queries=queries)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_no_planted_secret_is_in_a_record(share):
+    planter = Planter()
+    host = _host(planter)
+    assert len(planter.all) > 60
+
+    def collect(door):
+        for path in host.files:
+            door.read(path)
+        for argv in host.queries:
+            door.query(argv)
+        assert Facts(door).ageing.rules
+
+    text = json.dumps(take_record(host, collect, share=share, tool_version="0"))
+    expected = planter.all if share else sorted(planter.telling)
+    assert [secret for secret in expected if secret in text] == []
+
+
+def test_shared_record_removes_by_age_what_the_host_removes():
+    host = _host(Planter())
+    data = json.loads(json.dumps(take_record(host, lambda door: Facts(door).ageing, share=True, tool_version="0")))
+    live, replayed = (Facts(one).ageing.rules for one in (host, RecordReader(data)))
+    assert [(one.path, one.age, one.source.partition(":")[2]) for one in replayed] == [
+        (one.path, one.age, one.source.partition(":")[2]) for one in live
+    ]
