@@ -20,7 +20,7 @@ NO_TEXT: Final = "\0\n"  # in place of a program
 # Values of the kernel, and what packages and boot loaders brought along.
 _AS_IT_IS = regex(
     r"/(?:proc|sys|boot|usr/share|run/udev|run/cloud-init)/|/(?:usr/)?lib/modules/|/etc/(?:os-release|hostname|machine-id)$|"
-    r"/usr/lib/os-release$|/var/lib/(?:dpkg|apt)/"
+    r"/usr/lib/os-release$|/var/lib/(?:dpkg|apt)/|/var/lib/hosttune/(?:health/|ready\.json$)"
 )
 _JOBS = regex(
     r"/etc/(?:cron|anacrontab|environment|profile|bash\.bashrc$|nccl\.conf$|rc\.local$|init\.d/|sysconfig/|default/(?!grub|irqbalance|kexec))|"
@@ -43,7 +43,7 @@ _OWN = regex(r"/(?:etc|run|usr/lib|var/lib)/(?:.*/)?[^/]*hosttune[^/]*(?:\.d)?(?
 _COMMENT = ("#", ";", "//")
 # Comments that facts read: who else writes the file.
 _MANAGED = regex(
-    r"#+ ?(?:(?:BEGIN|END) ANSIBLE MANAGED[\w ]{0,40}|VAGRANT-(?:BEGIN|END)|>>> \[openmediavault\]|<<< \[openmediavault\])|"
+    r"#{1,9} ?(?:(?:BEGIN|END) ANSIBLE MANAGED[\w ]{0,40}|VAGRANT-(?:BEGIN|END)|>>> \[openmediavault\]|<<< \[openmediavault\])|"
     r"\b(?:ansible|puppet|chef|salt|cfengine|terraform|cobbler|juju|landscape)\b|this file is (?:managed|controlled) by",
     2,
 )
