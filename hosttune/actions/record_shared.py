@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     import re
 
 LEFT_OUT: Final = "left out of a record that is shared"
+_STATE: Final = "/var/lib/hosttune/"
+_KEPT_STATE: Final = (f"{_STATE}health/", f"{_STATE}ready.json")
 NO_TEXT: Final = "\0\n"  # in place of a program
 # Values of the kernel, and what packages and boot loaders brought along.
 _AS_IT_IS = regex(
     r"/(?:proc|sys|boot|usr/share|run/udev|run/cloud-init)/|/(?:usr/)?lib/modules/|/etc/(?:os-release|hostname|machine-id)$|"
-    r"/usr/lib/os-release$|/var/lib/(?:dpkg|apt)/|/var/lib/hosttune/(?:health/|ready\.json$)"
+    r"/usr/lib/os-release$|/var/lib/(?:dpkg|apt)/"
 )
 _JOBS = regex(
     r"/etc/(?:cron|anacrontab|environment|profile|bash\.bashrc$|nccl\.conf$|rc\.local$|init\.d/|sysconfig/|default/(?!grub|irqbalance|kexec))|"
@@ -56,7 +58,9 @@ _ENVIRONMENT = regex(r"(?P<name>[\"'\s-](?P<key>[A-Z][A-Z0-9_]{1,80})=)(?P<value
 
 def shared_text(path: str, content: str) -> str | None:
     """What is shared of a text file, the numbers of its lines kept; None for a file that is left out."""
-    if _AS_IT_IS.match(path) or _OWN.match(path):
+    if path.startswith(_STATE) and not path.startswith(_KEPT_STATE):
+        return None  # the journal has whole files in it, as they were
+    if _AS_IT_IS.match(path) or _OWN.match(path) or path.startswith(_KEPT_STATE):
         return content
     if (kind := kind_of(path)) == "unit":
         return shared_unit(content)
