@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import re
 
 LEFT_OUT: Final = "left out of a record that is shared"
+_STATE: Final = "/var/lib/hosttune/"
+_KEPT_STATE: Final = (f"{_STATE}health/", f"{_STATE}ready.json")
 NO_TEXT: Final = "\0\n"  # in place of a program
 # Values of the kernel, and what packages and boot loaders brought along.
 _AS_IT_IS = regex(
@@ -43,7 +45,7 @@ _OWN = regex(r"/(?:etc|run|usr/lib|var/lib)/(?:.*/)?[^/]*hosttune[^/]*(?:\.d)?(?
 _COMMENT = ("#", ";", "//")
 # Comments that facts read: who else writes the file.
 _MANAGED = regex(
-    r"#+ ?(?:(?:BEGIN|END) ANSIBLE MANAGED[\w ]{0,40}|VAGRANT-(?:BEGIN|END)|>>> \[openmediavault\]|<<< \[openmediavault\])|"
+    r"#{1,9} ?(?:(?:BEGIN|END) ANSIBLE MANAGED[\w ]{0,40}|VAGRANT-(?:BEGIN|END)|>>> \[openmediavault\]|<<< \[openmediavault\])|"
     r"\b(?:ansible|puppet|chef|salt|cfengine|terraform|cobbler|juju|landscape)\b|this file is (?:managed|controlled) by",
     2,
 )
@@ -56,7 +58,9 @@ _ENVIRONMENT = regex(r"(?P<name>[\"'\s-](?P<key>[A-Z][A-Z0-9_]{1,80})=)(?P<value
 
 def shared_text(path: str, content: str) -> str | None:
     """What is shared of a text file, the numbers of its lines kept; None for a file that is left out."""
-    if _AS_IT_IS.match(path) or _OWN.match(path):
+    if path.startswith(_STATE) and not path.startswith(_KEPT_STATE):
+        return None  # the journal has whole files in it, as they were
+    if _AS_IT_IS.match(path) or _OWN.match(path) or path.startswith(_KEPT_STATE):
         return content
     if (kind := kind_of(path)) == "unit":
         return shared_unit(content)

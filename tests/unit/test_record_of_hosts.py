@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+import hosttune.rules
 from hosttune.actions.examine import examine, examine_everything
 from hosttune.actions.record import take_record
+from hosttune.actions.record_commands import UNIT_KEYS
 from hosttune.codec import finding_to_json, to_json
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.facts import SUBJECTS
 from hosttune.host.record import RecordReader, read_record
-from tests.hosts.built import BUILT
+from hosttune.regex import regex
+from tests.hosts.built import BUILT, RECORDED
 
 CATALOG = builtin_catalog()
+ASKED = regex(r"[\w@.-]+\.(?:service|timer|mount|slice|socket)/[A-Z]\w+/([A-Z]\w+)")
 NONE = Policy(ignore=tuple(CATALOG.rules))  # the least that a look asks by itself
 ALL = Policy(select=tuple(CATALOG.rules))
 OF_PROCESSES = {"namespaces"}  # of single processes a record keeps nothing
@@ -31,3 +36,23 @@ def test_rules_say_of_a_record_what_they_say_of_the_host(path):
         assert to_json(getattr(replayed.facts, subject)) == to_json(getattr(live.facts, subject)), subject
     findings = [[finding_to_json(one) for one in session.plan(prove=False).findings] for session in (replayed, live)]
     assert findings[0] == findings[1]
+
+
+def _verdicts(record, *, share: bool) -> list[tuple[str, str, str, int]]:
+    data = take_record(record, lambda door: examine_everything(door, CATALOG, NONE), share=share, tool_version="0")
+    findings = examine(RecordReader(json.loads(json.dumps(data))), CATALOG, ALL).plan(prove=False).findings
+    told = ((one.rule, one.verdict.value, one.hold.kind.value if one.hold else "", len(one.changes)) for one in findings)
+    return sorted(told)
+
+
+@pytest.mark.parametrize("path", [*BUILT, *RECORDED], ids=lambda path: path.stem)
+def test_rules_decide_on_a_shared_record_as_on_one_that_is_not(path):
+    record = RecordReader(read_record(str(path)).data)  # called as it was, not by its file, which a record is redacted by
+    assert _verdicts(record, share=True) == _verdicts(record, share=False)
+
+
+def test_shared_record_keeps_the_keys_of_units_that_rules_ask_for():
+    rules = "".join(path.read_text(encoding="utf-8") for path in Path(hosttune.rules.__path__[0]).glob("*/*.yaml"))
+    asked = set(ASKED.findall(rules))
+    assert asked
+    assert asked <= UNIT_KEYS
