@@ -151,10 +151,12 @@ def test_facts_choose_no_file_through_other_variables_and_those_of_the_inventory
         "hosttune_policy_file": "{{ site_folder }}/{{ ansible_facts.distribution_release }}.yaml",
         "hosttune_profile": "inference",
     }
+    own = {"ansible.builtin.set_fact": {"hosttune_ignore": ["set-by-the-play"]}}
     hosts.add("evil", variables, setup=gathered, tune=ANSWER)
-    seen = hosts.play(SITE)
+    seen = hosts.play([SITE[0] | {"pre_tasks": [own]}])
     assert seen.status == 0, seen.output
     assert hosts.has_sent("evil", "# policy of site")
+    assert hosts.has_sent("evil", "set-by-the-play")
     assert hosts.has_sent("evil", "the chosen bundle")
     assert hosts.has_sent("evil", "inference")
     assert not hosts.has_sent("evil", "# policy of secret")
@@ -162,17 +164,17 @@ def test_facts_choose_no_file_through_other_variables_and_those_of_the_inventory
 
 def test_facts_set_no_words_of_a_playbook(hosts: Hosts):
     """They are read once, on the first host of the play, which may be this one."""
-    words = {"results": str(hosts.folder / "elsewhere"), "approved": "1" * 64, "hosttune_require_compliant": False}
+    away = str(hosts.folder / "elsewhere")
+    words = {"results": away, "omit": away, "approved": "1" * 64, "hosttune_require_compliant": False}
     hosts.add("evil", setup={"ansible_facts": words}, tune_info=ANSWER)
     hosts.add("good", setup={"ansible_facts": {}}, tune_info=ANSWER | {"compliant": False, "check": {"host": "x"}})
     gather: list[dict[str, Any]] = [{"hosts": "all", "gather_facts": True, "tasks": []}]
-    seen = hosts.play([*gather, {"ansible.builtin.import_playbook": str(PLAYBOOKS / "check.yml")}])
+    seen = hosts.play([*gather, {"ansible.builtin.import_playbook": str(PLAYBOOKS / "check.yml")}], results="")
     assert seen.status == 2, seen.output
     assert not (hosts.folder / "elsewhere").exists()
-    assert "evil: its facts set hosttune_require_compliant, which only the controller may set" in seen.output
+    assert not (hosts.folder / "hosttune-results").exists()
+    assert "evil: its facts set hosttune_require_compliant, omit, which only the controller may set" in seen.output
     assert "not as they should be: good;" in seen.output
-    kept = json.loads((hosts.folder / "hosttune-results/good.json").read_text())
-    assert kept["hosts"] == [{"host": "good"}]
 
 
 def test_facts_that_come_later_change_no_setting(hosts: Hosts):

@@ -47,7 +47,8 @@ class ActionModule(ActionBase):
             )
         )
         for name in ("register", "folder", "reviewed", "act"):
-            if self._task.args.get(name, name) in ("", None):
+            empty = ("",) if name in ("folder", "reviewed") else ("", None)
+            if self._task.args.get(name, name) in empty:
                 raise AnsibleError(f"{name}: the value is empty; name one, or leave it out")
         act, most = given["act"], given["max_fail_percentage"]
         answers, failed = _answers(given["hosts"], given["register"], set(given["lost"] or ()), task_vars)

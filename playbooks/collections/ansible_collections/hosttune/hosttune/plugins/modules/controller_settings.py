@@ -23,7 +23,7 @@ options:
     description:
       - The names of the variables.
       - Not given, the variables of the role C(hosttune.hosttune.hosttune). Then a host fails that has a fact whose name
-        begins with C(hosttune_), and so does an empty value. V(ansible.builtin.set_fact) without C(cacheable) makes
+        begins with C(hosttune_), and so does an empty value. Facts named as what identifies a host, or C(omit), count as those. V(ansible.builtin.set_fact) without C(cacheable) makes
         variables and not such facts.
     type: list
     elements: str

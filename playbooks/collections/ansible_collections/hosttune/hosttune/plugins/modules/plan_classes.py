@@ -36,7 +36,8 @@ options:
       - A folder on the controller for one file a host, named after it in the inventory, with what
         C(hosttune check --format json) prints. A host that gave no answer has a file, too, which says why.
         C(hosttune report) reads both. Not written in check mode.
-      - The records lie in its folder C(records), where they were gathered.
+      - The records are in its folder C(records), if they were gathered.
+      - Nothing is written with V(null). Prefer it to C(omit), whose place a fact of this name takes.
     type: path
   reviewed:
     description:

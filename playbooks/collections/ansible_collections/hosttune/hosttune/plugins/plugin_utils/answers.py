@@ -211,7 +211,7 @@ def clean_message(text):
 
 
 def clean_output(text):
-    """What a module printed, as Ansible may parse it and warn of it: what steers a terminal becomes an escape of JSON."""
+    """What a module printed, as Ansible may parse it and warn of it: what steers a terminal is an escape of JSON."""
     text = text.replace("\r\n", "\n")
     if not _UNSAFE.search(text):
         return text

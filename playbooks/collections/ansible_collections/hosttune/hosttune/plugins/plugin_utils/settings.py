@@ -13,8 +13,8 @@ import yaml
 from ansible.errors import AnsibleError, AnsibleValueOmittedError
 
 PREFIX = "hosttune_"
-# Ansible defines these for a host below its facts, so a fact of this name would hide which host it is.
-IDENTITY = ("inventory_hostname", "inventory_hostname_short", "group_names", "inventory_file", "inventory_dir")
+# A fact of these names would say which host it is, and a fact `omit` what each default(omit) is. Ansible cleans neither.
+RESERVED = ("inventory_hostname", "inventory_hostname_short", "group_names", "inventory_file", "inventory_dir", "omit")
 SPEC = os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "..", "..", "roles", "hosttune", "meta", "argument_specs.yml"
 )
@@ -23,8 +23,12 @@ SPEC = os.path.join(
 def refused_facts(variables):
     """The names among the facts of a host that only the controller may define."""
     facts = variables.get("ansible_facts")
-    names = [name for name in facts if isinstance(name, str)] if isinstance(facts, dict) else []
-    return sorted(name for name in names if name.startswith(PREFIX) or name in IDENTITY)
+    return sorted(name for name in facts if is_reserved(name)) if isinstance(facts, dict) else []
+
+
+def is_reserved(name):
+    """Whether only the controller may define a variable of this name."""
+    return isinstance(name, str) and (name.startswith(PREFIX) or name in RESERVED)
 
 
 def refusal(variables, host=None):
@@ -38,8 +42,7 @@ def refusal(variables, host=None):
     shown = ", ".join(ascii(name)[1:-1][:80] for name in names[:8]) + (" and more" if len(names) > 8 else "")
     return (
         f"{host}: its facts set {shown}, which only the controller may set: this host is left as it is, because it may"
-        " be compromised\n  hint: find out what returned them: a module, or a file in facts.d of the host; meta:"
-        " clear_facts removes them from a cache"
+        " be compromised\n  hint: find out which module returned them; meta: clear_facts removes them from a cache"
     )
 
 
@@ -89,6 +92,6 @@ def _below_facts(asked, task, task_vars):
     for name in names:
         if name in defined:
             kept[name] = defined[name]
-        elif name not in asked and not name.startswith(PREFIX):
+        elif name not in asked and not is_reserved(name):
             kept[name] = task_vars[name]
     return kept
