@@ -87,7 +87,7 @@ def whole_file(folder: int, name: str) -> bytes:
 
 def fields_of(folder: int) -> dict[str, str]:
     """The fields of proc_pid_status(5)."""
-    lines = whole_file(folder, "status").decode("utf-8", "replace").splitlines()
+    lines = whole_file(folder, "status").decode("utf-8", "replace").split("\n")
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
