@@ -34,7 +34,7 @@ _DIGITS = 18  # of one number in it
 _ABOUT_SOME = frozenset({"nodename", "partitionname", "nodeset", "downnodes"})
 _COMMENT = regex(r"(?<!\\)#.*")
 _INCLUDE = regex(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
-_PAIR = regex(r"([\w.]+)\s*[-+*/]?=\s*(?:\"([^\"]*)\"|(\S+))")
+_PAIR = regex(r"(?<![\w.])([\w.]+)\s*[-+*/]?=\s*(?:\"([^\"]*)\"|(\S+))")
 _BETWEEN_HOSTS = regex(r",(?![^\[]*\])")
 _RANGE = regex(r"([^\[\]]*)\[([\d,\s-]+)\](.*)")
 
