@@ -22,7 +22,7 @@ FOLDER = "/etc/apt/apt.conf.d"
 LAST = "/etc/apt/apt.conf"
 CLEAR = "#clear"
 _NAME = regex(r"[\w-]+|[\w.-]*[\w-]\.conf")
-_PART = regex(r'//[^\n]*|/\*.*?\*/|#clear\b|#[^\n]*|"(?:\\.|[^"\\\n])*"|[{};]|[^\s{};"]+', re.DOTALL)
+_PART = regex(r'//[^\n]*|/\*(?:(?!\*/).)*(?:\*/)?|#clear\b|#[^\n]*|"(?:\\.|[^"\\\n])*"|[{};]|[^\s{};"]+', re.DOTALL)
 
 
 def files(reader: Reader) -> tuple[str, ...]:

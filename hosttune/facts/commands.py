@@ -36,9 +36,9 @@ _SYSCTL = regex(r"\bsysctl\s+(?:-\w+\s+|--\w+\s+)*[\"']?([a-z][\w./-]*)\s*=\s*[\
 _ECHO = regex(
     r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*(?:sudo\s+)?tee(?:\s+-a)?)\s*[\"']?(/(?:proc/)?sys/[^\s\"';|&]+)"
 )
-_LOOP = regex(r"\bfor\s+(\w+)\s+in\s+(/sys/\S+?)\s*;?\s+do\b(.*?)\bdone\b", re.DOTALL)
+_LOOP = regex(r"\bfor\s+(\w+)\s+in\s+(/sys/[^\s;]+)(?:\s*;)?\s+do\b(.*?)\bdone\b", re.DOTALL)
 _INTO = r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*tee)\s*[\"']?\$\{{?{name}\}}?"
-_CPUPOWER = regex(r"\b(?:cpupower\b.*?\bfrequency-set|cpufreq-set)\b[^;|&\n]*?(?:-g|--governor)[\s=]*(\w+)")
+_CPUPOWER = regex(r"\b(?:cpupower\b.{0,200}?\bfrequency-set|cpufreq-set)\b[^;|&\n]{0,200}?(?:-g|--governor)[\s=]*(\w+)")
 _LONGEST = 64 << 10  # bytes; a larger program is no script of this kind, and is not read: there are some of 50 MB
 
 

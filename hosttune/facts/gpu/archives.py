@@ -26,13 +26,13 @@ POLICY = ("apt-cache", "policy")
 _TIMEOUT_S = 60.0  # apt reads all of its lists for it, without the cache file that it would write
 _NONE = "(none)"
 _STATUS = "/var/lib/dpkg/status"  # dpkg's own list of what is installed: no archive
-_ARCHIVE = regex(r"^ *(-?\d+) (\S.*?)\s*$")
+_ARCHIVE = regex(r"^ *(-?\d+) (\S(?:.*\S)?)\s*$")
 _RELEASE = regex(r"^ {5,}release (.*)$")
 _COMPONENT = regex(r"(?:^|,)c=([^,]*)")
 _ORIGIN = regex(r"(?:^|,)o=([^,]*)")
 _SITE = regex(r"^ {5,}origin (\S+)$")
 _VERSION = regex(r"^ (?:\*\*\*|   ) (\S+) -?\d+(?: .*)?$")
-_SOURCE = regex(r"^ {8,}-?\d+ (\S.*?)\s*$")
+_SOURCE = regex(r"^ {8,}-?\d+ (\S(?:.*\S)?)\s*$")
 _PASSWORD = regex(r"//[^/@\s]*@")
 _BESIDE = regex(
     r"nvidia-(?:fabricmanager|imex|modprobe|settings|xconfig|persistenced|powerd)(?:-\d+)?|libnvidia-nscq(?:-\d+)?|nvlsm"

@@ -65,7 +65,7 @@ _NUMBERED = regex(
 )
 _MODULES = regex(r"linux-modules-nvidia-(\d{3})(?:-server)?(?:-open)?-[a-z].*")
 _FABRIC = regex(r"nvidia-fabricmanager(?:-\d+)?")
-_PERSISTENCED = regex(r"nvidia-(?:compute-utils-\d+.*|persistenced)")
+_PERSISTENCED = regex(r"nvidia-(?:compute-utils-\d.*|persistenced)")
 _LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")
 _LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",

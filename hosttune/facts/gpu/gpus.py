@@ -65,7 +65,7 @@ class Gpu(Fact):
         """
         if self.is_vgpu or "GH200" in self.name:
             return 0
-        match = re.search(r"(\d+) ?GB\b", self.name)
+        match = re.search(r"(?<!\d)(\d+) ?GB\b", self.name)
         return (int(match[1]) if match else MEMORY_GIB.get(self.device_id, 0)) << 30
 
     @property
@@ -171,7 +171,7 @@ def name_in(pci_ids: bytes, device: str, vendor: str = "10de") -> str:
 
 def model_in(information: str) -> str:
     """The model in /proc/driver/nvidia/gpus/SLOT/information."""
-    match = re.search(r"^Model:[ \t]*(\S.*?)[ \t]*$", information, re.MULTILINE)
+    match = re.search(r"^Model:[ \t]*(\S(?:.*\S)?)[ \t]*$", information, re.MULTILINE)
     return match[1] if match else ""
 
 

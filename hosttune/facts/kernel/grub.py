@@ -12,7 +12,7 @@ from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 _SETTING = regex(r"^[ \t]*(?:export[ \t]+)?(GRUB_\w+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s;#]*))", re.MULTILINE)
-_OPENS = regex(r"(menuentry|submenu)\s+(.*)\{$")
+_OPENS = regex(r"(menuentry|submenu)\s+((?:\S.*)?)\{$")
 _WORD = regex(r"'((?:[^']|'\\'')*)'|\"((?:[^\"\\]|\\.)*)\"|(\S+)")
 _KERNEL = regex(r"linux(?:efi|16)?\s+\S*/vmlinu[xz]-(\S+)")
 _ID_OPTIONS = ("$menuentry_id_option", "--id")

@@ -32,7 +32,7 @@ _WORDS = {
     ("kernel.numa_balancing", "numa_balancing=disable"): "0",
     ("kernel.numa_balancing", "numa_balancing=enable"): "1",
 }
-_ASSIGNMENT = regex(r"\s*-?\s*([^=\s#;]+)\s*=\s*(.*?)\s*")
+_ASSIGNMENT = regex(r"\s*(?:-\s*)?([^=\s#;]+)\s*=\s*((?:\S(?:.*\S)?)?)\s*")
 _WILD = frozenset("*?[")  # a key with one stands for several: they do not reach over a dot (glob(7))
 _EXCLUSION = regex(r"\s*-\s*([^=\s#;]+)\s*")
 _Line = tuple[str, "Placed | None"]  # key, its value; None for a key kept from wildcards

@@ -30,7 +30,7 @@ _SERVICES = (
     ("slurmd.service", "slurmd"), ("docker.service", "dockerd"), ("containerd.service", "containerd"),
     *DAEMONS.items(), ("ssh.service", "sshd"),
 )  # fmt: skip
-_ROW = regex(r"^(Max [a-z ]+?) {2,}(\S+) +(\S+)", re.MULTILINE)
+_ROW = regex(r"^(Max [a-z]+(?: [a-z]+)*) {2,}(\S+) +(\S+)", re.MULTILINE)
 _INOTIFY = "/proc/sys/fs/inotify"
 
 

@@ -57,7 +57,7 @@ class Hugepages(Fact):
 
 def chosen_of(content: str) -> str:
     """`always [madvise] never` -> madvise."""
-    match = re.search(r"\[([^\]]+)\]", content)
+    match = re.search(r"\[([^\[\]]+)\]", content)
     return match[1] if match else content.strip()
 
 

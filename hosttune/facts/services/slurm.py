@@ -39,8 +39,8 @@ _MOST_DEVICES = 256
 _OUTSIDE_BRACES = regex(r",(?![^(]*\))")
 _AMOUNT = regex(r"(\d+)([kKmMgGtTpP]?)")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
-_MIG = regex(r".*\d+g\.\d+gb.*")
-_BOUND = regex(r"(?:--within[ =]|\btimeout(?: -\S+)* )(\d+)(s|m|)\b")
+_MIG = regex(r".*\dg\.\d+gb.*")
+_BOUND = regex(r"(?:--within[ =]|\btimeout(?: -\S+){0,8} )(\d+)(s|m|)\b")
 _REG_MEM = regex(r"node_reg_mem_percent=(\d+(?:\.\d+)?)", re.IGNORECASE)
 _ASIDE = regex(r"#.*")
 _CLOUD_PERCENT = 90.0  # DEFAULT_CLOUD_REG_MEM_PERCENT of node_mgr.c

@@ -16,7 +16,7 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ENVIRONMENT_FILE = regex(r"^[ \t]*EnvironmentFile[ \t]*=[ \t]*-?[ \t]*(/\S+)", re.MULTILINE)
+ENVIRONMENT_FILE = regex(r"^[ \t]*EnvironmentFile[ \t]*=[ \t]*(?:-[ \t]*)?(/\S+)", re.MULTILINE)
 _OWN = regex(r"\s*Environment\s*=")
 _VALUE = regex(r"^[ \t]*(?:export[ \t]+)?(\w+)=[\"']?(/[^\s\"'$`*?]+)", re.MULTILINE)
 _HOME = regex(r"^(?:\$HOME|\$\{HOME\}|~)(?=/)")

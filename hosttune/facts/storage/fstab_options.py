@@ -20,7 +20,7 @@ _SECRETS = regex(
     r"(^|,)((?:pass|passwd|password|password2|pwd|secret|key|token)=)(\"[^\"]*\"|(?:\\,|[^,])*)", re.IGNORECASE
 )
 _USER_SECRET = regex(r"(^|,)((?:user|username)=[^,%]*%)((?:\\,|[^,])*)", re.IGNORECASE)
-_URL_SECRET = regex(r"(//[^/\s:@]+:)[^@\s]+(@)")
+_URL_SECRET = regex(r"(//[^/\s:@]+:)[^@\s]{1,512}(@)")
 _MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|user|//", re.IGNORECASE)
 _SIZE = regex(r"([0-9]+)([kmgtpe%]?)", re.IGNORECASE)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _TYPES = frozenset({"nfs", "nfs4"})
 _UDEV = "/etc/udev/rules.d"
 _OURS = "60-hosttune-"
-_SECTION = regex(r"\s*\[\s*([^\]\s]+)[^\]]*\]")
+_SECTION = regex(r"\s*\[\s*([^\]\s]+)(?:\s[^\]]*)?\]")
 
 
 @frozen

@@ -41,9 +41,9 @@ MDSTAT = "/proc/mdstat"
 VOLUMES = ("dmsetup", "status", "--noflush", "--target", "raid")
 _ARRAY = regex(
     r"(md\S*) : (active|inactive|broken)(?: \((?:auto-)?read-only\))?"
-    r"(?: ((?:raid|linear|multipath|faulty)[^\s\[]*))?((?: \S+\[\d+\]\S*)*) *"
+    r"(?: ((?:raid|linear|multipath|faulty)[^\s\[]*))?((?: [^\s\[]+\[\d+\]\S*)*) *"
 )
-_MEMBER = regex(r"(\S+)\[\d+\]((?:\([A-Z]\))*)")
+_MEMBER = regex(r"(?<!\S)([^\s\[]+)\[\d+\]((?:\([A-Z]\))*)")
 _WORKING = regex(r"\[(\d+)/(\d+)\] \[([U_]+)\]")
 _COPIES = regex(r"\b(\d+) (near|far|offset)-copies")
 _SPARES = {"raid4": 1, "raid5": 1, "raid6": 2}
@@ -54,7 +54,7 @@ _BLOCK = "/sys/block"
 _CLASS = "/sys/class/block"
 _IMAGE = regex(r"(.+)_rimage_(\d+)")  # a member, which nobody else may name so (lvm(8), reserved names)
 _MAPPED = regex(r"((?:[^-]|--)+)-((?:[^-]|--)+)")  # volume group and volume, a hyphen in them doubled
-_VOLUME = regex(r"(.+): \d+ \d+ raid (raid\d+)(\S*) \d+ ([AaD-]+) (\d+)/(\d+)(?: ([a-z]+) (\d+)(?: .*)?)?")
+_VOLUME = regex(r"(.+): \d+ \d+ raid (raid\d+)((?:[^\s\d]\S*)?) \d+ ([AaD-]+) (\d+)/(\d+)(?: ([a-z]+) (\d+)(?: .*)?)?")
 _ACTIONS = {"recover": "recovery", "resync": "resync", "reshape": "reshape"}
 _PROGRESS = regex(r"(recovery|resync|reshape|check) *= *(?:([0-9.]+)%|DELAYED|PENDING|REMOTE)")
 

@@ -36,9 +36,9 @@ _PBS_CONF = ("/var/spool/pbs/mom_priv/config", "/var/spool/torque/mom_priv/confi
 # LSF_ENVDIR is wherever LSF was put: what the unit and the scripts of logins name, then the usual places.
 _LSF_NAMES = ("/etc/environment", "/etc/systemd/system/lsfd.service", "/usr/lib/systemd/system/lsfd.service")
 _LSF_FOLDERS = ("/etc", "/usr/share/lsf/conf", "/opt/lsf/conf", "/opt/ibm/lsf/conf")
-_LSF_ENVDIR = regex(r"""LSF_ENVDIR=["']?([^\s"';]+)|([^\s"';]+)/profile\.lsf\b""")
+_LSF_ENVDIR = regex(r"""LSF_ENVDIR=["']?([^\s"';]+)|(?<![^\s"';])([^\s"';]+)/profile\.lsf\b""")
 _APPTAINER = ("apptainer", "singularity")  # packages, folders in /etc; singularity-ce and -container are the second
-_SETTING = regex(r"\s*(?:export\s+)?(\$?[\w.]+)(?:\s*=\s*|\s+)(\S.*?)\s*")
+_SETTING = regex(r"\s*(?:export\s+)?(\$?[\w.]+)(?:\s*=\s*|\s+)(\S(?:.*\S)?)\s*")
 
 
 @frozen
