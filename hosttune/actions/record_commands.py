@@ -1,6 +1,6 @@
 """What a record keeps of files that hold commands: crontabs, units, scripts, files of variables.
 
-A shared record keeps of a command its program, the paths among its words and the options that facts read; what removes
+A shared record keeps of a command its program, the paths among its words and the options that facts read. What removes
 files by age and what sets kernel values is written anew from what facts make of it. All else of such a file is left out,
 line by line, so that the numbers of lines stay. Pure.
 """
@@ -28,24 +28,27 @@ _UNIT = regex(
 )
 # The keys of units that facts read; Exec*= and Environment= are shortened. Tests hold the rules against this list.
 UNIT_KEYS: Final = frozenset({
-    "WantedBy", "RequiredBy", "UpheldBy", "Alias", "Also", "DefaultInstance", "Unit", "What", "Where", "Type", "Options",
-    "EnvironmentFile", "LimitMEMLOCK", "LimitNOFILE", "LimitCORE", "LimitNPROC", "TasksMax", "RemoveIPC",
+    "WantedBy", "RequiredBy", "UpheldBy", "Alias", "Also", "DefaultInstance", "Unit", "What", "Where", "Type",
+    "Options", "EnvironmentFile", "LimitMEMLOCK", "LimitNOFILE", "LimitCORE", "LimitNPROC", "TasksMax", "RemoveIPC",
 })  # fmt: skip
 # Options that facts read, with their values, by program; of no other program an option is kept.
 _DOCKERD = frozenset({
     "-H", "--host", "--containerd", "--config-file", "--data-root", "--graph", "-g", "--exec-opt", "--default-runtime",
-    "--add-runtime", "--default-ulimit", "--default-shm-size", "--live-restore", "--log-driver", "--storage-driver", "-s",
-    "--icc", "--ipv6", "--iptables", "--init", "--userns-remap", "--default-ipc-mode", "--experimental", "--debug", "-D",
-    "--selinux-enabled", "--cgroup-parent", "--exec-root", "--pidfile", "-p", "--group", "-G", "--mtu", "--shutdown-timeout",
-    "--log-level", "-l", "--feature", "--cdi-spec-dir", "--storage-opt", "--userland-proxy", "--bridge", "-b",
+    "--add-runtime", "--default-ulimit", "--default-shm-size", "--live-restore", "--log-driver", "--storage-driver",
+    "--icc", "--ipv6", "--iptables", "--init", "--userns-remap", "--default-ipc-mode", "--experimental", "--debug",
+    "--selinux-enabled", "--cgroup-parent", "--exec-root", "--pidfile", "--group", "--mtu", "--shutdown-timeout",
+    "--log-level", "--feature", "--cdi-spec-dir", "--storage-opt", "--userland-proxy", "--bridge", "-b", "-D", "-G",
+    "-l", "-p", "-s",
 })  # fmt: skip
+_PERSISTENCED = frozenset(
+    {"--user", "--no-persistence-mode", "--persistence-mode", "--verbose", "--uvm-persistence-mode"}
+)
 OPTIONS: Final = {
     "dockerd": _DOCKERD,
     "slurmd": frozenset({"-f", "-N", "-Z", "-D", "-C", "--conf", "--conf-server", "-M", "-b", "-s", "-F"}),
-    "nvidia-persistenced": frozenset({"--user", "--no-persistence-mode", "--persistence-mode", "--verbose", "--uvm-persistence-mode"}),
-    "fstrim": frozenset({"--listed-in", "--verbose", "--quiet-unsupported", "--fstab", "--all", "-a", "-A", "-v"}),
-}  # fmt: skip
-_VALUE = regex(r"[\w./:@%,+=-]{1,200}")
+    "nvidia-persistenced": _PERSISTENCED,
+}
+_VALUE = regex(r"[\w./:@%,+=${}-]{1,200}")
 _PATH = regex(r"/(?:etc|opt|usr|root|lib|srv|var|bin|sbin|run|home|dev|proc|sys)/[\w./@+-]{1,4000}")
 _KERNEL_VALUE = regex(r"[\w.,:+-]{1,64}")
 _TITLE = regex(r"slurmstepd: \[[\d.+]{1,40}(?:batch|extern|interactive)?\]")
@@ -72,7 +75,7 @@ def short_job(content: str, kind: str) -> str:
 
 
 def shared_job(content: str, kind: str) -> str:
-    """Of a crontab, script or file of variables what facts read, written anew, lines in place."""
+    """Of a crontab, script or file of variables what facts read, lines in place."""
     lines = bare_lines(content, kind).split("\n")
     return "\n".join(_joined(_joined(lines, _kernel_values(content)), _variables(content)))
 
@@ -92,7 +95,10 @@ def _kernel_values(content: str) -> Iterator[tuple[int, str]]:
         if _KERNEL_VALUE.fullmatch(value):
             is_sysctl = path.startswith(_SYSCTL)
             # not below /usr, where a script would be looked for
-            yield number, f"/sbin/sysctl -w {path.removeprefix(_SYSCTL)}={value}" if is_sysctl else f"/bin/echo {value} > {path}"
+            yield (
+                number,
+                f"/sbin/sysctl -w {path.removeprefix(_SYSCTL)}={value}" if is_sysctl else f"/bin/echo {value} > {path}",
+            )
 
 
 def _variables(content: str) -> Iterator[tuple[int, str]]:
@@ -104,7 +110,11 @@ def _variables(content: str) -> Iterator[tuple[int, str]]:
 
 def _kept_value(name: str, value: str) -> str:
     if is_kept(name) or name in {"LSF_ENVDIR", "GOVERNOR"}:
-        return value if _VALUE.fullmatch(value) or (value.startswith(("$", "~")) and _VALUE.fullmatch(value.strip("${}~"))) else ""
+        return (
+            value
+            if _VALUE.fullmatch(value) or (value.startswith(("$", "~")) and _VALUE.fullmatch(value.strip("${}~")))
+            else ""
+        )
     return " ".join(_options_of(value.split(), _DOCKERD)) if value.startswith("-") else ""
 
 

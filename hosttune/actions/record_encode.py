@@ -14,12 +14,13 @@ from hosttune.facts.gpu.nvidia_smi import messages_in
 from hosttune.facts.kernel import host_log, kernel_log
 from hosttune.facts.memory import memory_modules
 from hosttune.facts.storage import pools, storage_log
+from hosttune.host.command_secrets import MASK
 from hosttune.host.door import Completed, Process, Space, Stat, Usage
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.pci_config import is_pci_config, without_serial
 from hosttune.host.record import FORMAT_VERSION, KIND, RecordingReader, encode_answer, encode_bytes
 from hosttune.host.redact import Redactor, people, places, serials
-from hosttune.host.secrets import MASK, is_secret_file, is_serial_file, mask_command, mask_mapper_uuid
+from hosttune.host.secrets import is_secret_file, is_serial_file, mask_command, mask_mapper_uuid
 from hosttune.regex import regex
 from hosttune.values import Answer
 
@@ -136,19 +137,23 @@ class _Encoder:
             return self.redactor.text(told, has_addresses=False)
         if is_pci_config(path):
             return encode_bytes(without_serial(content))
-        encoded = encode_bytes(content)
-        if isinstance(encoded, str) and (keys := _KEPT_KEYS.get(path.rpartition("/")[2])):
-            return _short_json(encoded, keys)
-        if isinstance(encoded, str) and self.redactor.share:
-            kept = shared_text(path, encoded)
-            return {"unreadable": LEFT_OUT} if kept is None else self.redactor.text(_without_grub_password(path, kept))
-        if isinstance(encoded, str):
-            kept = short_job(encoded, kind_of(path)) if _is_job(path, content) else encoded
-            return self.redactor.text(_without_grub_password(path, kept))
+        if isinstance(encoded := encode_bytes(content), str):
+            return self._text_of(path, encoded)
         # Bytes that are no text cannot be looked through: only firmware tables and device trees are kept as they are.
         if path.startswith(_FIRMWARE):
             return encoded
         return NO_TEXT if self.redactor.share else self.redactor.text(content.decode("latin-1"))
+
+    def _text_of(self, path: str, content: str) -> Any:
+        if keys := _KEPT_KEYS.get(path.rpartition("/")[2]):
+            return _short_json(content, keys)
+        if self.redactor.share:
+            kept = shared_text(path, content)
+            if kept is None:
+                return {"unreadable": LEFT_OUT}
+        else:
+            kept = short_job(content, kind_of(path)) if _is_job(path, content) else content
+        return self.redactor.text(_without_grub_password(path, kept))
 
     def query(self, argv: tuple[str, ...], answer: Answer[Completed]) -> dict[str, Any]:
         has_addresses = argv[0] not in _SPEAK_OF_VERSIONS
@@ -241,9 +246,9 @@ def _short_show(content: str) -> str:
     return "".join(f"{row}\n" for row in lines)
 
 
-def _is_job(path: str, content: bytes) -> bool:
+def _is_job(path: str, content: str) -> bool:
     """A file of a user, or a script that the site wrote: somebody's, and only a few lines of it are asked for."""
-    is_script = content.startswith(b"#!") and not path.startswith("/etc/")
+    is_script = content.startswith("#!") and not path.startswith("/etc/")
     return path.startswith((_CRONTABS, *_HOMES)) or is_script
 
 

@@ -5,15 +5,13 @@ A file whose kind is not known is left out: a rule that asks for it is unknown o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+from typing import Final
 
 from hosttune.actions.record_commands import kind_of, shared_command, shared_job, shared_unit, shared_words
 from hosttune.facts.environment import is_kept, systemd_variables
-from hosttune.host.secrets import MASK
+from hosttune.host.command_secrets import MASK
 from hosttune.regex import regex
-
-if TYPE_CHECKING:
-    import re
 
 LEFT_OUT: Final = "left out of a record that is shared"
 _STATE: Final = "/var/lib/hosttune/"
@@ -39,15 +37,19 @@ _SETTINGS = regex(
     r".*/(?:slurm|gres|cgroup|topology|oci)\.conf$|.*/slurmd?/conf"
 )
 # Of programs that may put much into /tmp: shell, or keys and values.
-_SPILLS = regex(r"/(?:etc|opt|usr/[a-z]+)/(?:.*/)?(?:spark|condor|enroot|lsf)[^/]*(?:/|$)|.*/lsf\.conf$|.*/mom_priv/config$|/etc/(?:apptainer|singularity)/")
-_SPILL_KEY = regex(r"\s*(?:export\s+)?[\w.$-]{0,80}(?:tmp|temp|dir|execute|local|path)[\w.-]{0,80}[\s=]", 2)
-_OWN = regex(r"/(?:etc|run|usr/lib|var/lib)/(?:.*/)?[^/]*hosttune[^/]*(?:\.d)?(?:/[^/]*)?$")
+_SPILLS = regex(
+    r"/(?:etc|opt|usr/[a-z]+)/(?:.*/)?(?:spark|condor|enroot|lsf)[^/]*(?:/|$)|.*/lsf\.conf$|.*/mom_priv/config$|/etc/(?:apptainer|singularity)/"
+)
+_SPILL_KEY = regex(r"\s*(?:export\s+)?[\w.$-]{0,80}(?:tmp|temp|dir|execute|local|path)[\w.-]{0,80}[\s=]", re.IGNORECASE)
+# Files that hosttune wrote, whose comments are compared too, and the tables of a site
+_OWN = regex(r"/(?:etc|run|usr/lib)/(?:.*/)?[^/]*hosttune[^/]*$|/etc/hosttune/[^/]+\.tsv$")
 _COMMENT = ("#", ";", "//")
 # Comments that facts read: who else writes the file.
 _MANAGED = regex(
-    r"#{1,9} ?(?:(?:BEGIN|END) ANSIBLE MANAGED[\w ]{0,40}|VAGRANT-(?:BEGIN|END)|>>> \[openmediavault\]|<<< \[openmediavault\])|"
-    r"\b(?:ansible|puppet|chef|salt|cfengine|terraform|cobbler|juju|landscape)\b|this file is (?:managed|controlled) by",
-    2,
+    r"#{1,9} ?(?:(?:BEGIN|END) ANSIBLE MANAGED[\w ]{0,40}|VAGRANT-(?:BEGIN|END)|(?:>>>|<<<) \[openmediavault\])|"
+    r"ansible[_ ]managed|(?:managed by )?(?:ansible|puppet|chef|salt|cfengine|terraform|cobbler|juju|landscape)\b|"
+    r"this file is (?:managed|controlled) by",
+    re.IGNORECASE,
 )
 _INLINE = regex(r"\s#")
 _INSTALL = regex(r"\s*(install|remove)\s+([\w-]+)\s+(.*)")
@@ -108,7 +110,10 @@ def _row(path: str, row: str) -> str:
 
 def _kept_comment(comment: str) -> str:
     found = _MANAGED.search(comment)
-    return f"{'' if found and found[0].startswith('#') else comment[:1]}{found[0] if found else ''}"
+    if found is None:
+        return comment[:1]
+    edit = " do not edit" if "not edit" in comment.lower() or "n't edit" in comment.lower() else ""
+    return f"{'' if found[0].startswith('#') else '# '}{found[0]}{edit}"
 
 
 def _run(match: re.Match[str]) -> str:

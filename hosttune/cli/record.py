@@ -16,7 +16,10 @@ def record(
     look: HostOptions,
     show: DisplayOptions,
     file: Annotated[str, Argument(metavar="FILE", help="Readable by you alone afterwards; - is standard output.")],
-    share: Annotated[bool, Option("--share", help="Hide host names, user names and addresses too.")] = False,
+    share: Annotated[
+        bool,
+        Option("--share", help="Hide host names, user names and addresses, too, and leave out what no rule reads."),
+    ] = False,
 ) -> int:
     """Write a record of this host: check, plan, facts and explain replay it anywhere with --host FILE.
 

@@ -83,7 +83,9 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
 }  # fmt: skip
 _SAYS = frozenset({"echo", "printf"})
 # Programs that read what `echo` prints, and to which nobody gives a secret so.
-_PLAIN_READERS = frozenset({"tee", "grep", "egrep", "wc", "logger", "cat", "sed", "awk", "tr", "cut", "sort", "bc", "xargs"})
+_PLAIN_READERS = frozenset(
+    {"tee", "grep", "egrep", "wc", "logger", "cat", "sed", "awk", "tr", "cut", "sort", "bc", "xargs"}
+)
 # How the name of an option ends that takes a secret; so does a word before its value, as in `wifi-sec.psk X`.
 _NAMED = regex(
     r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code|in|out)?|pwd|secret|token|credentials?|bearer|psk|community|"
@@ -96,7 +98,9 @@ _USERS = frozenset({"-u", "-U", "--user", "--username", "--userpwd", "--proxy-us
 _ATTACHED_USER = regex(r"(?P<name>-[uU]|--(?:[a-z]+-)?user(?:name|pwd)?=|--creds=|--login=)[^\s:%=/]+[:%].+", re.DOTALL)
 _NO_PASSWORD = regex(r"[\d.:,@-]+|[+/].*|.*://.*|\(masked\)", re.DOTALL)
 # What -p names besides a secret: ports, folders, a word of the program's own.
-_NO_SECRET = regex(r"[\d.:,/-]+(?:/(?:tcp|udp|sctp))?|[/.~$%{<-].*|[a-z]+(?:[-_.,=][a-z]+)*|[A-Z][A-Za-z]+|\(masked\)", re.DOTALL)
+_NO_SECRET = regex(
+    r"[\d.:,/-]+(?:/(?:tcp|udp|sctp))?|[/.~$%{<-].*|[a-z]+(?:[-_.,=][a-z]+)*|[A-Z][A-Za-z]+|\(masked\)", re.DOTALL
+)
 _HARMLESS: Final = frozenset({"", "yes", "no", "true", "false", "none", "null", "on", "off", "0", "1", "(masked)"})
 _TOKEN = regex(
     r"(?P<blank>(?:\s|\\\n)+)|(?P<here><<<)|(?P<redirect>[<>]+)|(?P<op>\|\||&&|[;|&`)]|\((?!masked\)))|"
@@ -181,7 +185,9 @@ def _put(raw: str, masked: str) -> str:
         return raw
     start = raw[: len(raw) - len(raw.lstrip(_AROUND))]
     end = raw[len(raw.rstrip(_AROUND)) :]
-    return f"{start}{masked}{end}" if start.count('"') == end.count('"') and start.count("'") == end.count("'") else masked
+    return (
+        f"{start}{masked}{end}" if start.count('"') == end.count('"') and start.count("'") == end.count("'") else masked
+    )
 
 
 def _within(raw: str, depth: int) -> str:
@@ -200,7 +206,11 @@ def _gives(words: Sequence[_Word], reader: Sequence[_Word]) -> bool:
     """Whether a command prints its words for one that may take them as a secret: `echo X | gpg --passphrase-fd 0`."""
     said = {word.plain for word in reader}
     names = {_program(word.plain) for word in reader}
-    return bool(reader) and any(_program(word.plain) in _SAYS for word in words) and ("-S" in said or not names & _PLAIN_READERS)
+    return (
+        bool(reader)
+        and any(_program(word.plain) in _SAYS for word in words)
+        and ("-S" in said or not names & _PLAIN_READERS)
+    )
 
 
 def _of_echo(words: Sequence[_Word]) -> Iterator[str | None]:
@@ -211,7 +221,11 @@ def _of_echo(words: Sequence[_Word]) -> Iterator[str | None]:
 
 
 def _program(word: str) -> str:
-    return "" if word.startswith("-") and not word.startswith("-/") else word.rpartition("/")[2].rpartition("=")[2].lstrip(_BEFORE)
+    return (
+        ""
+        if word.startswith("-") and not word.startswith("-/")
+        else word.rpartition("/")[2].rpartition("=")[2].lstrip(_BEFORE)
+    )
 
 
 def mask_words(words: Iterable[str]) -> list[str | None]:

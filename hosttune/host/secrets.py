@@ -34,9 +34,7 @@ _LINE = regex(
     rf"(?![\s\"']|{_HARMLESS}).+",
     re.IGNORECASE,
 )
-_VARIABLE = regex(
-    rf"(?P<name>(?:{_WORDS}\d?|_key)=)(?![\"']|{_HARMLESS})(?P<value>[^\s\"']+)", re.IGNORECASE
-)
+_VARIABLE = regex(rf"(?P<name>(?:{_WORDS}\d?|_key)=)(?![\"']|{_HARMLESS})(?P<value>[^\s\"']+)", re.IGNORECASE)
 _ARGUMENT = regex(rf"(?P<name>[\w.-]*{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}).+", re.IGNORECASE | re.DOTALL)
 _LONGEST_NAME: Final = 200  # characters of a path that a colon follows
 _NAME: Final = string.ascii_letters + string.digits + "_.-"  # of a name in it
@@ -46,7 +44,9 @@ _URL_USER = regex(r"://[^\s/\"<>]+@")
 # `user:password@host` without a scheme. At most 256 characters, or `x:,x:,` would be looked through from each colon.
 _LOGIN = regex(r"(?<![^\s/,=\"'])(?P<name>[^\s/:@,=\"']{0,64}:)(?!\(masked\))[^\s/\"']{1,256}@")
 _URL_PARAMETER = regex(r"(?P<name>[?&](?:x-(?:amz|goog)-)?(?:sig|signature|key)=)[^\s&\"'#]+", re.IGNORECASE)
-_SHARE_USER = regex(r"(?P<name>\buser(?:name)?=)[^\s,%=\"']*%[^\s,\"']+", re.IGNORECASE)  # mount.cifs(8): user=NAME%PASSWORD
+_SHARE_USER = regex(
+    r"(?P<name>\buser(?:name)?=)[^\s,%=\"']*%[^\s,\"']+", re.IGNORECASE
+)  # mount.cifs(8): user=NAME%PASSWORD
 _HEADER = regex(
     r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*[\"']?)(?![ \t]|\(masked\))[^\n\"']+", re.IGNORECASE
 )

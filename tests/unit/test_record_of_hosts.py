@@ -41,13 +41,17 @@ def test_rules_say_of_a_record_what_they_say_of_the_host(path):
 def _verdicts(record, *, share: bool) -> list[tuple[str, str, str, int]]:
     data = take_record(record, lambda door: examine_everything(door, CATALOG, NONE), share=share, tool_version="0")
     findings = examine(RecordReader(json.loads(json.dumps(data))), CATALOG, ALL).plan(prove=False).findings
-    told = ((one.rule, one.verdict.value, one.hold.kind.value if one.hold else "", len(one.changes)) for one in findings)
+    told = (
+        (one.rule, one.verdict.value, one.hold.kind.value if one.hold else "", len(one.changes)) for one in findings
+    )
     return sorted(told)
 
 
 @pytest.mark.parametrize("path", [*BUILT, *RECORDED], ids=lambda path: path.stem)
 def test_rules_decide_on_a_shared_record_as_on_one_that_is_not(path):
-    record = RecordReader(read_record(str(path)).data)  # called as it was, not by its file, which a record is redacted by
+    record = RecordReader(
+        read_record(str(path)).data
+    )  # called as it was, not by its file, which a record is redacted by
     assert _verdicts(record, share=True) == _verdicts(record, share=False)
 
 

@@ -54,8 +54,11 @@ sh -c "mysql -p'{}' x"
 ~/opt/site/agent -x {}
 ~/opt/site/agent --mode {}
 """.strip().splitlines()  # fmt: skip
-PIPES = ("echo {} | gpg --batch --passphrase-fd 0 -d /x", "printf %s {} | docker login --password-stdin h", "chpasswd <<< bob:{}")
-# (path, text)
+PIPES = (
+    "echo {} | gpg --batch --passphrase-fd 0 -d /x",
+    "printf %s {} | docker login --password-stdin h",
+    "chpasswd <<< bob:{}",
+)
 FILES = (
     ("/etc/fstab", "//h/s /m cifs username=bob%{},uid=1 0 0\n"),
     ("/etc/fstab", "//h/t /n cifs credentials=/etc/cifs,pass={} 0 0\n"),

@@ -16,7 +16,8 @@ from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.gpu_errors import STAMP, kind_of, slot_of, stamped
 from hosttune.facts.kernel.kernel_log import OF_GPUS, messages_with
 from hosttune.frozen import frozen
-from hosttune.host.secrets import MASK, mask_text
+from hosttune.host.command_secrets import MASK
+from hosttune.host.secrets import mask_text
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

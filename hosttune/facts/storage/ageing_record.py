@@ -11,7 +11,6 @@ from hosttune.facts.storage.ageing_sourced import ENVIRONMENT_FILE, assigned_pat
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-
     from hosttune.facts.storage.ageing_files import AgeRule
     from hosttune.facts.storage.ageing_rows import CommandRow
 
@@ -27,8 +26,8 @@ _INTERPRETER = regex(r"#!\s{0,9}[\w./-]{1,200}")
 
 
 def told_lines(content: str, kind: str = "script", *, has_rules: bool = True) -> str:
-    """Of a script, a user's crontab or unit the lines that tell of access times (has_rules), what they know of variables
-    and folders, and what is started or read in; every other line is empty, so that numbers stay.
+    """Of a script, a user's crontab or unit the lines that tell of access times (has_rules), what they know of
+    variables and folders, and what is started or read in; every other line is empty, so that numbers stay.
     """
     if kind == "unit":
         return _told_unit(content, has_rules=has_rules)
@@ -55,7 +54,7 @@ def told_lines(content: str, kind: str = "script", *, has_rules: bool = True) ->
 
 
 def bare_lines(content: str, kind: str = "script") -> str:
-    """As `told_lines`, without the words of whoever wrote it: what removes by age is written anew from its rule."""
+    """As `told_lines`, without the author's own words: what removes by age is written anew from its rule."""
     rows = tuple(row for row in rows_of(content, kind) if len(row.text) <= LONGEST)
     rules: dict[int, list[str]] = {}
     for rule in rules_in(rows, "", kind):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
 from hosttune.facts.reading import answered, if_absent, integer, line, names_in, parsed, sure, text
 from hosttune.frozen import frozen
-from hosttune.host.secrets import MASK
+from hosttune.host.command_secrets import MASK
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
