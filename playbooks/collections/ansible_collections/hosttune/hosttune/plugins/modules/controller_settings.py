@@ -22,9 +22,9 @@ options:
   names:
     description:
       - The names of the variables.
-      - Not given, the variables of the role C(hosttune.hosttune.hosttune). Then a host fails that has a fact whose name
-        begins with C(hosttune_), and so does an empty value. Facts named as what identifies a host, or C(omit), count as those. V(ansible.builtin.set_fact) without C(cacheable) makes
-        variables and not such facts.
+      - Not given, the variables of the role C(hosttune.hosttune.hosttune). An empty value then fails.
+      - Then a host fails, too, that has a fact whose name begins with C(hosttune_), is C(omit), or says which host it
+        is (C(inventory_hostname) and the like). V(ansible.builtin.set_fact) makes such facts only with C(cacheable).
     type: list
     elements: str
 attributes:

@@ -13,7 +13,7 @@ import yaml
 from ansible.errors import AnsibleError, AnsibleValueOmittedError
 
 PREFIX = "hosttune_"
-# A fact of these names would say which host it is, and a fact `omit` what each default(omit) is. Ansible cleans neither.
+# A fact of these names would say which host it is, and a fact `omit` what each default(omit) is. Ansible keeps them.
 RESERVED = ("inventory_hostname", "inventory_hostname_short", "group_names", "inventory_file", "inventory_dir", "omit")
 SPEC = os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "..", "..", "roles", "hosttune", "meta", "argument_specs.yml"
