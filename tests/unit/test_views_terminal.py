@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosttune.views.masking import mask, masked
+from hosttune.host.cleaned import mask, safe
+from hosttune.views.masking import masked
 from hosttune.views.page import Page, sanitize
-from hosttune.views.terminal import Screen, columned, counted, join_words, padded, safe, width_of, wrapped
+from hosttune.views.terminal import Screen, columned, counted, join_words, padded, width_of, wrapped
 
 
 @pytest.mark.parametrize(
