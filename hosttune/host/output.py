@@ -78,11 +78,11 @@ def open_stream(path: str) -> int:
     if descriptor >= 0:
         return descriptor
     with _told(path), opened_entry("/", os.path.abspath(path), is_output=True) as (folder, name):
-        is_special = _is_special(folder, name, path)
-        if os.geteuid() == 0 and not is_special:
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=folder)  # others may have it open, or linked
-        return os.open(name, _STREAM, 0o600, dir_fd=folder)
+        if _is_special(folder, name, path) or os.geteuid() != 0:
+            return os.open(name, _STREAM, 0o600, dir_fd=folder)
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)  # others may have it open, or linked
+        return os.open(name, _MAKE, 0o600, dir_fd=folder)
 
 
 def check_writable(path: str) -> None:

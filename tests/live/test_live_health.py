@@ -53,7 +53,7 @@ def hosttune(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def write(disk: Path) -> bytes:
-    from hosttune.host.console import save
+    from hosttune.host.output import save
 
     save(f"{disk}/new", b"x")
     return b""

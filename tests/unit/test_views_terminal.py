@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hosttune.host.cleaned import safe
 from hosttune.host.secrets import mask_secrets as mask
 from hosttune.views.masking import masked
 from hosttune.views.page import Page, sanitize
-from hosttune.views.terminal import Screen, columned, counted, join_words, padded, safe, width_of, wrapped
+from hosttune.views.terminal import Screen, columned, counted, join_words, padded, width_of, wrapped
 
 
 @pytest.mark.parametrize(
