@@ -41,7 +41,7 @@ MDSTAT = "/proc/mdstat"
 VOLUMES = ("dmsetup", "status", "--noflush", "--target", "raid")
 _ARRAY = regex(
     r"(md\S*) : (active|inactive|broken)(?: \((?:auto-)?read-only\))?"
-    r"(?: ((?:raid|linear|multipath|faulty)[^\s\[]*))?((?: \S+\[\d+\]\S*)*) *"
+    r"(?: ((?:raid|linear|multipath|faulty)[^\s\[]*))?((?: [^\s\[]+\[\d+\]\S*)*) *"
 )
 _MEMBER = regex(r"(\S+)\[\d+\]((?:\([A-Z]\))*)")
 _WORKING = regex(r"\[(\d+)/(\d+)\] \[([U_]+)\]")
@@ -53,7 +53,7 @@ _WITH_PARITY = frozenset({"raid4", "raid5", "raid6"})
 _BLOCK = "/sys/block"
 _CLASS = "/sys/class/block"
 _IMAGE = regex(r"(.+)_rimage_(\d+)")  # a member, which nobody else may name so (lvm(8), reserved names)
-_MAPPED = regex(r"((?:[^-]|--)+)-((?:[^-]|--)+)")  # volume group and volume, a hyphen in them doubled
+_MAPPED = regex(r"((?:[^-]|--)+)-(?!-)((?:[^-]|--)+)")  # volume group and volume, a hyphen in them doubled
 _VOLUME = regex(r"(.+): \d+ \d+ raid (raid\d+)(\S*) \d+ ([AaD-]+) (\d+)/(\d+)(?: ([a-z]+) (\d+)(?: .*)?)?")
 _ACTIONS = {"recover": "recovery", "resync": "resync", "reshape": "reshape"}
 _PROGRESS = regex(r"(recovery|resync|reshape|check) *= *(?:([0-9.]+)%|DELAYED|PENDING|REMOTE)")
