@@ -302,7 +302,7 @@ def _path(run: Run) -> str:
 def boot_id(reader: Reader) -> str:
     """The id of the running boot (random(4)); empty where nothing runs."""
     data = reader.read("/proc/sys/kernel/random/boot_id")
-    return data.decode().strip() if isinstance(data, bytes) else ""
+    return data.decode("ascii", "replace").strip() if isinstance(data, bytes) else ""
 
 
 def still_back(journal: Journal, reader: Reader) -> dict[StepId, bool]:

@@ -96,7 +96,15 @@ def parse_run(data: bytes, path: str) -> Run:
             else:
                 here += entry.keys() - _FIELDS
                 run = _folded(run, entry, here)
-        except (KeyError, TypeError, AttributeError, ValueError, RecursionError, HosttuneError) as error:
+        except (
+            LookupError,
+            TypeError,
+            AttributeError,
+            ValueError,
+            OverflowError,
+            RecursionError,
+            HosttuneError,
+        ) as error:
             is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError))
             (unknown if is_json and number > 1 else damaged).append(f"line {number}")
         else:

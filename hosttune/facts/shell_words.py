@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-# shlex adds one character after the other to a word, which takes quadratic time. No line that a person writes is this long.
+# shlex adds one character after the other to a word, which takes quadratic time. No line of a person is this long.
 LONGEST = 16384
 
 

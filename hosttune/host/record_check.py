@@ -65,6 +65,7 @@ def _is_stat(value: Any) -> bool:
     return (
         isinstance(value, list)
         and len(value) == 10
+        and isinstance(value[0], str)
         and value[0] in STAT_TYPES
         and set(map(type, value[1:])) == {int}  # JSON knows no subclasses, and a record has thousands of these
     )

@@ -1,8 +1,8 @@
 """Builds the release tarball of the Ansible collection: `./run collection [FOLDER]`.
 
 It is what `ansible-galaxy collection build` makes of the collection with hosttune itself laid into it, so that an
-installed collection needs nothing else. FOLDER is dist by default. ansible-galaxy comes from the environment of ./run, which
-lock.txt pins, or else from PATH.
+installed collection needs nothing else. FOLDER is dist by default. ansible-galaxy comes from the environment of ./run,
+which lock.txt pins, or else from PATH.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Writes lock.txt anew from the package index: `.venv/bin/python playbooks/packaging/lock.py`. Needs Python 3.11 or newer, and
+"""Writes lock.txt anew from the package index: `.venv/bin/python playbooks/packaging/lock.py`. Needs Python 3.11 and
 uv, which pyproject.toml names in the extra `lock`.
 
-uv chooses the newest versions that fit pyproject.toml on Python 3.10 to 3.14. Wheels for other systems are left out; each
-Python and machine that is supported must find one. Set UV_DEFAULT_INDEX to use another index.
+uv chooses the newest versions that fit pyproject.toml on Python 3.10 to 3.14. Wheels for other systems are left out.
+Each Python and machine that is supported must find one. Set UV_DEFAULT_INDEX to use another index.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ NOT_CARRIED = frozenset({"rich", "psutil"})
 # What hatchling asks for when it builds an editable install; pyproject.toml has no place to say it.
 EDITABLE = ("editables>=0.5",)
 HEAD = """\
-# What ./run installs, and what hosttune.pyz and the .deb carry (`carried`: the sha256 of what is taken, and of the wheel it is
-# taken from). For Python 3.10 to 3.14 on x86_64 and aarch64. Written by: .venv/bin/python playbooks/packaging/lock.py
+# What ./run installs, and what hosttune.pyz and the .deb carry (`carried`: the sha256 of what is taken and of its
+# wheel). For Python 3.10 to 3.14 on x86_64 and aarch64. Written by playbooks/packaging/lock.py
 """
 
 Package = Mapping[str, Any]
@@ -83,14 +83,25 @@ def _fits_tag(tag: Any, minor: int, machine: str) -> bool:
 
 
 def resolved(*words: str, given: Iterable[str], constraints: str = "") -> list[Package]:
-    """The packages that uv chooses, as pylock.toml (PEP 751) describes them. `given` are requirements beside pyproject.toml."""
+    """The packages that uv chooses, as pylock.toml (PEP 751) has them. `given`: requirements beside pyproject.toml."""
     reader = importlib.import_module("tomllib")
     with tempfile.TemporaryDirectory(prefix="hosttune-lock-") as scratch:
         out, more, bounds = (Path(scratch) / name for name in ("pylock.toml", "more.in", "bounds.txt"))
         more.write_text("".join(f"{line}\n" for line in given), encoding="utf-8")
         bounds.write_text(constraints, encoding="utf-8")
         argv = (
-            *(sys.executable, "-I", "-m", "uv", "pip", "compile", "--quiet", "--no-config", "--universal", "--no-build"),
+            *(
+                sys.executable,
+                "-I",
+                "-m",
+                "uv",
+                "pip",
+                "compile",
+                "--quiet",
+                "--no-config",
+                "--universal",
+                "--no-build",
+            ),
             *("--python-version", PYTHONS[0], "--format", "pylock.toml", "--constraints", str(bounds)),
             *("--output-file", str(out), *words, str(ROOT / "pyproject.toml"), str(more)),
         )
@@ -98,7 +109,9 @@ def resolved(*words: str, given: Iterable[str], constraints: str = "") -> list[P
             argv, check=False, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
         )
         if done.returncode != 0:
-            raise Trouble(f"uv could not choose versions: {done.stderr.strip()}\nuv is in the extra `lock` of pyproject.toml")
+            raise Trouble(
+                f"uv could not choose versions: {done.stderr.strip()}\nuv is in the extra `lock` of pyproject.toml"
+            )
         packages: list[Package] = reader.loads(out.read_text(encoding="utf-8"))["packages"]
         return packages
 
@@ -115,7 +128,9 @@ def pin_of(package: Package) -> Pin | None:
     for one in needing:
         if not any(fits(name, one) for name in wheels):
             where = f"Python {one['python_version']} on {one['platform_machine']}"
-            raise Trouble(f"{package['name']} {package['version']} has no wheel for {where}: bound it in pyproject.toml")
+            raise Trouble(
+                f"{package['name']} {package['version']} has no wheel for {where}: bound it in pyproject.toml"
+            )
     taken = [digest for name, digest in wheels.items() if any(fits(name, one) for one in needing)]
     return Pin(canonical(package["name"]), str(package["version"]), tuple(sorted(taken)), marker_for(needing))
 
@@ -174,7 +189,9 @@ def _distribution(name: str) -> metadata.Distribution:
 def with_content(pin: Pin) -> Pin:
     """A carried package: which wheel it is taken from, and the digest of what is taken."""
     if pin.marker:
-        raise Trouble(f"{pin.name} needs one version on every Python, because it is carried: bound it in pyproject.toml")
+        raise Trouble(
+            f"{pin.name} needs one version on every Python, because it is carried: bound it in pyproject.toml"
+        )
     with tempfile.TemporaryDirectory(prefix="hosttune-lock-") as scratch:
         asked = f"{pin.name}=={pin.version}"
         pip("download", "--dest", scratch, asked, what=asked)

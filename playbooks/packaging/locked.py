@@ -1,5 +1,5 @@
-"""lock.txt: what ./run installs, and the dependencies that are carried: by version, by the hashes of their wheels, and for
-those that are carried by the digest of what is taken. So an artefact is the same on every machine, whatever is installed there.
+"""lock.txt: what ./run installs, and the dependencies that are carried, by version and by the hashes of their wheels.
+Of what is carried it has the digest, too. So an artefact is the same on every machine, whatever is installed there.
 
 What is installed for the Python that runs this is taken where it is exactly that; else pip fetches the wheel. lock.txt
 is a requirements file of pip; `python playbooks/packaging/lock.py` writes it, and ./run reads it up to TESTS.
@@ -32,8 +32,8 @@ _PIN = re.compile(
 
 @dataclass(frozen=True)
 class Pin:
-    """A package of the lock. `wheels` are sha256 digests of its wheels. Of a package that is carried, `wheel` is the one it is
-    taken from, and `content` the digest of what is taken. `marker` is an environment marker; empty: it is always needed.
+    """A package of the lock. `wheels` are sha256 digests of its wheels. Of a package that is carried, `wheel` is the one
+    it is taken from, `content` the digest of what is taken. `marker` is an environment marker; empty: always needed.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Makes and verifies all that is published of a commit: `./run release [OUT]`, dist/VERSION by default.
 
 Wheel, sdist, hosttune.pyz, the .deb, what they carry as a CycloneDX document, and the Ansible collection. Each is built
-twice, in two folders and at two times, and has to be the same to the byte (not the collection: ansible-galaxy writes the
-time into it). SHA256SUMS names them all.
+twice, in two folders and at two times, and has to be the same to the byte (not the collection: ansible-galaxy writes
+the time into it). SHA256SUMS names them all.
 """
 
 from __future__ import annotations

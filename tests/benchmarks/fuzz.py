@@ -42,7 +42,7 @@ GROWN_BYTES = 1 << 16  # the input is stretched to this, then to twice and four 
 GROWN_S = 0.2  # a shorter time is no measurement
 GROWN_MOST_S = 2.0  # a measurement ends then
 GROWTH = 2.9  # times, for twice the input; 2 is linear, 4 is quadratic
-MOST_SLOW = 6  # inputs that grow too fast; each takes seconds, so no more are looked for after that
+MOST_SLOW = 8  # runs of a target that took too long: each takes seconds, so the target ends then
 MOST_POOL = 4000
 REDUCTIONS = 300
 _TOOL = 3  # sys.monitoring keeps it for nothing
@@ -197,15 +197,15 @@ def _stop(*_: object) -> None:
     raise TooSlow
 
 
-def _attempt(target: Target, content: bytes, place: Any, cpu_s: float = CPU_S) -> tuple[str, str]:
+def _attempt(target: Target, content: bytes, place: Any, cpu_s: float | None = None) -> tuple[str, str]:
     """Read an input: (signature of the finding, its text); ("", "") for none."""
-    signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    signal.setitimer(signal.ITIMER_PROF, cpu_s or CPU_S)
     signal.setitimer(signal.ITIMER_REAL, HANG_S)
     try:
         target.read(content, place)
     except HosttuneError:
         pass
-    except (Exception, TooSlow) as error:
+    except (Exception, TooSlow) as error:  # noqa: BLE001 - that is what is looked for
         signal.setitimer(signal.ITIMER_PROF, 0)
         frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename.startswith(PACKAGE)]
         last = f"{os.path.relpath(frames[-1].filename, ROOT)}:{frames[-1].name}" if frames else "outside of the package"
@@ -284,12 +284,18 @@ def _limit() -> None:
 
 
 def _loop(
-    target: Target, pool: list[Sample], runs: range, seed: int, known: set[str], note: mmap.mmap, say: Callable[..., None]
+    target: Target,
+    pool: list[Sample],
+    runs: range,
+    seed: int,
+    known: set[str],
+    note: mmap.mmap,
+    say: Callable[..., None],
 ) -> None:
     coverage = Coverage()
     parent, slow = os.getppid(), 0
     for number in runs:
-        if os.getppid() != parent:
+        if os.getppid() != parent or slow > MOST_SLOW:
             return
         rng = random.Random(f"{seed} {target.name} {number}")  # noqa: S311 - it has to be the same again
         sample = rng.choice(pool)
@@ -297,6 +303,7 @@ def _loop(
         _write(note, number, content)
         coverage.has_new = False
         signature, text = _attempt(target, content, sample.place)
+        slow += signature.startswith("TooSlow")
         if signature and signature not in known:
             known.add(signature)
 
@@ -307,15 +314,17 @@ def _loop(
             say(number, signature, text, reduced(content, is_still) if is_quick else content, sample.place)
         elif coverage.has_new and not signature and len(content) < GROWN_BYTES and len(pool) < MOST_POOL:
             pool.append(Sample(content, sample.place))
-        if target.has_growth and number % GROWS_EVERY == 0:
+        if target.has_growth and number % GROWS_EVERY == 0 and slow < MOST_SLOW:
             of_size = stretched(sample.content, rng)
             _write(note, number, of_size(GROWN_BYTES * 4))
-            if slow < MOST_SLOW and (found := growth_of(target, of_size, sample.place)):
+            if found := growth_of(target, of_size, sample.place):
                 slow += 1
                 signature = f"growth, {_slow_place(target, of_size, sample.place)}"
                 if signature not in known:
                     known.add(signature)
-                    text = "seconds for {} bytes, twice and four times as much: {:.2f}, {:.2f}, {:.2f}".format(GROWN_BYTES, *found)
+                    text = "seconds for {} bytes, twice and four times as much: {:.2f}, {:.2f}, {:.2f}".format(
+                        GROWN_BYTES, *found
+                    )
                     say(number, signature, text, of_size(GROWN_BYTES), sample.place)
 
 
@@ -350,12 +359,16 @@ def fuzz(target: Target, samples: Sequence[Sample], *, runs: int, seed: int = 1)
         signature = f"ended by the kernel: {_end(status)}"
         report.findings.append({"run": number, "what": signature, "text": "", "input": content, "place": ""})
         first = number + 1
-    report.runs = runs
+    report.runs = int.from_bytes(note[:8], "big") + 1
     return report
 
 
 def _end(status: int) -> str:
-    return f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.waitstatus_to_exitcode(status)}"
+    return (
+        f"signal {os.WTERMSIG(status)}"
+        if os.WIFSIGNALED(status)
+        else f"exit status {os.waitstatus_to_exitcode(status)}"
+    )
 
 
 def _child(
@@ -373,7 +386,13 @@ def _child(
                     os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
                 def say(number: int, what: str, text: str, content: bytes, place: Any) -> None:
-                    line = {"run": number, "what": what, "text": text, "input": b64encode(content).decode(), "place": str(place)}
+                    line = {
+                        "run": number,
+                        "what": what,
+                        "text": text,
+                        "input": b64encode(content).decode(),
+                        "place": str(place),
+                    }
                     print(json.dumps(line), file=out, flush=True)
 
                 _limit()
@@ -400,7 +419,8 @@ def save(out: Path, target: str, found: dict[str, Any]) -> Path:
     path = out / f"{target}-{blake2b(found['what'].encode(), digest_size=4).hexdigest()}.bin"
     path.write_bytes(found["input"])
     path.with_suffix(".txt").write_text(
-        f"{found['what']}\nrun {found['run']}, {len(found['input'])} bytes, of: {found['place']}\n\n{found['text']}", "utf-8"
+        f"{found['what']}\nrun {found['run']}, {len(found['input'])} bytes, of: {found['place']}\n\n{found['text']}",
+        "utf-8",
     )
     return path
 
@@ -412,7 +432,9 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"one of {', '.join(TARGETS)}; all without a name")
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--samples", action="append", default=[], metavar="TARGET=FOLDER", help="more samples: files, .gz too")
+    parser.add_argument(
+        "--samples", action="append", default=[], metavar="TARGET=FOLDER", help="more samples: files, .gz too"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "fuzz")
     asked = parser.parse_args()
     if unknown := [name for name in asked.targets if name not in TARGETS]:
@@ -431,7 +453,10 @@ def main() -> int:
         started = time.monotonic()
         report = fuzz(target, samples, runs=asked.runs, seed=asked.seed)
         seconds = time.monotonic() - started
-        print(f"{name}: {report.runs} runs, {len(samples)} samples, {seconds:.0f} s, {len(report.findings)} findings", flush=True)
+        print(
+            f"{name}: {report.runs} runs, {len(samples)} samples, {seconds:.0f} s, {len(report.findings)} findings",
+            flush=True,
+        )
         for found in report.findings:
             print(f"  {found['what']}: {save(asked.out, name, found)}", flush=True)
         total += len(report.findings)

@@ -88,7 +88,7 @@ class Heard:
     def query(self, argv: Sequence[str], **more: Any) -> Any:
         answer = self._base.query(argv, **more)
         if isinstance(answer, Completed):
-            self.answers["query", *argv] = answer.stdout
+            self.answers[("query", *argv)] = answer.stdout
         return answer
 
     def processes(self) -> Any:
@@ -119,19 +119,35 @@ def judge(number: int, change: Callable[[Any], Any]) -> Any:
 
 
 @cache
-def answers(of_each: int) -> tuple[Sample, ...]:
-    """What hosts answer to the rules: the first `of_each` cases of each rule (0: all)."""
+def heard(number: int) -> tuple[Sample, ...]:
+    """What the host of a case answers when its rule is evaluated."""
+    answers = judge(number, Heard).answers
+    return tuple(Sample(content, (number, question)) for question, content in answers.items())
+
+
+def samples_of(wanted: Callable[[tuple[str, ...]], bool], most: int | None) -> list[Sample]:
+    """The answers to the questions that are wanted, each content once for a rule. Cases that change such an answer come first."""
     from tests.rules.test_cases import CASES
 
     found: dict[tuple[str, tuple[str, ...], bytes], Sample] = {}
-    seen: dict[str, int] = {}
-    for number, (rule, _) in enumerate(CASES):
-        seen[rule] = seen.get(rule, 0) + 1
-        if of_each and seen[rule] > of_each:
-            continue
-        for question, content in judge(number, Heard).answers.items():
-            found.setdefault((rule, question, content), Sample(content, (number, question)))
-    return tuple(found.values())
+    for number in sorted(range(len(CASES)), key=lambda number: not any(map(wanted, questions_in(CASES[number][1])))):
+        if most is not None and len(found) >= most:
+            break
+        for one in heard(number):
+            if wanted(one.place[1]):
+                found.setdefault((CASES[number][0], one.place[1], one.content), one)
+    return list(found.values())[:most]
+
+
+def questions_in(case: Any) -> Iterator[tuple[str, ...]]:
+    """The questions of which a case says the answer."""
+    yield from (("read", path) for path, text in (case.get("files") or {}).items() if text is not None)
+    yield from (
+        ("query", *command.split()) for command, text in (case.get("answers") or {}).items() if text is not None
+    )
+    yield from (("query", "dmesg") for _ in (case.get("log") or ())[:1])
+    yield from (("query", "nvidia-smi") for _ in list(case.get("smi") or ())[:1])
+    yield from (PROCESSES for _ in (case.get("processes") or ())[:1])
 
 
 def read_answer(content: bytes, place: Place) -> None:
@@ -140,8 +156,9 @@ def read_answer(content: bytes, place: Place) -> None:
     if question[0] == "query":
         answer = Completed(0, content, b"")
     elif question == PROCESSES:
-        if (answer := processes_in(content)) is None:
-            return
+        answer = processes_in(content)
+    if answer is None:
+        return
     judge(number, lambda host: OneAnswer(host, question, answer))
 
 
@@ -175,13 +192,7 @@ QUESTIONS = {
 
 
 def answers_to(name: str) -> Callable[[int | None], list[Sample]]:
-    def samples(most: int | None) -> list[Sample]:
-        found = [one for one in answers(0 if most is None else 1) if target_of(one.place[1]) == name]
-        if not found:
-            found = [one for one in answers(0) if target_of(one.place[1]) == name]
-        return found[:most]
-
-    return samples
+    return functools.partial(samples_of, lambda question: target_of(question) == name)
 
 
 @cache
@@ -210,7 +221,7 @@ def read_whole_record(content: bytes, _: Any) -> None:
 
 
 def fstabs(most: int | None) -> list[Sample]:
-    return [Sample(one.content) for one in answers(0 if most is None else 1) if one.place[1] == ("read", "/etc/fstab")][:most]
+    return [Sample(one.content) for one in samples_of(lambda question: question == ("read", "/etc/fstab"), most)]
 
 
 def read_fstab(content: bytes, _: Any) -> None:
@@ -313,7 +324,12 @@ def headers(most: int | None) -> list[Sample]:
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("a.npy", cases.npy())
     record = b"\x0a\x05hello"
-    found = [one[0] for one in cases.CASES.values()] + [sound.getvalue(), archive.getvalue(), cases.npy(), cases.npz("a", "b")]
+    found = [one[0] for one in cases.CASES.values()] + [
+        sound.getvalue(),
+        archive.getvalue(),
+        cases.npy(),
+        cases.npz("a", "b"),
+    ]
     found += [cases.shard(("a.jpg", cases.jpeg(5, 5)), ("a.cls", b"1"), ("b.npy", cases.npy())), b"BM" + bytes(60)]
     found += [struct.pack("<QI", len(record), 0) + record + b"\0\0\0\0"]
     found += [content_of(path)[:20000] for path in sorted((UNIT / "dataset_files").glob("*.gz"))]
@@ -386,7 +402,10 @@ def read_command(content: bytes, _: Any) -> None:
         redactor.text(word)
 
 
-STAT = b"4711 (a (b) c) S 1 4711 4711 0 -1 4194560 10 20 0 0 5 6 7 8 20 0 1 0 12345 1000000 250 18446744073709551615 " + b"0 " * 27
+STAT = (
+    b"4711 (a (b) c) S 1 4711 4711 0 -1 4194560 10 20 0 0 5 6 7 8 20 0 1 0 12345 1000000 250 18446744073709551615 "
+    + b"0 " * 27
+)
 PROC = {
     "stat": STAT,
     "status": b"Name:\tpython\nUid:\t1000\t1000\t1000\t1000\nVmSwap:\t  10 kB\nCpus_allowed_list:\t0-3,8\n",

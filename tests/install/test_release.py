@@ -104,7 +104,9 @@ def test_document_of_the_parts_is_valid_names_those_of_the_lock_and_is_in_what_c
     document = json.loads(text)
     assert document["metadata"]["component"]["version"] == version
     carried = r"^# carried \S+ of (\S+)\n([a-z0-9-]+)==(\S+)"
-    locked = [(name, at, wheel) for wheel, name, at in re.findall(carried, (PACKAGING / "lock.txt").read_text(), re.MULTILINE)]
+    locked = [
+        (name, at, wheel) for wheel, name, at in re.findall(carried, (PACKAGING / "lock.txt").read_text(), re.MULTILINE)
+    ]
     named = [(one["name"], one["version"], one["hashes"][0]["content"]) for one in document["components"]]
     assert named == locked
     assert [one["purl"] for one in document["components"]] == [f"pkg:pypi/{name}@{at}" for name, at, _ in locked]

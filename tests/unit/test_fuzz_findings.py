@@ -6,9 +6,18 @@ import time
 
 import pytest
 
+from hosttune.actions.journal import boot_id
+from hosttune.actions.journal_lines import parse_run
+from hosttune.errors import BadInput
+from hosttune.facts.kernel.module_options import parse_kernel_number
 from hosttune.facts.shell_words import shell_words
 from hosttune.facts.slurm_conf import slurm_rows
 from hosttune.facts.storage.fstab_readers import split_options
+from hosttune.facts.storage.raid import _MAPPED
+from hosttune.host.record import RecordReader
+from hosttune.measure.watch import parse
+from tests.hosts.built import HOSTS, reader
+from tests.unit.fake_reader import FakeReader
 
 
 def best_of(call, times=3):
@@ -34,6 +43,35 @@ def test_time_of_a_reader_grows_as_its_input(name):
     small = best_of(lambda: read(piece * times))
     large = best_of(lambda: read(piece * times * 8))
     assert large < 24 * small + 0.05
+
+
+def test_name_of_a_mapped_device_with_many_hyphens_is_read_at_once():
+    assert _MAPPED.fullmatch("vg0-" + "-" * 4_000) is None
+    assert _MAPPED.fullmatch("vg--a-lv--b").groups() == ("vg--a", "lv--b")
+    assert _MAPPED.fullmatch("vg---lv").groups() == ("vg--", "lv")
+
+
+def test_number_of_more_digits_than_a_kernel_has_is_none():
+    assert parse_kernel_number("9" * 5_000) is None
+    assert parse_kernel_number("-18446744073709551615") == -18446744073709551615
+    assert parse.run_delay(b"1 " + b"9" * 5_000) is None
+    assert parse.pressure_totals(b"some total=" + b"9" * 5_000) == (None, None)
+    assert parse.host_times(b"cpu" + b"9" * 5_000 + b" 1 2 3 4 5 6 7\n", frozenset({0})) is None
+
+
+def test_boot_id_that_is_no_text_is_an_id_like_any_other():
+    assert boot_id(FakeReader({"/proc/sys/kernel/random/boot_id": b"\xb1a\n"})) == "\ufffda"
+
+
+def test_journal_with_a_number_that_is_none_is_damaged():
+    assert "line 1" in parse_run(b'{"seq": 1e400, "phase": "intent"}\n', "/x/run.jsonl").unread
+
+
+def test_record_with_a_list_for_the_type_of_a_file_is_told():
+    data = dict(reader(HOSTS / "h100-8x-2socket.json").data)
+    data["stats"] = {"/etc": [[], *[1] * 9]}
+    with pytest.raises(BadInput, match="has another shape than format 1"):
+        RecordReader(data, "r.json")
 
 
 def test_words_of_a_line_that_is_too_long_for_quotes_are_those_between_blanks():

@@ -193,7 +193,11 @@ def test_lock_takes_wheels_of_supported_pythons_and_machines(modules, wheel, pyt
 
 
 def test_lock_refuses_a_package_without_a_wheel_for_a_python(modules):
-    package = {"name": "a", "version": "1", "wheels": [{"url": "x/a-1-cp310-cp310-manylinux2014_x86_64.whl", "hashes": {"sha256": "0" * 64}}]}
+    package = {
+        "name": "a",
+        "version": "1",
+        "wheels": [{"url": "x/a-1-cp310-cp310-manylinux2014_x86_64.whl", "hashes": {"sha256": "0" * 64}}],
+    }
     with pytest.raises(modules["bundle"].Trouble, match=r"a 1 has no wheel for Python 3\.10 on aarch64"):
         modules["lock"].pin_of(package)
 

@@ -103,7 +103,9 @@ def bare(tmp_path: Path) -> Checkout:
     shutil.copy(RUN, checkout.root)
     (checkout.root / "pyproject.toml").write_text('[project]\nname = "hosttune"\n')
     (checkout.root / LOCK).parent.mkdir(parents=True)
-    (checkout.root / LOCK).write_text(f"typer==1 \\\n    --hash=sha256:{0:064}\n\n{TESTS}pytest==1 \\\n    --hash=sha256:{1:064}\n")
+    (checkout.root / LOCK).write_text(
+        f"typer==1 \\\n    --hash=sha256:{0:064}\n\n{TESTS}pytest==1 \\\n    --hash=sha256:{1:064}\n"
+    )
     checkout.program("python3", PYTHON)
     checkout.program("apt-get", APT_GET)
     for tool in TOOLS:
@@ -162,7 +164,7 @@ def test_run_shim_that_does_not_answer_is_passed_over(bare: Checkout):
 
 
 def test_run_installs_what_the_lock_pins_by_hash_and_the_package_without_an_index(bare: Checkout):
-    """Pip fills a build environment of its own from the index, without hashes: there is none."""
+    """Else pip fills a build environment of its own from the index, without hashes."""
     bare.flag("has-venv")
     assert bare.run("check").returncode == 0
     packages, own = bare.calls("-m pip install")

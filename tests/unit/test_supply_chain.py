@@ -96,8 +96,14 @@ def test_gitlab_runs_nothing_as_root_on_a_machine_of_ones_own_that_is_not_merged
 
 def test_nothing_is_installed_from_an_index_without_hashes():
     run = (ROOT / "run").read_text(encoding="utf-8")
-    texts = [*(path.read_text(encoding="utf-8") for path in WORKFLOWS), (ROOT / ".gitlab-ci.yml").read_text(encoding="utf-8"), run]
-    lines = [line for text in texts for line in text.replace("\\\n", " ").splitlines() if re.search(r"\bpip install\b", line)]
+    texts = [
+        *(path.read_text(encoding="utf-8") for path in WORKFLOWS),
+        (ROOT / ".gitlab-ci.yml").read_text(encoding="utf-8"),
+        run,
+    ]
+    lines = [
+        line for text in texts for line in text.replace("\\\n", " ").splitlines() if re.search(r"\bpip install\b", line)
+    ]
     assert len(lines) == 3
     for line in lines:
         assert "--require-hashes --only-binary=:all: --no-deps" in line or "--no-index --no-deps" in line, line

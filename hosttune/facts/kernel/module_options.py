@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 FOLDER = "/etc/modprobe.d"
+_LONGEST_NUMBER = 32  # 64 bits have 22 octal digits
 FOLDERS = (FOLDER, "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
 NVIDIA_PARAMS = "/proc/driver/nvidia/params"
 _NVIDIA_NAMES = {"NVreg_RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
@@ -113,6 +114,8 @@ def parse_kernel_number(spelled: str) -> int | None:
     """As the kernel's kstrtouint with base 0 reads it; Y and N are 1 and 0."""
     if spelled in {"Y", "y", "N", "n"}:
         return int(spelled in "Yy")
+    if len(spelled) > _LONGEST_NUMBER:
+        return None
     if re.fullmatch(r"-?0[xX][0-9a-fA-F]+", spelled):
         return int(spelled, 16)
     if re.fullmatch(r"0[0-7]+", spelled):

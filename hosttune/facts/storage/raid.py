@@ -53,7 +53,7 @@ _WITH_PARITY = frozenset({"raid4", "raid5", "raid6"})
 _BLOCK = "/sys/block"
 _CLASS = "/sys/class/block"
 _IMAGE = regex(r"(.+)_rimage_(\d+)")  # a member, which nobody else may name so (lvm(8), reserved names)
-_MAPPED = regex(r"((?:[^-]|--)+)-((?:[^-]|--)+)")  # volume group and volume, a hyphen in them doubled
+_MAPPED = regex(r"((?:[^-]|--)+)-(?!-)((?:[^-]|--)+)")  # volume group and volume, a hyphen in them doubled
 _VOLUME = regex(r"(.+): \d+ \d+ raid (raid\d+)((?:[^\s\d]\S*)?) \d+ ([AaD-]+) (\d+)/(\d+)(?: ([a-z]+) (\d+)(?: .*)?)?")
 _ACTIONS = {"recover": "recovery", "resync": "resync", "reshape": "reshape"}
 _PROGRESS = regex(r"(recovery|resync|reshape|check) *= *(?:([0-9.]+)%|DELAYED|PENDING|REMOTE)")

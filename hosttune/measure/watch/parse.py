@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 SECTOR = 512
+_DIGITS = 20  # of 64 bits
 _IO_NAMES = [b"rchar:", b"wchar:", b"syscr:", b"syscw:", b"read_bytes:", b"write_bytes:"]
 
 
@@ -84,10 +85,14 @@ def process_io(content: bytes) -> ProcessIo | None:
         return None
 
 
+def _number(word: bytes) -> int | None:
+    return int(word) if word.isdigit() and len(word) <= _DIGITS else None
+
+
 def run_delay(content: bytes) -> int | None:
     """Nanoseconds that a task was ready to run and waited for a CPU: the second field of /proc/PID/schedstat."""
     fields = content.split()
-    return int(fields[1]) if len(fields) >= 2 and fields[1].isdigit() else None
+    return _number(fields[1]) if len(fields) >= 2 else None
 
 
 def pressure_totals(content: bytes) -> tuple[int | None, int | None]:
@@ -95,9 +100,9 @@ def pressure_totals(content: bytes) -> tuple[int | None, int | None]:
     found: dict[bytes, int] = {}
     for line in content.splitlines():
         word, _, rest = line.partition(b" ")
-        total = rest.rpartition(b"total=")[2]
-        if total.isdigit():
-            found[word] = int(total)
+        total = _number(rest.rpartition(b"total=")[2])
+        if total is not None:
+            found[word] = total
     return found.get(b"some"), found.get(b"full")
 
 
@@ -120,7 +125,7 @@ def host_times(content: bytes, cpus: frozenset[int] | None) -> CpuTimes | None:
         if not line.startswith(b"cpu"):
             break
         number = line[3:].split(b" ", 1)[0]
-        if number.isdigit() and int(number) in cpus:
+        if _number(number) in cpus:
             times = cpu_times(line)
             if times is not None:
                 found.append(times)
