@@ -110,7 +110,7 @@ def test_locked_host_is_told_as_nothing_was_tried(controller: Controller, fleet:
         holder.kill()
         holder.wait()
     assert seen.status == 2, seen.output
-    assert "1 host: 5 changes not made, nothing was tried\n  gpu01\n" in seen.output
+    assert re.search(r"^1 host: \d+ changes not made, nothing was tried\n  gpu01$", seen.output, re.MULTILINE)
     assert "  gpu01: nothing was tried: another run of hosttune is at work" in seen.output
     assert not any("hosttune" in path for path in fleet["gpu01"].files())
     assert len(max(seen.output.splitlines(), key=len)) < 1500
@@ -139,7 +139,8 @@ def test_check_names_who_gives_no_answer_and_keeps_the_answers_of_the_others(
     silent = seen.output.partition("2 hosts: failed or gave no answer")[2]
     assert "gpu03: " in silent
     assert "gpu04: The module interpreter '/usr/bin/python3' was not found." in silent
-    assert "2 hosts: 5 changes to make\n  gpu01, gpu02\n" in seen.output
+    # How many depends on the sysctls of the machine that these hosts share.
+    assert re.search(r"^2 hosts: \d+ changes to make\n  gpu01, gpu02$", seen.output, re.MULTILINE)
     kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     assert set(kept) == ALL
     assert [one["host"] for one in kept["gpu01"]["hosts"]] == ["gpu01"]
