@@ -36,11 +36,7 @@ def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[F
     if not is_plain(path):
         raise Refused(f"not an absolute path: {path!r}")
     with walk(root, path) as found:
-        if found.dangling:
-            link = next(one for one, info in reversed(found.visited) if stat_module.S_ISLNK(info.st_mode))
-            behind = f", and {path} lies behind it" if link != path else ""
-            message = f"{link} is a symbolic link that leads nowhere{behind}"
-            raise Refused(message, hint="remove the link, or make what it points to")
+        _refuse_dangling(found, path)
         _refuse_untrusted(found, root)
         if not found.missing and not found.name:
             raise Refused(f"{found.canonical} is a folder")
@@ -93,7 +89,8 @@ def opened_entry(
     if not is_plain(path) or name in ("", ".", ".."):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     with walk(root, above or "/") as found:
-        if found.name or found.dangling or (found.missing and make is None):
+        _refuse_dangling(found, path)
+        if found.name or (found.missing and make is None):
             number = errno.ENOTDIR if found.name else errno.ENOENT
             raise OSError(number, os.strerror(number), found.canonical)
         _refuse_untrusted(found, root, is_output=is_output)
@@ -105,6 +102,14 @@ def opened_entry(
             yield folder, name
         finally:
             close(folder)
+
+
+def _refuse_dangling(found: ResolvedPath, path: str) -> None:
+    if found.dangling:
+        link = next(one for one, info in reversed(found.visited) if stat_module.S_ISLNK(info.st_mode))
+        behind = f", and {path} lies behind it" if link != path else ""
+        message = f"{link} is a symbolic link that leads nowhere{behind}"
+        raise Refused(message, hint="remove the link, or make what it points to")
 
 
 def sync_folder(folder: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from hosttune.errors import Refused
 from hosttune.host import own
+from hosttune.host.cleaned import clean
 from hosttune.host.console import program_words
 from hosttune.host.lock import locked
 
@@ -21,10 +22,11 @@ def test_message_with_an_id_is_one_entry_of_systemds_journal(tmp_path, monkeypat
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
         journal.bind(str(path))
         monkeypatch.setattr(own, "_JOURNAL_SOCKET", str(path))
-        own.log("run 1 came back:\nnobody confirmed it", ID)
-        own.log("what a power cut\0 left")  # the C library's own call takes no zero
+        own.log(clean("run 1 came back:\nPRIORITY=0"), ID)  # no field of its own
+        own.log(clean("what a power cut\0 left"))  # the C library's own call takes no zero
         lines = journal.recv(4096).decode().splitlines()
-    assert lines[0] == "MESSAGE=run 1 came back: nobody confirmed it"
+    assert lines[0] == r"MESSAGE=run 1 came back:\nPRIORITY=0"
+    assert [line for line in lines if line.startswith("PRIORITY")] == ["PRIORITY=4"]
     assert f"MESSAGE_ID={ID}" in lines
     assert "SYSLOG_IDENTIFIER=hosttune" in lines
 
@@ -33,7 +35,7 @@ def test_message_goes_to_syslog_where_no_journal_listens(tmp_path, monkeypatch):
     monkeypatch.setattr(own, "_JOURNAL_SOCKET", str(tmp_path / "none"))
     said = []
     monkeypatch.setattr("syslog.syslog", lambda _, text: said.append(text))
-    own.log("run 1 came back", ID)
+    own.log(clean("run 1 came back"), ID)
     assert said == ["run 1 came back"]
 
 

@@ -136,7 +136,7 @@ def test_links_of_an_image_lead_nowhere_out_of_it(image, place, how):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(outside if how == "absolute" else os.path.relpath(outside, path.parent))
     before = sorted(outside.rglob("*"))
-    with pytest.raises(HosttuneError):
+    with pytest.raises(HosttuneError, match=r"is a symbolic link that leads nowhere|there is no such unit"):
         enable_in_files(RootWriter(str(image)), "a.timer")
     assert sorted(outside.rglob("*")) == before
     inner = image / str(outside)[1:] if how == "absolute" else image / "outside"  # `..` at the top stays there
