@@ -1,8 +1,8 @@
 """What a record keeps of files that hold commands: crontabs, units, scripts, files of variables.
 
 A shared record keeps of a command its program, the paths among its words and the options that facts read. What removes
-files by age and what sets kernel values is written anew from what facts make of it. All else of such a file is left out,
-line by line, so that the numbers of lines stay. Pure.
+files by age and what sets kernel values is written anew from what facts make of it. All else of such a file is left
+out, line by line, so that the numbers of lines stay. Pure.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ OPTIONS: Final = {
 }
 _VALUE = regex(r"[\w./:@%,+=${}-]{1,200}")
 _PATH = regex(r"/(?:etc|opt|usr|root|lib|srv|var|bin|sbin|run|home|dev|proc|sys)/[\w./@+-]{1,4000}")
+_LIMIT = regex(r"(--within|\btimeout)(?:[ =]| -\S{1,40} )(\d{1,9}[sm]?)\b")
 _KERNEL_VALUE = regex(r"[\w.,:+-]{1,64}")
 _TITLE = regex(r"slurmstepd: \[[\d.+]{1,40}(?:batch|extern|interactive)?\]")
 _PROGRAM = regex(r"[\w./@+:-]{1,4000}")
@@ -77,7 +78,9 @@ def short_job(content: str, kind: str) -> str:
 def shared_job(content: str, kind: str) -> str:
     """Of a crontab, script or file of variables what facts read, lines in place."""
     lines = bare_lines(content, kind).split("\n")
-    return "\n".join(_joined(_joined(lines, _kernel_values(content)), _variables(content)))
+    variables = _joined([], _variables(content))  # they begin a line
+    told = _joined(variables, ((number, line) for number, line in enumerate(lines, 1) if line))
+    return "\n".join(_joined(_joined(told, _kernel_values(content)), _limits(content))) + "\n"
 
 
 def _joined(lines: Iterable[str], more: Iterable[tuple[int, str]]) -> list[str]:
@@ -99,6 +102,13 @@ def _kernel_values(content: str) -> Iterator[tuple[int, str]]:
                 number,
                 f"/sbin/sysctl -w {path.removeprefix(_SYSCTL)}={value}" if is_sysctl else f"/bin/echo {value} > {path}",
             )
+
+
+def _limits(content: str) -> Iterator[tuple[int, str]]:
+    """(line, command) of how long a script lets a command run."""
+    for number, row in enumerate(content.splitlines(), 1):
+        if not row.lstrip().startswith("#") and (limit := _LIMIT.search(row)):
+            yield number, f": {limit[1]} {limit[2]}"
 
 
 def _variables(content: str) -> Iterator[tuple[int, str]]:

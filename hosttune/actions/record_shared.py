@@ -111,7 +111,7 @@ def _row(path: str, row: str) -> str:
 def _kept_comment(comment: str) -> str:
     found = _MANAGED.search(comment)
     if found is None:
-        return comment[:1]
+        return "" if comment.startswith("//") else comment[:1]
     edit = " do not edit" if "not edit" in comment.lower() or "n't edit" in comment.lower() else ""
     return f"{'' if found[0].startswith('#') else '# '}{found[0]}{edit}"
 
