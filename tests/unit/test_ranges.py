@@ -37,7 +37,7 @@ def test_list_of_numbers_is_written_out_to_a_limit():
     assert parse_ranges(ENDLESS) == ((0, 99999999999),)
 
 
-@pytest.mark.parametrize("text", ["a", "1-", "-1", "1--2", "3-1", "1;2", "١-٣", "1" * 30, "0-" + "9" * 5000])
+@pytest.mark.parametrize("text", ["a", "1-", "-1", "1--2", "3-1", "1;2", "\u0661-\u0663", "1" * 30, "0-" + "9" * 5000])
 def test_what_is_no_list_of_numbers_is_refused(text):
     with pytest.raises(ValueError, match=r"no list of numbers|ends before it begins") as refused:
         number_list(text)
