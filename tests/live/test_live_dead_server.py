@@ -16,7 +16,7 @@ from tests.live.namespace import ROOT, passes
 
 HERE = __file__
 UID = 1001
-LIMIT_S = 60  # of each command; without an end of its own it takes for ever
+LIMIT_S = 120  # of each command; without an end of its own it takes for ever
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def data_in(folder: Path) -> Path:
 
 
 def test_dead_file_system_holds_no_command(tmp_path):
-    passes(HERE, "dead", tmp_path, timeout_s=150)
+    passes(HERE, "dead", tmp_path, timeout_s=280)
 
 
 def scenario_dead(folder: Path) -> None:
@@ -79,8 +79,8 @@ def scenario_dead(folder: Path) -> None:
         (results / "b.json").symlink_to(dead / "b.json")
         (results / "below").symlink_to(dead)
         begun = {
-            "below": start("dataset", data, "--budget", "2"),
-            "followed": start("dataset", data, "--budget", "2", "--follow"),
+            "below": start("dataset", data, "--budget", "8"),
+            "followed": start("dataset", data, "--budget", "8", "--follow"),
             "root": start("dataset", dead, "--budget", "2"),
             "bench": start("bench", "read", data, "--budget", "2", "--anyway"),
             "bench root": start("bench", "read", dead, "--budget", "2", "--allow-network", "--anyway"),
