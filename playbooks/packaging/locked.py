@@ -32,8 +32,8 @@ _PIN = re.compile(
 
 @dataclass(frozen=True)
 class Pin:
-    """A package of the lock. `wheels` are sha256 digests of its wheels. Of a package that is carried, `wheel` is the one
-    it is taken from, `content` the digest of what is taken. `marker` is an environment marker; empty: always needed.
+    """A package of the lock. `wheels` are sha256 digests of its wheels. Of a package that is carried, `wheel` is the
+    one it is taken from, `content` the digest of what is taken. `marker` is a PEP 508 marker; empty: always needed.
     """
 
     name: str

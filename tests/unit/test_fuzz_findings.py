@@ -70,7 +70,7 @@ def test_journal_with_a_number_that_is_none_is_damaged():
 def test_record_with_a_list_for_the_type_of_a_file_is_told():
     data = dict(reader(HOSTS / "h100-8x-2socket.json").data)
     data["stats"] = {"/etc": [[], *[1] * 9]}
-    with pytest.raises(BadInput, match="has another shape than format 1"):
+    with pytest.raises(BadInput, match=r"stats\./etc: must be \[type"):
         RecordReader(data, "r.json")
 
 

@@ -29,8 +29,7 @@ FILES = {
 
 def jobs():
     for path in WORKFLOWS:
-        for name, job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].items():
-            yield name, job
+        yield from yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].items()
 
 
 def steps_of(job, key):
