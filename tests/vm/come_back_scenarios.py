@@ -92,8 +92,12 @@ ARGUMENT = Change(argument="hosttune_test=1")
 FSTAB = "/etc/fstab"
 EDIT = Change(path=FSTAB, text="{now}\n# by hand\n")
 LIVE = Change(sysctl=(SWAPPINESS, "10"))
-# Without NVIDIA's driver nothing opens the node of a GPU but so.
+# No driver opens a GPU in a guest. O_PATH is enough for the guard's script; hosttune itself is told by a gate.
 HOLDS_GPU = 'import os, time; os.open("/dev/nvidia0", os.O_PATH); time.sleep(9999)'
+GATE = (
+    "mkdir -p /etc/hosttune/gates.d; printf '%s\\n' '#!/bin/sh' 'echo a job runs' 'exit 1' >/tmp/gate; "
+    "install /tmp/gate /etc/hosttune/gates.d/gate"
+)
 
 
 def line(text: str) -> Change:
@@ -383,7 +387,7 @@ SCENARIOS = (
     Scenario(
         "gpu-at-work", (43,), "a process holds a GPU at the deadline: the files are back, and nothing is rebooted yet",
         Change(path="/etc/modprobe.d/card.conf", text="options veth numtxqueues=1\n"), boot=Boot.COMES_UP, waits=True,
-        stays_up=True, boots=1, meanwhile=f"mknod /dev/nvidia0 c 195 0; systemd-run -q python3 -c '{HOLDS_GPU}'",
+        stays_up=True, boots=1, meanwhile=f"mknod /dev/nvidia0 c 195 0; systemd-run -q python3 -c '{HOLDS_GPU}'; {GATE}",
         mends="journalctl -b -o cat | grep 'which waits for'", says="which waits for",
     ),
     *(
