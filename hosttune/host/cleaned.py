@@ -14,6 +14,7 @@ from hosttune.host.secrets import mask_secrets
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+
 class _Seal:
     """Whoever has it may make cleaned text: this module."""
 

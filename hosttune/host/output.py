@@ -5,6 +5,9 @@ A folder of another user is passed in one case, a real folder of root's directly
 Debian's /var/lib/prometheus (of user prometheus) with node-exporter/ (of root). Its owner can only put another such
 folder of root's there, and can neither make one nor move one in from elsewhere (rename(2): EACCES for `..`). In a
 sticky folder (/tmp) root makes new files and replaces only its own. Every other user has that user's own rights.
+
+Under sudo, a place that root refuses so is tried once more with the rights of the person who typed sudo: that person
+could redirect standard output there as well, and the file becomes theirs.
 """
 
 from __future__ import annotations
@@ -13,15 +16,18 @@ import os
 import secrets
 import stat
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.folders import opened_entry
+from hosttune.host.own import user_who_typed
 from hosttune.regex import regex
 from hosttune.values import Absent, FileValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
 
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _STREAM = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,8 +46,12 @@ def save(path: str, content: bytes, mode: int = 0o600, *, root: str = "/", makes
         with _told(path), os.fdopen(descriptor, "wb") as file:
             file.write(content)
         return
-    make = 0o755 if makes_folders else None
-    with _told(path), opened_entry(root, os.path.abspath(path), make=make, is_output=True) as (folder, name):
+    with _told(path):
+        _with_rights(lambda: _save(path, content, mode, root, 0o755 if makes_folders else None))
+
+
+def _save(path: str, content: bytes, mode: int, root: str, make: int | None) -> None:
+    with opened_entry(root, os.path.abspath(path), make=make, is_output=True) as (folder, name):
         if _is_special(folder, name, path):
             raise _occupied(path)
         draft = f".hosttune-{secrets.token_hex(8)}"
@@ -62,7 +72,8 @@ def save(path: str, content: bytes, mode: int = 0o600, *, root: str = "/", makes
 def publish(root: str, path: str, new: FileValue | Absent) -> None:
     """Write a file below `root` as `save` does, or remove it. Raises HosttuneError."""
     if isinstance(new, FileValue):
-        save(path, new.content, new.mode, root=root)
+        with _told(path):
+            _save(path, new.content, new.mode, root, None)
         return
     with _told(path), suppress(FileNotFoundError), opened_entry(root, path, is_output=True) as (folder, name):
         if _is_special(folder, name, path):
@@ -77,7 +88,12 @@ def open_stream(path: str) -> int:
     descriptor = _own_descriptor(path)
     if descriptor >= 0:
         return descriptor
-    with _told(path), opened_entry("/", os.path.abspath(path), is_output=True) as (folder, name):
+    with _told(path):
+        return _with_rights(lambda: _open_stream(path))
+
+
+def _open_stream(path: str) -> int:
+    with opened_entry("/", os.path.abspath(path), is_output=True) as (folder, name):
         if _is_special(folder, name, path) or os.geteuid() != 0:
             return os.open(name, _STREAM, 0o600, dir_fd=folder)
         with suppress(FileNotFoundError):
@@ -89,11 +105,50 @@ def check_writable(path: str) -> None:
     """Raises HosttuneError where `save` could not write, before an hour of measuring ends in that."""
     if _OWN.fullmatch(path):
         return
-    with _told(path), opened_entry("/", os.path.abspath(path), is_output=True) as (folder, name):
+    with _told(path):
+        _with_rights(lambda: _check_writable(path))
+
+
+def _check_writable(path: str) -> None:
+    with opened_entry("/", os.path.abspath(path), is_output=True) as (folder, name):
         if _is_special(folder, name, path):
             raise _occupied(path)
         if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK, effective_ids=True):
             raise HosttuneError(f"{path}: cannot be written", hint="name a file in a folder of yours")
+
+
+def _with_rights(write: Callable[[], T]) -> T:
+    try:
+        return write()
+    except Refused:
+        typed = user_who_typed(os.environ)
+        if os.geteuid() != 0 or not typed:
+            raise
+        with _rights_of(typed):
+            return write()
+
+
+@contextmanager
+def _rights_of(uid: int) -> Iterator[None]:
+    """Act as a user, for every access check of the kernel. A process of that user can neither trace nor signal this one
+    meanwhile: its real and saved ids stay root's (ptrace(2), kill(2)).
+    """
+    import pwd
+
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError as error:
+        raise Refused(f"the user who typed sudo, uid {uid}, is not known here") from error
+    group, groups = os.getegid(), os.getgroups()
+    os.setgroups(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    os.setegid(entry.pw_gid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
 
 
 def _is_special(folder: int, name: str, path: str) -> bool:

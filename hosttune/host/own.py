@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Mapping
 
 from hosttune.errors import Refused
 from hosttune.host.bounded import head_of
@@ -102,11 +103,17 @@ def operator() -> str:
         except KeyError:
             return f"uid {uid}"
 
-    sudo = os.environ.get("SUDO_UID", "")
-    if os.geteuid() == 0 and sudo.isdecimal():
-        return f"{name_of(int(sudo))} via sudo"
+    typed = user_who_typed(os.environ)
+    if os.geteuid() == 0 and typed:
+        return f"{name_of(typed)} via sudo"
     try:
         login = int(head_of("/proc/self/loginuid")[0])
     except (OSError, ValueError):
         login = 0xFFFFFFFF  # (uid_t)-1: not from a login
     return name_of(login if login != 0xFFFFFFFF else os.geteuid())
+
+
+def user_who_typed(environment: Mapping[str, str]) -> int:
+    """The user id behind sudo (sudo(8), SUDO_UID); 0 if root's rights were not got by sudo."""
+    word = environment.get("SUDO_UID", "")
+    return int(word) if word.isdecimal() and len(word) < 11 else 0

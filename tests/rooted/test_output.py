@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import stat
 import subprocess
@@ -59,6 +60,42 @@ def test_root_does_not_write_in_a_users_folder(eves, write):
         assert "standard output" in caught.value.hint
     assert [one.name for one in eves.iterdir()] == ["hers"]
     assert (eves / "hers").read_bytes() == b""
+
+
+@pytest.fixture
+def typed_by(monkeypatch):
+    """Root under sudo of this user, who has a name."""
+
+    def typed(uid: int) -> None:
+        monkeypatch.setenv("SUDO_UID", str(uid))
+        monkeypatch.setattr(
+            pwd, "getpwuid", lambda number: pwd.struct_passwd(("typist", "x", number, number, "", "/", ""))
+        )
+
+    return typed
+
+
+@WRITERS
+def test_root_under_sudo_writes_in_a_folder_of_the_person_who_typed_it_with_that_persons_rights(eves, write, typed_by):
+    typed_by(EVE)
+    write(f"{eves}/report")
+    for path in eves.iterdir():
+        assert (path.stat().st_uid, path.stat().st_gid) == (EVE, EVE)
+    assert (os.geteuid(), os.getegid()) == (0, 0)
+
+
+@WRITERS
+def test_person_who_typed_sudo_gets_no_more_than_their_own_rights(place, eves, write, typed_by):
+    """A link of theirs into a folder of root's, and the folder of another user."""
+    (place / "roots").mkdir()
+    as_eve("ln", "-s", f"{place}/roots", f"{eves}/link")
+    for typist, path in ((EVE, f"{eves}/link/f"), (EVE + 1, f"{eves}/f")):
+        typed_by(typist)
+        with pytest.raises(HosttuneError):
+            write(path)
+        assert os.geteuid() == 0
+    assert list((place / "roots").iterdir()) == []
+    assert [one.name for one in eves.iterdir()] == ["link"]
 
 
 @WRITERS

@@ -12,12 +12,13 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.errors import HosttuneError, Refused
+from hosttune.host.own import user_who_typed
 from hosttune.measure.bench import read_crew, read_passes, read_program
 from hosttune.measure.bench.counters import DiskReading, Moment
 from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.read_crew import Crew, WorkerDied
 from hosttune.measure.bench.read_passes import Chunk, Taker, chunks_of, disturbance, probe, write_shards
-from hosttune.measure.bench.read_python import user_python, user_who_typed
+from hosttune.measure.bench.read_python import user_python
 from hosttune.measure.bench.read_sample import ReadSample, draw, evict, moves_atime, names_below
 from hosttune.measure.bench.reading import Pass
 from hosttune.measure.dataset import walk

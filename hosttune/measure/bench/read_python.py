@@ -16,6 +16,7 @@ from typing import Final
 from hosttune.errors import Refused
 from hosttune.frozen import frozen
 from hosttune.host.interpreter import Interpreter, at_path, command_of, environment_of, why_no_program
+from hosttune.host.own import user_who_typed
 from hosttune.values import Unreadable
 
 NOBODY: Final = 65534
@@ -56,9 +57,3 @@ def _own(path: str, euid: int) -> Interpreter | Unreadable:
     """Without root's rights it runs as the caller, who could start it without hosttune, too."""
     reason = why_no_program(path)
     return Unreadable(reason) if reason else Interpreter(path, euid, os.getegid())
-
-
-def user_who_typed(environment: Mapping[str, str]) -> int:
-    """The user id behind sudo; 0 if root's rights were not got by sudo."""
-    word = environment.get("SUDO_UID", "")
-    return int(word) if word.isdecimal() and len(word) < 11 else 0
