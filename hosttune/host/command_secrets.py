@@ -84,7 +84,24 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
 _SAYS = frozenset({"echo", "printf"})
 # Programs that read what `echo` prints, and to which nobody gives a secret so.
 _PLAIN_READERS = frozenset(
-    {"tee", "install", "dd", "patch", "grep", "egrep", "wc", "logger", "cat", "sed", "awk", "tr", "cut", "sort", "bc", "xargs"}
+    {
+        "tee",
+        "install",
+        "dd",
+        "patch",
+        "grep",
+        "egrep",
+        "wc",
+        "logger",
+        "cat",
+        "sed",
+        "awk",
+        "tr",
+        "cut",
+        "sort",
+        "bc",
+        "xargs",
+    }
 )
 # How the name of an option ends that takes a secret; so does a word before its value, as in `wifi-sec.psk X`.
 _NAMED = regex(
