@@ -76,7 +76,11 @@ def test_shared_record_holds_no_name_and_no_address():
 def test_survey_of_a_shared_record_is_of_the_kernel():
     files = taken(share=True)["files"]
     assert files["/proc/sys/vm/swappiness"] == "60\n"
-    assert [path for path in files if path.startswith("/etc/")] == ["/etc/hostname", "/etc/machine-id", "/etc/os-release"]
+    assert [path for path in files if path.startswith("/etc/")] == [
+        "/etc/hostname",
+        "/etc/machine-id",
+        "/etc/os-release",
+    ]
 
 
 def test_record_that_is_not_shared_keeps_names():
