@@ -109,9 +109,12 @@ def command_of(path: str, most_bytes: int, most_words: int) -> tuple[list[str], 
     that does not fit is left out, because half of a secret has no sign of one.
     """
     content, is_whole = head_of(path, most_bytes)
-    words = command_words(content.decode("utf-8", "surrogateescape"))
+    text = content.decode("utf-8", "surrogateescape")
     if not is_whole:
-        words = words[:-1]
+        text = text[: text.rfind("\0") + 1] if "\0" in text else text.rpartition(" ")[0]
+    if text.endswith("\0\0\0"):  # what is left of the words below a title that was written over them
+        text = text.rstrip("\0") + "\0"
+    words = command_words(text)
     if len(words) > most_words:
         words, is_whole = words[:most_words], False
     return words if is_whole else [*words, CUT], len(content)

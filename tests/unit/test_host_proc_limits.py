@@ -141,6 +141,8 @@ def test_process_that_clears_its_command_line_is_listed(table):
         ("one title with blanks " + "c" * 100, ["one", "title", "with", "blanks", CUT]),
         ("c" * 200, [CUT]),
         ("a\0" * 12, ["a", "a", "a", "a", CUT]),
+        ("sshd: ops [priv]" + "\0" * 20, ["sshd:", "ops", "[priv]"]),
+        ("sshd: ops [priv]" + "\0" * 100, ["sshd:", "ops", "[priv]", CUT]),
         ("python\0--token\0hunter2", ["python", "--token", "hunter2"]),
     ],
 )
