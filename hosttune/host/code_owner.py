@@ -83,14 +83,14 @@ def _can_others_write(place: _Place) -> bool:
     """In a sticky folder only the owner of an entry can exchange it; but all can add entries."""
     if stat.S_ISLNK(place.mode):
         return False
-    by_group = place.mode & stat.S_IWGRP and not _is_group_of(place.uid, place.gid)
+    by_group = place.mode & stat.S_IWGRP and not is_group_of(place.uid, place.gid)
     if not (place.mode & stat.S_IWOTH or by_group or place.has_acl):
         return False
     return place.is_searched or not (stat.S_ISDIR(place.mode) and place.mode & stat.S_ISVTX)
 
 
 @lru_cache(maxsize=64)
-def _is_group_of(uid: int, gid: int) -> bool:
+def is_group_of(uid: int, gid: int) -> bool:
     """Whether a group has no member but this user (and root)."""
     import grp
     import pwd

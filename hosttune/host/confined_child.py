@@ -30,6 +30,7 @@ CLONE_NEWPID = 0x20000000
 KEYCTL_JOIN_SESSION_KEYRING = 1
 SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "ppc64le": 271}  # syscall.tbl of each architecture
 NOT_STARTED = 125
+LONGEST = 1 << 16  # bytes of /proc/PID/cgroup
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -79,7 +80,7 @@ def confine(wanted: dict[str, Any]) -> None:
     if wanted["job"] >= 0:
         fd = os.open("cgroup", os.O_RDONLY, dir_fd=wanted["job"])
         with open(fd, "rb") as job, open("/proc/self/cgroup", "rb") as own:
-            if job.read() != own.read():
+            if job.read(LONGEST) != own.read(LONGEST):
                 raise OSError(0, "the control groups of the job could not be entered")
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")  # short of memory, the kernel ends this first, and not the job

@@ -77,7 +77,7 @@ def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def opened_entry(
-    root: str, path: str, *, make: int | None = None, is_output: bool = False
+    root: str, path: str, *, make: int | None = None, is_output: bool = False, owner: int = 0
 ) -> Iterator[tuple[int, str]]:
     """The folder around `path` inside `root`, open, and the last component, which is not followed. Links on the way
     are followed inside the root where they are root's. Missing folders are made with the mode `make`. `is_output`: it
@@ -93,7 +93,7 @@ def opened_entry(
         if found.name or (found.missing and make is None):
             number = errno.ENOTDIR if found.name else errno.ENOENT
             raise OSError(number, os.strerror(number), found.canonical)
-        _refuse_untrusted(found, root, is_output=is_output)
+        _refuse_untrusted(found, root, is_output=is_output, owner=owner)
         if not found.missing:
             yield found.parent, name  # a folder that may be written in need not be readable
             return
@@ -140,15 +140,17 @@ def _made(above: int, names: tuple[str, ...], mode: int) -> int:
     return folder
 
 
-def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False) -> None:
+def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False, owner: int = 0) -> None:
     """Root follows no folder or link that somebody else could swap for another between two steps.
 
     A sticky folder (/tmp) may be passed, because only its owner replaces an entry there, but not written in, unless
     `is_output`; then a folder of others is passed, too, where a real folder of root's follows (`host/output.py`). The
-    top of an alternate root may belong to whoever unpacked it: the walk cannot leave it.
+    top of an alternate root may belong to whoever unpacked it: the walk cannot leave it. `owner`: hosttune acts with
+    the rights of this user, and what is theirs is followed as what is root's.
     """
-    if os.geteuid() != 0:
+    if os.geteuid() != owner:
         return
+    writer = f"uid {owner}" if owner else "root"
     last = len(found.visited) - 1
     hint = "only what root alone can change is followed and written in"
     for number, (path, info) in enumerate(found.visited):
@@ -156,16 +158,26 @@ def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False
             continue
         if is_output and number < last and _leads_to_roots(path, info, *found.visited[number + 1]):
             continue
-        if info.st_uid != 0:
-            raise Refused(f"root does not write through {path}, because it belongs to uid {info.st_uid}", hint=hint)
+        if info.st_uid not in {0, owner}:
+            message = f"{writer} does not write through {path}, because it belongs to uid {info.st_uid}"
+            raise Refused(message, hint=hint)
         if stat_module.S_ISLNK(info.st_mode):
             continue
-        others = info.st_mode & stat_module.S_IWOTH or (info.st_mode & stat_module.S_IWGRP and info.st_gid != 0)
+        by_group = info.st_mode & stat_module.S_IWGRP and not _is_own_group(owner, info.st_gid)
+        others = info.st_mode & stat_module.S_IWOTH or by_group
         is_open = others or path in found.open_by_acl
         is_sticky = info.st_mode & stat_module.S_ISVTX
         if is_open and not (is_sticky and (number != last or is_output)):
             who = hint if others else f"who can, says: getfacl {path}"
-            raise Refused(f"root does not write in {path}, because others can", hint=who)
+            raise Refused(f"{writer} does not write in {path}, because others can", hint=who)
+
+
+def _is_own_group(owner: int, group: int) -> bool:
+    if owner == 0:
+        return group == 0
+    from hosttune.host.code_owner import is_group_of
+
+    return is_group_of(owner, group)
 
 
 def _leads_to_roots(path: str, info: os.stat_result, below: str, inner: os.stat_result) -> bool:

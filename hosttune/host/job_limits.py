@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hosttune.frozen import frozen
-from hosttune.host.bounded import head_of, head_text
+from hosttune.host.bounded import head_of, head_text, own_mounts
 from hosttune.host.mountinfo import MountLine, parse
 from hosttune.ranges import number_list
 from hosttune.regex import regex
@@ -132,10 +132,8 @@ def _require_no_filter(folder: int, pid: int, status: Mapping[str, str]) -> None
 
 
 def _cgroups(folder: int, pid: int) -> tuple[str, ...]:
-    with open("/proc/self/mountinfo", "rb") as file:
-        mounts = parse(file.read())
     own = head_text("/proc/self/cgroup")
-    return _folders(whole_file(folder, "cgroup").decode("utf-8", "replace"), own, mounts, pid)
+    return _folders(whole_file(folder, "cgroup").decode("utf-8", "replace"), own, parse(own_mounts()), pid)
 
 
 def _folders(text: str, own: str, mounts: Iterable[MountLine], pid: int) -> tuple[str, ...]:
@@ -143,9 +141,9 @@ def _folders(text: str, own: str, mounts: Iterable[MountLine], pid: int) -> tupl
     mounts = tuple(mounts)
     if not text:
         raise _Unrepeatable(f"the control groups of process {pid} are not known")
-    shared = set(own.splitlines())
+    shared = set(own.split("\n"))
     folders = []
-    for line in text.splitlines():
+    for line in text.removesuffix("\n").split("\n"):
         _, controllers, path = line.split(":", 2)
         if managed := _MANAGED.search(path):
             manager = "which a batch system or container engine manages"

@@ -6,8 +6,8 @@ Debian's /var/lib/prometheus (of user prometheus) with node-exporter/ (of root).
 folder of root's there, and can neither make one nor move one in from elsewhere (rename(2): EACCES for `..`). In a
 sticky folder (/tmp) root makes new files and replaces only its own. Every other user has that user's own rights.
 
-Under sudo, a place that root refuses so is tried once more with the rights of the person who typed sudo: that person
-could redirect standard output there as well, and the file becomes theirs.
+Under sudo, a place that root refuses so is tried once more with the rights of the person who typed sudo, and by the
+same rules: every folder and link on the way belongs to that person or to root, and the file becomes theirs.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def save(path: str, content: bytes, mode: int = 0o600, *, root: str = "/", makes
             file.write(content)
         return
     with _told(path):
-        _with_rights(lambda: _save(path, content, mode, root, 0o755 if makes_folders else None))
+        _with_rights(lambda owner: _save(path, content, mode, root, 0o755 if makes_folders else None, owner))
 
 
-def _save(path: str, content: bytes, mode: int, root: str, make: int | None) -> None:
-    with opened_entry(root, os.path.abspath(path), make=make, is_output=True) as (folder, name):
-        if _is_special(folder, name, path):
+def _save(path: str, content: bytes, mode: int, root: str, make: int | None, owner: int) -> None:
+    with opened_entry(root, os.path.abspath(path), make=make, is_output=True, owner=owner) as (folder, name):
+        if _is_special(folder, name, path, owner):
             raise _occupied(path)
         draft = f".hosttune-{secrets.token_hex(8)}"
         file_descriptor = os.open(draft, _MAKE, 0o600, dir_fd=folder)
@@ -73,10 +73,10 @@ def publish(root: str, path: str, new: FileValue | Absent) -> None:
     """Write a file below `root` as `save` does, or remove it. Raises HosttuneError."""
     if isinstance(new, FileValue):
         with _told(path):
-            _save(path, new.content, new.mode, root, None)
+            _save(path, new.content, new.mode, root, None, 0)
         return
     with _told(path), suppress(FileNotFoundError), opened_entry(root, path, is_output=True) as (folder, name):
-        if _is_special(folder, name, path):
+        if _is_special(folder, name, path, 0):
             raise _occupied(path)
         os.unlink(name, dir_fd=folder)
 
@@ -89,12 +89,12 @@ def open_stream(path: str) -> int:
     if descriptor >= 0:
         return descriptor
     with _told(path):
-        return _with_rights(lambda: _open_stream(path))
+        return _with_rights(lambda owner: _open_stream(path, owner))
 
 
-def _open_stream(path: str) -> int:
-    with opened_entry("/", os.path.abspath(path), is_output=True) as (folder, name):
-        if _is_special(folder, name, path) or os.geteuid() != 0:
+def _open_stream(path: str, owner: int) -> int:
+    with opened_entry("/", os.path.abspath(path), is_output=True, owner=owner) as (folder, name):
+        if _is_special(folder, name, path, owner) or os.geteuid() != owner:
             return os.open(name, _STREAM, 0o600, dir_fd=folder)
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder)  # others may have it open, or linked
@@ -106,26 +106,27 @@ def check_writable(path: str) -> None:
     if _OWN.fullmatch(path):
         return
     with _told(path):
-        _with_rights(lambda: _check_writable(path))
+        _with_rights(lambda owner: _check_writable(path, owner))
 
 
-def _check_writable(path: str) -> None:
-    with opened_entry("/", os.path.abspath(path), is_output=True) as (folder, name):
-        if _is_special(folder, name, path):
+def _check_writable(path: str, owner: int) -> None:
+    with opened_entry("/", os.path.abspath(path), is_output=True, owner=owner) as (folder, name):
+        if _is_special(folder, name, path, owner):
             raise _occupied(path)
         if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK, effective_ids=True):
             raise HosttuneError(f"{path}: cannot be written", hint="name a file in a folder of yours")
 
 
-def _with_rights(write: Callable[[], T]) -> T:
+def _with_rights(write: Callable[[int], T]) -> T:
+    """`write` gets the user whose rights count: root's, else those of the person who typed sudo."""
     try:
-        return write()
+        return write(0)
     except Refused:
         typed = user_who_typed(os.environ)
         if os.geteuid() != 0 or not typed:
             raise
         with _rights_of(typed):
-            return write()
+            return write(typed)
 
 
 @contextmanager
@@ -151,9 +152,9 @@ def _rights_of(uid: int) -> Iterator[None]:
         os.setgroups(groups)
 
 
-def _is_special(folder: int, name: str, path: str) -> bool:
-    """Whether there is a device or a pipe. Raises HosttuneError for a link and a folder, and for root where what is
-    there is another user's and no regular file in a folder of root's alone.
+def _is_special(folder: int, name: str, path: str, owner: int) -> bool:
+    """Whether there is a device or a pipe. Raises HosttuneError for a link and a folder, and Refused if what is there
+    is not the `owner`'s, unless it is a regular file in a folder that only the owner can write.
     """
     try:
         info = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -162,7 +163,7 @@ def _is_special(folder: int, name: str, path: str) -> bool:
     is_regular = stat.S_ISREG(info.st_mode)
     if stat.S_ISLNK(info.st_mode) or stat.S_ISDIR(info.st_mode):
         raise _occupied(path)
-    if os.geteuid() == 0 and info.st_uid != 0 and not (is_regular and not os.fstat(folder).st_mode & 0o022):
+    if os.geteuid() == owner and info.st_uid != owner and not (is_regular and not os.fstat(folder).st_mode & 0o022):
         raise Refused(f"it belongs to uid {info.st_uid}")
     return not is_regular
 

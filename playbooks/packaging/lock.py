@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # python -I leaves it out
 from carried import Trouble, canonical, needs
-from locked import LOCK, TESTS, Pin, fetched, pip
+from locked import LOCK, SOURCES, TESTS, Pin, fetched, pip
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 600
@@ -30,6 +30,8 @@ MACHINES = ("x86_64", "aarch64")
 GLIBC = 35  # 2.35 of Ubuntu 22.04; a wheel for a newer one is not taken
 # Only save time (psutil), or are switched off (rich, which typer asks for, with what it needs).
 NOT_CARRIED = frozenset({"rich", "psutil"})
+# Of these no wheel fits.
+FROM_SOURCE = frozenset({"tfrecord"})
 # What hatchling asks for when it builds an editable install; pyproject.toml has no place to say it.
 EDITABLE = ("editables>=0.5",)
 HEAD = """\
@@ -100,7 +102,8 @@ def resolved(*words: str, given: Iterable[str], constraints: str = "") -> list[P
                 "--quiet",
                 "--no-config",
                 "--universal",
-                "--no-build",
+                *("--only-binary", ":all:"),
+                *(word for name in sorted(FROM_SOURCE) for word in ("--no-binary", name)),
             ),
             *("--python-version", PYTHONS[0], "--format", "pylock.toml", "--constraints", str(bounds)),
             *("--output-file", str(out), *words, str(ROOT / "pyproject.toml"), str(more)),
@@ -124,6 +127,9 @@ def pin_of(package: Package) -> Pin | None:
     needing = [one for one in environments() if not marker or Marker(marker).evaluate(one)]
     if not needing:
         return None
+    if package["name"] in FROM_SOURCE:
+        digest = str(package["sdist"]["hashes"]["sha256"])
+        return Pin(canonical(package["name"]), str(package["version"]), (digest,), marker_for(needing))
     wheels = {_name_of(wheel): str(wheel["hashes"]["sha256"]) for wheel in package.get("wheels", ())}
     for one in needing:
         if not any(fits(name, one) for name in wheels):
@@ -213,8 +219,9 @@ def lock() -> str:
     taken = set(names())
     run = [with_content(pin) if pin.name in taken else pin for pin in run]
     own = {pin.name for pin in run}
-    tests = [pin for pin in everything if pin.name not in own]
-    return "".join((HEAD, *map(str, run), "\n", TESTS, *map(str, tests)))
+    tests = [pin for pin in everything if pin.name not in own | FROM_SOURCE]
+    sources = [pin for pin in everything if pin.name in FROM_SOURCE]
+    return "".join((HEAD, *map(str, run), "\n", TESTS, *map(str, tests), "\n", SOURCES, *map(str, sources)))
 
 
 def main() -> int:

@@ -1,5 +1,6 @@
-"""lock.txt: what ./run installs, and the dependencies that are carried, by version and by the hashes of their wheels.
-Of what is carried it has the digest, too. So an artefact is the same on every machine, whatever is installed there.
+"""lock.txt: what ./run installs, and the dependencies that are carried, by version and by the hashes of their wheels,
+or of their source archive (SOURCES). Of what is carried it has the digest, too. So an artefact is the same on every
+machine, whatever is installed there.
 
 What is installed for the Python that runs this is taken where it is exactly that; else pip fetches the wheel. lock.txt
 is a requirements file of pip; `python playbooks/packaging/lock.py` writes it, and ./run reads it up to TESTS.
@@ -23,6 +24,7 @@ FETCH_S = 300
 # One wheel of each, whatever Python asks: of PyYAML and MarkupSafe the Python files are the same in all of them.
 WHEEL = ("--python-version", "3.11", "--implementation", "cp", "--platform", "manylinux2014_x86_64")
 TESTS = "# Tests and releases only.\n"  # ./run stops here, unless it sets up for tests
+SOURCES = "# From sources, which setuptools builds.\n"  # ./run installs these by themselves, after the wheels
 _PIN = re.compile(
     r"(?:# carried (?P<content>[0-9a-f]{64}) of (?P<wheel>[0-9a-f]{64})\n)?"
     r"(?P<name>[a-z0-9-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>[^\\\n]+))?"
@@ -32,8 +34,8 @@ _PIN = re.compile(
 
 @dataclass(frozen=True)
 class Pin:
-    """A package of the lock. `wheels` are sha256 digests of its wheels. Of a package that is carried, `wheel` is the
-    one it is taken from, `content` the digest of what is taken. `marker` is a PEP 508 marker; empty: always needed.
+    """A package of the lock. `wheels` are sha256 digests of its wheels, or of its source archive. Of a package that is
+    carried, `wheel` is the one it is taken from, `content` the digest of what is taken. `marker` is a PEP 508 marker; empty: always needed.
     """
 
     name: str

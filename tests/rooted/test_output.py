@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from hosttune.host.output import check_writable, open_stream, publish, save
 from hosttune.values import ABSENT, FileValue
 
 EVE = 1001
+ADMIN = 1003
 
 
 def as_eve(*argv: str) -> None:
@@ -46,6 +48,14 @@ def eves(place) -> Path:
     folder = place / "eve"
     folder.mkdir()
     os.chown(folder, EVE, EVE)
+    return folder
+
+
+@pytest.fixture
+def admins(place) -> Path:
+    folder = place / "admin"
+    folder.mkdir()
+    os.chown(folder, ADMIN, ADMIN)
     return folder
 
 
@@ -85,17 +95,43 @@ def test_root_under_sudo_writes_in_a_folder_of_the_person_who_typed_it_with_that
 
 
 @WRITERS
-def test_person_who_typed_sudo_gets_no_more_than_their_own_rights(place, eves, write, typed_by):
-    """A link of theirs into a folder of root's, and the folder of another user."""
-    (place / "roots").mkdir()
-    as_eve("ln", "-s", f"{place}/roots", f"{eves}/link")
-    for typist, path in ((EVE, f"{eves}/link/f"), (EVE + 1, f"{eves}/f")):
-        typed_by(typist)
+@pytest.mark.parametrize("made", [["touch"], ["mkfifo", "-m", "666"], ["ln", "-s", "{admin}"], []])
+def test_person_who_typed_sudo_writes_through_nothing_of_other_users(place, eves, admins, write, typed_by, made):
+    """Eve's folder is open to all, and has a file, a pipe or a link for the report."""
+    eves.chmod(0o777)
+    (admins / "f").write_bytes(b"precious")
+    if made:
+        as_eve(*(word.format(admin=admins) for word in made), f"{eves}/f")
+    typed_by(ADMIN)
+    for path in (f"{eves}/f", f"{eves}/f/f"):
         with pytest.raises(HosttuneError):
             write(path)
         assert os.geteuid() == 0
+    assert [one.name for one in eves.iterdir()] == ["f"] * bool(made)
+    assert (admins / "f").read_bytes() == b"precious"
+
+
+@WRITERS
+def test_person_who_typed_sudo_gets_no_more_than_their_own_rights(place, eves, write, typed_by):
+    (place / "roots").mkdir()
+    (place / "roots").chmod(0o700)
+    as_eve("ln", "-s", f"{place}/roots", f"{eves}/link")
+    typed_by(EVE)
+    with suppress(HosttuneError):  # the link is eve's, and the folder is root's
+        write(f"{eves}/link/f")
+    assert os.geteuid() == 0
     assert list((place / "roots").iterdir()) == []
-    assert [one.name for one in eves.iterdir()] == ["link"]
+
+
+def test_stream_of_the_person_who_typed_sudo_is_made_anew(admins, typed_by):
+    typed_by(ADMIN)
+    (admins / "f").write_bytes(b"old")
+    os.chown(admins / "f", ADMIN, ADMIN)
+    (admins / "f").chmod(0o666)
+    with (admins / "f").open("rb") as held:
+        stream(f"{admins}/f")
+        assert held.read() == b"old"
+    assert stat.S_IMODE((admins / "f").stat().st_mode) == 0o600
 
 
 @WRITERS

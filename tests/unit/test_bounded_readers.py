@@ -17,6 +17,7 @@ OF_OTHERS = {"cmdline", "environ", "exe", "iterdir", "glob", "open_files", "proc
 # CONTRIBUTING.md: what it reads, who can write that, and the limit.
 DOORS = {
     "host/bounded.py": ("read_head", "names_in", "process_ids"),
+    "host/confined_child.py": ("confine",),
     "host/gathered.py": ("_from_folder",),
     "host/named.py": ("_read_pipe",),
     "host/proc.py": ("_Look.devices",),
@@ -37,12 +38,11 @@ DOORS = {
 # What reads nothing that others write, or writes.
 OWN = {
     "cli/app.py": ("main",),  # /dev/null for a closed stream
-    "cli/rule_files.py": ("write_new",),  # writes
     "engine/compiled.py": ("_documents_from_yaml",),  # the package's rules
-    "host/console.py": ("save",),  # writes
     "host/in_time.py": ("_frames",),  # what its own child answers
     "host/kept.py": ("_names", "_content", "_all_of", "_replace"),  # files of root only, 4 KiB or LIMIT of each
     "host/lock.py": ("locked",),  # hosttune's lock
+    "host/output.py": ("save", "_save"),  # writes
     "host/rehearsal_child.py": ("main", "units_in", "trial"),  # what its parent hands over, in a tmpfs of its own
     "host/replace.py": ("_leftovers",),  # names beside a file that is about to change, in a folder of root
     "host/state.py": ("names", "load", "save", "sweep"),  # files that only this user can write, LIMIT of each

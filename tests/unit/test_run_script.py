@@ -16,6 +16,7 @@ import pytest
 RUN = Path(__file__).resolve().parents[2] / "run"
 LOCK = "playbooks/packaging/lock.txt"
 TESTS = "# Tests and releases only.\n"
+SOURCES = "# From sources, which setuptools builds.\n"
 TOOLS = ("sh", "cksum", "readlink", "rm", "mkdir", "cp", "uname")
 
 PYTHON = """#!/bin/sh
@@ -105,6 +106,7 @@ def bare(tmp_path: Path) -> Checkout:
     (checkout.root / LOCK).parent.mkdir(parents=True)
     (checkout.root / LOCK).write_text(
         f"typer==1 \\\n    --hash=sha256:{0:064}\n\n{TESTS}pytest==1 \\\n    --hash=sha256:{1:064}\n"
+        f"\n{SOURCES}tfrecord==1 \\\n    --hash=sha256:{2:064}\n"
     )
     checkout.program("python3", PYTHON)
     checkout.program("apt-get", APT_GET)
@@ -171,6 +173,19 @@ def test_run_installs_what_the_lock_pins_by_hash_and_the_package_without_an_inde
     assert packages.endswith(f"--require-hashes --only-binary=:all: --no-deps --requirement {bare.root}/.venv/.lock")
     assert own.endswith(f"--no-index --no-deps --no-build-isolation --editable {bare.root}")
     assert (bare.root / ".venv/.lock").read_text() == (bare.root / LOCK).read_text().partition(TESTS)[0]
+
+
+def test_run_builds_from_hashed_sources_what_has_no_wheel_after_the_wheels(bare: Checkout):
+    bare.flag("has-venv")
+    bare.run("generate")
+    wheels, sources, _ = bare.calls("-m pip install")
+    assert "--only-binary=:all:" in wheels
+    assert sources.endswith(
+        f"--require-hashes --no-binary=:all: --no-deps --no-build-isolation --requirement {bare.root}/.venv/.sources"
+    )
+    whole, _, last = (bare.root / LOCK).read_text().partition(SOURCES)
+    assert (bare.root / ".venv/.lock").read_text() == whole
+    assert (bare.root / ".venv/.sources").read_text() == SOURCES + last
 
 
 def test_run_changed_lock_installs_again(ready: Checkout):
