@@ -213,32 +213,42 @@ def _gpu_containers(
     reader: Reader, processes: Iterable[Process], working: Iterable[Process]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The containers with a GPU, and why the first of those that could not be looked into could not be."""
-    found = {container_of(process.cgroup) for process in working if not _is_delegated(reader, process.cgroup)}
-    members: dict[str, list[Process]] = {}
+    busy = {process.pid for process in working}
+    members: dict[str, list[Process]] = {}  # by the path of the control group: a user can give a name a second time
     for process in processes:
-        if (name := container_of(process.cgroup)) and name not in found:
-            members.setdefault(name, []).append(process)
+        if group := _group_of(process.cgroup):
+            members.setdefault(group, []).append(process)
+    found: set[str] = set()
     unseen: list[str] = []
-    for name, inside in members.items():
+    for group, inside in members.items():
+        if _is_delegated(reader, group):
+            continue  # what a user may call so; a GPU that they use there is held by a process
+        name = container_of(group)
+        if any(process.pid in busy for process in inside):
+            found.add(name)
+            continue
         if any(map(is_monitor, inside)):
             continue  # NVIDIA's own: the device plugin, the exporter
-        if _is_delegated(reader, inside[0].cgroup):
-            continue  # what a user may call so; a GPU that he uses there is held by a process
         place = f"/proc/{inside[0].pid}/root/dev"
         nodes = reader.list(place)
         if isinstance(nodes, Unreadable):
             unseen.append(f"whether the container {name} has a GPU: {nodes.reason}")
         elif isinstance(nodes, tuple) and has_gpu(nodes) and _has_node(reader, place, nodes):
             found.add(name)
-    return tuple(sorted(found - {""})), tuple(unseen[:1])
+    return tuple(sorted(found)), tuple(unseen[:1])
 
 
-def _is_delegated(reader: Reader, cgroup: str) -> bool:
-    """Whether another than root may have made the control group by which a container is known."""
+def _group_of(cgroup: str) -> str:
+    """The path of the control group by which the innermost container is known; empty for all others."""
     matches = tuple(_CONTAINER.finditer(cgroup))
-    above = cgroup[: matches[-1].start() + 1].rpartition("/")[0] if matches else ""
+    return cgroup[: matches[-1].end()] if matches else ""
+
+
+def _is_delegated(reader: Reader, group: str) -> bool:
+    """Whether another than root may have made the control group by which a container is known."""
+    above = group[: tuple(_CONTAINER.finditer(group))[-1].start() + 1].rpartition("/")[0]
     stats = (reader.stat(f"{root}{above}") for root in _GROUPS)
-    return bool(_OF_USER.search(cgroup)) or any(isinstance(one, Stat) and one.uid != 0 for one in stats)
+    return bool(_OF_USER.search(group)) or any(isinstance(one, Stat) and one.uid != 0 for one in stats)
 
 
 def _has_node(reader: Reader, place: str, nodes: Iterable[str]) -> bool:

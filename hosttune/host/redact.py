@@ -6,6 +6,7 @@ The same thing gets the same word wherever it stands, so a record stays consiste
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Final
@@ -62,6 +63,7 @@ class Redactor:
         self._named = _alternatives(named)
         self._lower = {text.lower(): word for text, word in words.items()}
         self._addresses: dict[str, str] = {}
+        self._counts: Counter[str] = Counter()
 
     def text(self, text: str, *, has_addresses: bool = True) -> str:
         """Any text of a host. Versions of packages look like addresses: has_addresses=False leaves them."""
@@ -104,8 +106,8 @@ class Redactor:
     def _address(self, text: str, kind: str) -> str:
         key = text.lower()
         if key not in self._addresses:
-            count = sum(word.startswith(kind) for word in self._addresses.values())
-            self._addresses[key] = f"{kind}{count + 1}"
+            self._counts[kind] += 1
+            self._addresses[key] = f"{kind}{self._counts[kind]}"
         return self._addresses[key]
 
 

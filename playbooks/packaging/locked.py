@@ -35,7 +35,8 @@ _PIN = re.compile(
 @dataclass(frozen=True)
 class Pin:
     """A package of the lock. `wheels` are sha256 digests of its wheels, or of its source archive. Of a package that is
-    carried, `wheel` is the one it is taken from, `content` the digest of what is taken. `marker` is a PEP 508 marker; empty: always needed.
+    carried, `wheel` is the one it is taken from, `content` the digest of what is taken. `marker` is a
+    PEP 508 marker; empty: always needed.
     """
 
     name: str

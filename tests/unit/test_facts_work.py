@@ -142,6 +142,15 @@ def test_container_that_a_user_may_have_named_counts_by_who_holds_a_gpu():
     assert work(process(8, "sleep", cgroup=cgroup), files=files, stats=node).gpu_containers != ()
 
 
+def test_user_who_gives_a_group_the_name_of_a_container_does_not_hide_its_gpu():
+    own = f"/user.slice/user-1001.slice/user@1001.service/app.slice/docker-{DOCKER_ID}.scope"
+    files, stats = {"/proc/8/root/dev/nvidia0": ""}, {"/proc/8/root/dev/nvidia0": NODE}
+    for pid, program in ((7, ""), (9, "/usr/bin/Xwayland")):
+        user = process(pid, "Xwayland", cgroup=own, program=program)
+        seen = work(user, process(8, "sleep", cgroup=DOCKER), files=files, stats=stats)
+        assert seen.gpu_containers == ("docker 3f2a3f2a3f2a",)
+
+
 @pytest.mark.parametrize(
     "node",
     [
