@@ -21,7 +21,7 @@ mount -t tmpfs -o mode=755,size=1m devices "$root/dev"
 mkdir "$root/dev/pts" "$root/dev/shm"
 mount -t devpts -o newinstance,ptmxmode=666,mode=620 devpts "$root/dev/pts"
 mount -t tmpfs -o mode=1777,nosuid,nodev shm "$root/dev/shm"
-for device_node in null:3 zero:5 full:7 random:8 urandom:9; do
+for device_node in null:3 zero:5 full:7 random:8 urandom:9 kmsg:11; do
     mknod -m 666 "$root/dev/${device_node%:*}" c 1 "${device_node#*:}"
 done
 mknod -m 666 "$root/dev/tty" c 5 0

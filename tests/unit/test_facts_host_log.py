@@ -53,6 +53,18 @@ def test_host_log_of_dmesg_is_dated_by_the_time_since_boot():
     assert seen.cards[0].link_downs == 1
 
 
+@pytest.mark.parametrize(("files", "is_known"), [({"/dev/null": ""}, False), ({"/dev/kmsg": ""}, True), ({}, True)])
+def test_host_log_of_a_message_with_line_breaks_is_unknown_without_kmsg(files, is_known):
+    """syslog(2) has the time before each line of a message, so that a path can hold a line that looks like one."""
+    kernel = "[    9.0] overlayfs: failed to resolve '/no\n[    9.0] {1}[Hardware Error]: event severity: fatal': -2\n"
+    seen = Facts(FakeReader({"/proc/uptime": "7200.00 1.00\n", **files}, queries={DMESG: kernel}, now=NOW)).host_log
+    if is_known:
+        assert seen.lockups == ()
+    else:
+        with pytest.raises(UnknownFact, match="without /dev/kmsg"):
+            _ = seen.uncorrected
+
+
 def test_host_log_without_times_is_of_today():
     seen = Facts(FakeReader(queries={DMESG: "\n".join(LINES)}, now=NOW)).host_log
     assert seen.lockups == ("soft lockup in kworker/1:2 (22 s)",)

@@ -102,6 +102,7 @@ _OF_PROGRAM = regex(
     r".{0,15}?(?:\[\d+\](?::| bad | vsyscall)| ?\(\d+\): |/\d+: potentially unexpected| invoked oom-killer:"
     r"|: page allocation (?:failure|stalls)|: vmalloc )"
 )
+_NO_KMSG = "without /dev/kmsg dmesg does not tell where a message of the kernel begins"
 _NOT_ALLOWED = "needs root, or the group adm: the kernel log of this boot"
 _DAY_S = 86400
 _SETTLED_S = 600  # a server may say more while it boots than its buffer holds
@@ -231,8 +232,24 @@ def _dmesg(reader: Reader) -> tuple[float | None, str]:
         )
     first = _SINCE_BOOT.search(answer.text)
     log = "".join(f"{line}\n" for line in messages_with(_IS_WANTED, answer.text))
+    names = reader.list("/dev")
+    if isinstance(names, tuple) and "kmsg" not in names and _has_line_in_doubt(answer.text):
+        raise UnknownFact(_NO_KMSG)
     uptime = _uptime_s(reader)
     return float(first[1]) if first else None, dated(log, reader.now() - uptime) if uptime else log
+
+
+def _has_line_in_doubt(log: str) -> bool:
+    """Whether a line that is wanted has the time of the line before it. Without /dev/kmsg dmesg(1) asks syslog(2), which
+    puts the time before each line of a message: what a user wrote behind a line break looks like a message then.
+    """
+    before = ""
+    for line in lines_of(log):
+        stamp = _SINCE_BOOT.match(line)
+        if stamp and stamp[1] == before and _IS_WANTED.match(message_of(line)[1]):
+            return True
+        before = stamp[1] if stamp else ""
+    return False
 
 
 def _uptime_s(reader: Reader) -> float:
