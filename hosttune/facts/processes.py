@@ -14,13 +14,13 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import if_absent
 from hosttune.frozen import frozen
+from hosttune.host.door import CONTAINED, FIRST_PERSON
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Process, Reader
 
 NAME_LENGTH = 15
-_FIRST_PERSON = 1000
 
 
 @frozen
@@ -47,8 +47,8 @@ def program_of(process: Process) -> str:
 
 
 def is_of_host(process: Process) -> bool:
-    """Whether it runs for the machine: with root's rights, or as a user of the system."""
-    return 0 <= process.uid < _FIRST_PERSON
+    """Whether it runs for the machine: with root's rights, or as a user of the system, and not in a container."""
+    return 0 <= process.uid < FIRST_PERSON and not process.program.startswith(CONTAINED)
 
 
 def is_daemon(process: Process, names: Collection[str]) -> bool:

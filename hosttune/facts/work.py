@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
 from hosttune.facts.gates import Gates, ask_gates
-from hosttune.facts.processes import NAME_LENGTH, is_daemon, program_of
+from hosttune.facts.processes import NAME_LENGTH, is_daemon, is_of_host, program_of
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
+from hosttune.host.bounded import CUT
 from hosttune.host.door import Stat
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -102,9 +103,11 @@ def holds_gpu(process: Process) -> bool:
 
 def is_monitor(process: Process) -> bool:
     """Whether a process only watches GPUs, or shows something with them."""
-    if process.uid == 0 and process.name[:NAME_LENGTH] in NOT_WORK and not container_of(process.cgroup):
+    is_root_s = process.uid == 0 and is_of_host(process) and not container_of(process.cgroup)
+    if is_root_s and process.name[:NAME_LENGTH] in NOT_WORK:
         return True  # scripts, too, whose program is Python
-    return is_daemon(process, NOT_WORK) or is_display(process)
+    is_contained = process.uid == 0 and program_of(process) in NOT_WORK  # NVIDIA's exporters and plugins run so
+    return is_contained or is_daemon(process, NOT_WORK) or is_display(process)
 
 
 def is_display(process: Process) -> bool:
@@ -184,12 +187,19 @@ def _undoubted(value: T, *doubts: str) -> T:
 
 
 def _is_doubtful(process: Process) -> bool:
-    """Whether it may be what it calls itself, and nothing tells: in a record of before."""
+    """Whether nothing tells what it is, in a record of before, or what it has open."""
+    if CUT in process.devices and not holds_gpu(process):
+        return not is_monitor(process)
     is_named = process.name[:NAME_LENGTH] in NOT_WORK and holds_gpu(process)
     return process.uid < 0 and bool(is_named or _step(process))
 
 
 def _doubt(process: Process) -> str:
+    if CUT in process.devices:
+        return (
+            f"whether process {process.pid} ({process.name}, {process.user}) holds a GPU is not known: users have more "
+            "files open than are looked at"
+        )
     return f"whether process {process.pid} is what it calls itself cannot be told: this record is an older one"
 
 

@@ -105,6 +105,10 @@ class Rehearsal:
     trials: tuple[Trial, ...] = ()
 
 
+FIRST_PERSON = 1000  # user id: those below are of the system (Debian policy, 9.2.2)
+CONTAINED = "container:"  # before the path of what root runs in a container, where any file can have any path
+
+
 @frozen
 class Process:
     """A running process, as far as this user may see it."""
@@ -122,7 +126,7 @@ class Process:
     cpus: int = 0  # how many it may run on; 0 where that is not known
     variables: tuple[str, ...] = ()  # NAME=value of its environment, of known names alone (host/proc.py)
     uid: int = -1  # of the user with whose rights it runs; -1 where that is not known, as in records of before
-    program: str = ""  # path of its executable: one of root's, or of the system itself; empty for all others
+    program: str = ""  # path of its executable, of root or the system; in a container of root's behind CONTAINED
 
 
 ReaderKind: TypeAlias = Literal["live", "root", "record", "overlay"]

@@ -11,8 +11,8 @@ import os
 import stat
 
 from hosttune.errors import HosttuneError
-from hosttune.host.bounded import CUT, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text
-from hosttune.host.door import Process
+from hosttune.host.bounded import CUT, MOST_FILES_OF_USER, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text
+from hosttune.host.door import CONTAINED, FIRST_PERSON, Process
 from hosttune.host.filestatus import FileStatus, status_of
 from hosttune.host.proc_fields import process_fields
 from hosttune.host.secrets import mask_command
@@ -39,8 +39,8 @@ _ALL_DEVICES = 16 << 20  # bytes of the paths of all of them
 def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
     """All processes with a program; kernel threads have none. Devices are empty for processes this user may not see.
 
-    Unreadable where there are more processes, or open files, than one look goes through: a part of a list would say
-    that nobody uses what the rest of it uses.
+    Unreadable if there are more processes, or services have more files open, than one look goes through: a part of a
+    list would say that what the rest of it uses is free.
     """
     found = []
     look = _Look(folder, _known_devices(head_text(f"{folder}/devices")))
@@ -51,7 +51,7 @@ def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
                 continue
             pid = info["pid"]
             process = f"{folder}/{pid}"
-            devices = look.devices(pid)
+            devices = look.devices(pid, info["uid"])
             is_gpu = any(device.startswith("/dev/nvidia") for device in devices)
             status = _status(process, is_gpu=is_gpu)
             name, user, cgroup = (
@@ -114,21 +114,24 @@ def _variables(process: str) -> tuple[str, ...]:
 
 
 def _program(process: str, uid: int) -> str:
-    """The path of its executable. Of a process that has no rights of root's only where the file at that path on this
-    host is root's, and the very one that it runs: in its own mount namespace any file may have this path.
+    """The path of its executable, if it is a file of this host: in its own mount namespace any file may have this path.
+    Of root's the path that a container has for it, behind `CONTAINED`. Of users it has to be root's file, too.
     """
     path = f"{process}/exe"
     try:
         target = os.readlink(path)
+        is_own_view = os.readlink(f"{process}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
     except OSError:
         return ""
-    if uid == 0:
+    if uid == 0 and is_own_view:
         return target
-    if uid < 0 or not target.startswith(_OF_SYSTEM):
+    if uid < 0 or not (uid == 0 or target.startswith(_OF_SYSTEM)):
         return ""
     runs, there = status_of(path), status_of(target)
     is_same = runs and there and (runs.device, runs.inode) == (there.device, there.inode)
-    return target if is_same and runs and runs.uid == 0 and not runs.mode & 0o022 else ""
+    if is_same and runs and runs.uid == 0 and not runs.mode & 0o022:
+        return target
+    return f"{CONTAINED}{target}" if uid == 0 else ""
 
 
 def _known_devices(content: str) -> dict[tuple[int, int], str]:
@@ -145,18 +148,23 @@ class _Look:
     def __init__(self, folder: str, known: dict[tuple[int, int], str]) -> None:
         self._folder = folder
         self._known = known
-        self._files = MOST_OPEN_FILES
+        self._left = {"system": MOST_OPEN_FILES, "people": MOST_OPEN_FILES}
+        self._left_of: dict[int, int] = {}  # of each of the people
         self._bytes = _ALL_DEVICES
 
-    def devices(self, pid: int) -> tuple[str, ...]:
-        """The device nodes that a process has open. Raises HosttuneError at the limit."""
+    def devices(self, pid: int, uid: int) -> tuple[str, ...]:
+        """The device nodes that a process has open. CUT is among them if people have more files open than are looked
+        at: then only theirs are in doubt. Raises HosttuneError at the limit for the users of the system.
+        """
         devices: set[str] = set()
         try:
             with os.scandir(f"{self._folder}/{pid}/fd") as entries:
                 for entry in entries:
-                    self._files -= 1
-                    if self._files < 0 or self._bytes < 0:
-                        raise _too_many(pid)
+                    if not self._take(uid):
+                        if uid < FIRST_PERSON:
+                            raise _too_many(pid)
+                        devices.add(CUT)
+                        break
                     device = _open_device(entry.path, self._known)
                     if device and device not in devices and _is_open(f"{self._folder}/{pid}/fdinfo/{entry.name}"):
                         devices.add(device)
@@ -164,6 +172,16 @@ class _Look:
         except OSError:
             return tuple(sorted(devices))
         return tuple(sorted(devices))
+
+    def _take(self, uid: int) -> bool:
+        """Whether one more file of this user is looked at."""
+        left = self._left_of.setdefault(uid, MOST_FILES_OF_USER) if uid >= FIRST_PERSON else 1
+        group = "system" if uid < FIRST_PERSON else "people"
+        if self._bytes < 0 or self._left[group] <= 0 or left <= 0:
+            return False
+        self._left[group] -= 1
+        self._left_of[uid] = left - 1
+        return True
 
 
 def _open_device(path: str, known: dict[tuple[int, int], str]) -> str:
@@ -202,7 +220,7 @@ def _device(target: str, status: FileStatus, known: dict[tuple[int, int], str]) 
 
 def _too_many(pid: int) -> HosttuneError:
     return HosttuneError(
-        f"the processes of this host have more than {MOST_OPEN_FILES} files open: which of them use devices is not "
+        f"the services of this host have more than {MOST_OPEN_FILES} files open: which of them use devices is not "
         f"known (the look ended at process {pid})"
     )
 

@@ -114,6 +114,26 @@ def test_title_of_a_batch_job_counts_of_root_s_slurmstepd_alone():
     assert work(daemon(1, "slurmstepd", command=title, program="/opt/slurm/sbin/slurmstepd (deleted)")).is_gpu_busy
 
 
+def test_root_of_a_container_is_no_daemon_of_the_host():
+    """In the mount namespace of a container any file has any path."""
+    title = ("slurmstepd: [4711.0]",)
+    step = daemon(1, "slurmstepd", command=title, cgroup=DOCKER, program="container:/usr/sbin/slurmstepd")
+    assert jobs_of([step]) == ()
+    monitor = daemon(1, "dcgm-exporter", devices=("/dev/nvidia0",), program="container:/usr/bin/dcgm-exporter")
+    assert not is_work(monitor)
+    assert is_work(replace(monitor, program="container:/usr/bin/python3.11"))
+    listed = FakeReader(processes=(daemon(1, "slurmd", program="container:/usr/sbin/slurmd"),))
+    assert Facts(listed).processes["slurmd"].commands == ()
+
+
+def test_process_with_more_open_files_than_are_looked_at_may_hold_a_gpu():
+    seen = work(process(7, "train", devices=("[cut]",)))
+    with pytest.raises(UnknownFact, match=r"whether process 7 \(train, alice\) holds a GPU is not known"):
+        _ = seen.is_gpu_busy
+    assert work(daemon(7, "dcgm-exporter", devices=("[cut]",))).is_gpu_busy is False
+    assert work(process(7, devices=("/dev/nvidia0", "[cut]"))).is_gpu_busy is True
+
+
 @pytest.mark.parametrize(
     "cgroup",
     [

@@ -19,14 +19,14 @@ LONG = 3 << 20  # bytes of each file
 STAT = "(a b) S {parent} 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 100 0 0"
 
 
-def make_process(proc_folder, pid, *, parent=1, size=0, devices=("/dev/nvidia0",)):
+def make_process(proc_folder, pid, *, parent=1, size=0, devices=("/dev/nvidia0",), uid=0):
     """A process below a /proc in a folder, with files of `size` bytes besides what they have to hold."""
     folder = proc_folder / str(pid)
     (folder / "fd").mkdir(parents=True)
     (folder / "stat").write_text(f"{pid} {STAT.format(parent=parent)}")
     (folder / "statm").write_text("10 5 0 0 0 0 0")
     (folder / "status").write_text(
-        "Name:\tx\nUid:\t0\t0\t0\t0\n" + "Groups:\t" + "1 " * (size // 2) + "\nVmSwap:\t8 kB\n"
+        f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n" + "Groups:\t" + "1 " * (size // 2) + "\nVmSwap:\t8 kB\n"
     )
     (folder / "cmdline").write_text("python\0train.py\0" + "--token=hunter2\0" * (size // 15))
     (folder / "environ").write_text("NCCL_DEBUG=INFO\0" + "A=1\0" * (size // 4))
@@ -122,6 +122,15 @@ def test_more_open_files_than_are_looked_at_make_the_list_unknown(table, monkeyp
     answer = proc.processes(str(table))
     assert isinstance(answer, Unreadable)
     assert "which of them use devices is not known" in answer.reason
+
+
+def test_files_of_one_user_leave_the_devices_of_others_known(table, monkeypatch):
+    monkeypatch.setattr(proc, "MOST_FILES_OF_USER", 3)
+    for pid, uid in ((7, 1001), (8, 1001), (9, 1002), (10, 0)):
+        make_process(table, pid, uid=uid, devices=("/dev/nvidia0", "/dev/nvidia1"))
+    found = {one.pid: one.devices for one in proc.processes(str(table))}
+    assert found[9] == found[10] == ("/dev/nvidia0", "/dev/nvidia1")
+    assert [CUT in found[pid] for pid in (7, 8)].count(True) == 1
 
 
 def test_process_that_clears_its_command_line_is_listed(table):

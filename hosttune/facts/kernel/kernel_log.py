@@ -240,8 +240,8 @@ def _dmesg(reader: Reader) -> tuple[float | None, str]:
 
 
 def _has_line_in_doubt(log: str) -> bool:
-    """Whether a line that is wanted has the time of the line before it. Without /dev/kmsg dmesg(1) asks syslog(2), which
-    puts the time before each line of a message: what a user wrote behind a line break looks like a message then.
+    """Whether a line that is wanted has the time of the line before it. Without /dev/kmsg dmesg(1) asks syslog(2),
+    which puts the time before each line of a message: what a user wrote behind a line break looks like a message then.
     """
     before = ""
     for line in lines_of(log):
