@@ -11,6 +11,7 @@ from hosttune.host import open_reader, open_writer
 from hosttune.host.live import LiveReader, LiveWriter
 from hosttune.host.paths import walk
 from hosttune.host.rooted import RootReader, RootWriter
+from hosttune.host.tree import IMAGE_LIMIT, OTHERS_LIMIT
 from hosttune.values import ABSENT, FileValue, Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -184,3 +185,20 @@ def test_walk_leaves_no_descriptor_open(root):
     with pytest.raises(NotADirectoryError), walk(str(root), "/etc/conf/x"):
         pass
     assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_configuration_of_an_image_is_read_to_a_limit_of_each_file_and_of_all(tmp_path):
+    """A sparse file costs its maker nothing, and every line that is kept costs a hundred times its bytes."""
+    (tmp_path / "etc/sysctl.d").mkdir(parents=True)
+    (tmp_path / "var/lib/dpkg").mkdir(parents=True)
+    for path, size in (("etc/sysctl.d/long", OTHERS_LIMIT + 1), ("etc/sysctl.d/fits", OTHERS_LIMIT)):
+        with (tmp_path / path).open("wb") as file:
+            file.truncate(size)
+    with (tmp_path / "var/lib/dpkg/status").open("wb") as file:
+        file.truncate(OTHERS_LIMIT + 1)
+    reader = RootReader(str(tmp_path))
+    assert reader.read("/etc/sysctl.d/long") == Unreadable("/etc/sysctl.d/long is larger than 1 MiB")
+    answers = [reader.read("/etc/sysctl.d/fits") for _ in range(IMAGE_LIMIT // OTHERS_LIMIT + 1)]
+    assert [isinstance(one, bytes) for one in answers] == [True] * (len(answers) - 1) + [False]
+    assert answers[-1] == Unreadable("/etc/sysctl.d/fits is not read, after 32 MiB of configuration in this image")
+    assert isinstance(reader.read("/var/lib/dpkg/status"), bytes)
