@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hosttune.cli.app import run
 from tests.hosts.built import HOSTS
-from tests.unit.test_ansible_bringing import ansible, folding, made
+from tests.unit.test_ansible_bringing import CHANGE, ansible, folding, made
 
 __all__ = ["ansible", "folding"]
 
@@ -119,6 +119,77 @@ def test_sizes_are_bounded(monkeypatch):
         answers.parse_answer({"check": {"x": [1] * 1001}}, FOLDED)
     with pytest.raises(answers.MalformedAnswer, match="more than 1000 characters"):
         answers.parse_answer({"check": {"x": "x" * 1001}}, FOLDED)
+
+
+LONG = "".join(f"l{number % 220}\n" for number in range(20_000))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"before": LONG, "after": LONG[3:], "before_header": "x", "after_header": "x"}],
+        [{"before": "a\n", "after": "b\n"}] * 10_000,
+        [{"prepared": LONG}],
+        [{"prepared": "x" * 500_000}],
+        [{"before": "", "after": "", "before_header": "x" * 500_000}],
+    ],
+    ids=["lines", "parts", "prepared", "one line", "header"],
+)
+def test_long_diff_is_not_compared_and_cut(parts, folding, capsys):
+    """Both hosttune and Ansible compare it with difflib, whose time grows with the square of the lines or worse."""
+    for name in ("diff", "plan_diff"):
+        (part,) = answers.parse_answer({name: parts}, FOLDED)[name][:1]
+        assert len(answers.parse_answer({name: parts}, FOLDED)[name]) == 1
+        assert sum(map(len, part.values())) < 110_000
+        assert part.get("prepared", "").count("\n") <= 101
+        assert not {"before", "after"} <= set(part) or part["before"] == ""
+    folding({"evil": _accepted(REVIEWED | {"plan_diff": parts})}, act="plan")
+    assert capsys.readouterr().out.count("\n") < 120
+
+
+def test_lines_of_a_diff_never_begin_at_the_margin():
+    """Ansible prints them there, with --diff."""
+    recap = "PLAY RECAP ****\ngood : ok=99 failed=0\n"
+    kept = "--- a\n+++ a\n@@ -1 +1 @@\n x\n-y\n+z\n\n\\ No newline at end of file\n"
+    (part,) = answers.parse_answer({"diff": [{"prepared": kept + recap, "dst_larger": "x"}]}, FOLDED)["diff"]
+    assert part == {"prepared": kept + "  PLAY RECAP ****\n  good : ok=99 failed=0\n"}
+    headed = {"before_header": recap, "after_header": recap, "before": recap, "after": ""}
+    (part,) = answers.parse_answer({"diff": [headed]}, FOLDED)["diff"]
+    line = "PLAY RECAP ****\\ngood : ok=99 failed=0\\n"
+    assert part == headed | {"before_header": line, "after_header": line}
+
+
+class Counted(str):
+    """Text that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other):
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_changes_of_a_host_are_grouped_in_one_pass_and_its_lines_are_few(folding, capsys):
+    changes = [CHANGE | {"rule": Counted(f"r{number}"), "address": "a"} for number in range(2000)]
+    findings = [
+        {"rule": f"r{n}", "verdict": "differs", "hold": {"kind": "none", "detail": ""}, "reason": f"why {n}"}
+        for n in range(2000, 4000)
+    ]
+    many = [f"sentence {number}" for number in range(2000)]
+    evil = {"digest": "1" * 64, "changes": changes, "findings": findings, "interrupted": many, "reboot_reasons": many}
+    for act, more in (("plan", {}), ("undo", {"undone_run": "r1"})):
+        Counted.compared = 0
+        folding({"evil": REVIEWED | evil | more, "good": REVIEWED}, act=act)
+        assert Counted.compared < 10 * len(changes)
+        printed = capsys.readouterr().out
+        assert printed.count("\n") < 500
+        assert "... 1,900 more lines\n" in printed
+    failed = answers.parse_answer({"failed": True, "msg": "\n".join(many)}, FOLDED)
+    folding({"evil": failed})
+    assert capsys.readouterr().out.count("\n") < 120
 
 
 def test_answer_of_a_real_host_is_taken_as_it_is(capsys):

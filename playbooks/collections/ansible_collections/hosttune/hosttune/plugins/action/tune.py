@@ -31,7 +31,7 @@ class ActionModule(BringingAction):
         answer.pop("kept", None)
         if "reboot_required" in answer:  # it came to its end
             warnings = warnings_of(answer, is_asked_trial=bool(given.get("confirm_within")))
-            answer["warnings"] = [answers.clean_line(one) for one in warnings]
+            answer["warnings"] = answers.shortened([answers.clean_line(one) for one in warnings])
         return answer
 
     def _confirmed(self, given, task_vars):
@@ -77,7 +77,7 @@ def not_kept(trial, answer):
             f"{run} was on trial{until}, and this host did not answer over a new connection: it takes the run back by"
             f" itself; when it answers again, sudo hosttune history there tells what became of it ({answer['msg']})"
         )
-    lost = "; ".join(answer.get("losses") or ["it was not told"])
+    lost = answers.clean_line("; ".join(answer.get("losses") or ["it was not told"]), longest=answers.MAX_LINE // 2)
     run_id = shlex.quote(now["run"]) + " " if now.get("run") else ""
     keep = f"sudo hosttune confirm {run_id}--anyway"
     return (

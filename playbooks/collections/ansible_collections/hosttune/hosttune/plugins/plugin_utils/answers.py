@@ -14,14 +14,19 @@ import re
 import yaml
 
 MODULES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "modules")
-# Bounds far above what hosttune writes: a record of a large host has 1.1 MB, and a plan 12 levels.
+# Ten times what hosttune writes of a large host: 9,200 values, 60,000 characters (a history of 20 runs has more), 9
+# levels, and a diff of 30 lines.
 MAX_DEPTH = 40
-MAX_VALUES = 500_000
-MAX_TEXT = 32 << 20  # characters of an answer without its record
+MAX_VALUES = 100_000
+MAX_TEXT = 1 << 20  # characters of an answer without its record
 MAX_RECORD = 128 << 20  # bytes: what `hosttune report` reads
 MAX_INTEGER = 2**63
 MAX_WAIT_S = 2 * 86400  # hosttune itself takes a day at most
 MAX_LINE = 2000  # characters that are printed of one line
+MAX_LINES = 100  # that are printed of one message, and sentences that are kept of one list
+# A comparison takes time that grows faster than the number of lines.
+MAX_DIFF_LINES = 1000
+MAX_DIFF_TEXT = 100_000
 MAX_NAME = 200  # bytes: most file systems take 255, and the name gets an end
 
 _UNSAFE = re.compile(r"[^\x20-\x7e\n\t]")
@@ -89,7 +94,10 @@ def parse_answer(answer, schema):
     check_answer(found, schema)
     for name, value in found.items():  # sentences and words: one line each
         if schema[name].get("elements") == "str":
-            found[name] = [clean_line(one, longest=None) for one in value]
+            found[name] = shortened([clean_line(one, longest=None) for one in value])
+    for name in ("diff", "plan_diff"):
+        if name in found:
+            found[name] = clean_diff(found[name])
     if "msg" in found:
         found["msg"] = clean_message(found["msg"])
     return found
@@ -206,8 +214,45 @@ def clean_message(text):
     """The same for a message of several lines, of which all but the first are indented: Ansible prints it at the
     margin, where a line would pass for one of Ansible.
     """
-    first, *more = clean_text(text).expandtabs(2).split("\n")
+    first, *more = [clean_line(line) for line in shortened(text.split("\n"))]
     return "\n".join([first, *(line if not line or line.startswith("  ") else "  " + line for line in more)])
+
+
+def shortened(lines):
+    """The first of these lines, and how many more there are: what one host says hides nothing that others say."""
+    more = len(lines) - MAX_LINES
+    return [*lines[:MAX_LINES], f"... {more:,} more"] if more > 0 else lines
+
+
+def clean_diff(parts):
+    """A diff that Ansible can compare and print at the margin, where no line passes for one of Ansible. What is too
+    long for a comparison becomes the first lines of what goes and of what comes.
+    """
+    known = _COMMON["diff"]["contains"]  # Ansible acts on other keys
+    parts = [{name: part[name] for name in known if part.get(name) is not None} for part in parts]
+    parts = [
+        {name: clean_line(text) if name.endswith("_header") else text for name, text in part.items()} for part in parts
+    ]
+    texts = [text for part in parts for text in part.values()]
+    size = sum(map(len, texts))
+    if size > MAX_DIFF_TEXT or sum(text.count("\n") + 1 for text in texts) > MAX_DIFF_LINES:
+        longest = MAX_DIFF_TEXT // MAX_LINES  # so that the lines that are shown are no more text than that
+        lines = [clean_line(line, longest) for part in parts for line in _uncompared(part)]
+        parts = [{"prepared": "\n".join([*shortened(lines), ""])}]
+    return [dict(part, prepared=_guarded(part["prepared"])) if part.get("prepared") else part for part in parts]
+
+
+def _uncompared(part):
+    lines = part.get("prepared", "").split("\n")
+    if "before" in part and "after" in part:
+        lines += ["--- " + part.get("before_header", ""), *("-" + line for line in part["before"].split("\n"))]
+        lines += ["+++ " + part.get("after_header", ""), *("+" + line for line in part["after"].split("\n"))]
+    return lines
+
+
+def _guarded(text):
+    """Lines of a diff, each with a mark of one before it."""
+    return "\n".join(line if line[:1] in ("", *" +-@\\") else "  " + line for line in text.split("\n"))
 
 
 def clean_output(text):

@@ -8,6 +8,7 @@ import json
 import shlex
 
 HOSTS_NAMED = 12
+LINES_OF_HOST = 100
 
 
 PLANNED, DONE, PARTLY, UNTRIED = "to make", "made", "tried, and some failed", "not made, nothing was tried"
@@ -109,11 +110,15 @@ def _kept_back(answers):
     found = {}
     for host, one in sorted(answers.items()):
         in_plan = {change["rule"] for change in one.get("changes") or ()}
+        own = set()
         for finding in findings_of(one) if "undone_run" not in one else []:
             if kind := kind_of(finding, in_plan):
                 hold = finding["hold"]["detail"]
                 why = hold if kind == REFUSED else "{kind} {detail}".format(**finding["hold"]).strip() if hold else ""
                 why = why or finding["reason"] or "; ".join((finding.get("evidence") or ())[:1])
+                if len(own) >= LINES_OF_HOST and (kind, why) not in own:
+                    why = "more reasons than are shown of one host"
+                own.add((kind, why))
                 rules, hosts = found.setdefault((kind, why), ({}, {}))
                 rules[finding["rule"]] = hosts[host] = True
     lines = []
@@ -181,10 +186,15 @@ def summary(classes, answers, failed, moved=None):
     """
     lines = [line for entry in classes for line in _class_lines(entry)]
     left = [
-        f"{host}: {one['rule']} ({one['hold']['kind']} {one['hold']['detail']})".replace(" )", ")")
+        f"{host}: {text}"
         for host, answer in sorted(answers.items())
         if "undone_run" in answer
-        for one in answer.get("findings") or ()
+        for text in shortened(
+            [
+                "{rule} ({hold[kind]} {hold[detail]})".format(**one).replace(" )", ")")
+                for one in answer.get("findings") or ()
+            ]
+        )
     ]
     lines += _section(
         "other changes for the same digest: find out which host is right before you approve it", *_disputed(classes)
@@ -194,7 +204,7 @@ def summary(classes, answers, failed, moved=None):
     lines += _section("not all of it is taken back", left, len({line.partition(":")[0] for line in left}))
     lines += _kept_back(answers)
     earlier = {host: one.get("interrupted") or () for host, one in sorted(answers.items())}
-    texts = [f"{host}: {text}" for host, found in earlier.items() for text in found]
+    texts = [f"{host}: {text}" for host, found in earlier.items() for text in shortened(found)]
     lines += _section("to know of earlier runs", texts, sum(map(bool, earlier.values())))
     held = {host: one["deferred"] for host, one in answers.items() if one.get("deferred")}
     lines += _section(
@@ -291,11 +301,10 @@ def _class_lines(entry):
         return [f"{count}: {entry['standing']}", "  " + named(entry["hosts"]), ""]
     lines = ["{}: {} {}".format(count, counted(len(entry["changes"]), "change"), entry["standing"])]
     lines += ["  " + named(entry["hosts"]), "  digest {}".format(entry["digest"])]
-    for rule in dict.fromkeys(one["rule"] for one in entry["changes"]):
-        places = dict.fromkeys(
-            one["address"] for one in entry["changes"] if one["rule"] == rule
-        )  # made, and taken back
-        lines.append("  {}: {}".format(rule, ", ".join(places)))
+    places = {}  # by rule; one of them can be made and taken back
+    for one in entry["changes"]:
+        places.setdefault(one["rule"], {})[one["address"]] = True
+    lines += ["  " + text for text in shortened([f"{rule}: {', '.join(own)}" for rule, own in places.items()])]
     lines += [f"  {host}: run {run}" for host, run in sorted(entry["runs"].items())]
     return lines + ["    " + line for part in entry["diff"] for line in diff_lines(part)] + [""]
 
@@ -319,6 +328,12 @@ def named(words, most=HOSTS_NAMED):
     """Some of the hosts (or rules) by name, the rest by number."""
     more = len(words) - most
     return ", ".join(words[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def shortened(lines):
+    """The first lines of what one host says, and how many more there are."""
+    more = len(lines) - LINES_OF_HOST
+    return [*lines[:LINES_OF_HOST], f"... {counted(more, 'more line')}"] if more > 0 else lines
 
 
 def counted(number, word):
