@@ -35,6 +35,7 @@ _ERROR = regex(
     r"(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev ([\w!-]{1,64}), sector \d+"
     r"(?: op 0x[0-9a-f]+:\((READ|WRITE|FLUSH)\))?(?! op)"
 )
+_ON_FUSE = regex(r"request_wait_answer$|fuse_|__fuse_")
 _PATH = regex(r"(?<=\d)c\d+(?=n\d)")  # of a namespace over one controller (drivers/nvme/host/multipath.c)
 
 
@@ -67,6 +68,7 @@ class HungTask(Fact):
 
     name: str  # python (4711)
     waits_in: str  # the function of the kernel that it sleeps in; empty where that is hidden
+    is_on_fuse: bool  # it waits for the program behind a FUSE mount, which any user can start and stop (fs/fuse/dev.c)
 
 
 @frozen
@@ -152,7 +154,10 @@ def _erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) 
 def _hung(reader: Reader, lines: Callable[[], tuple[str, ...]]) -> tuple[HungTask, ...]:
     named = {match[2]: match[1] for _, match in _matching(lines(), _HUNG)}
     return tuple(
-        HungTask(f"{name} ({pid})", _wait(reader, pid)) for pid, name in named.items() if _is_blocked(reader, pid, name)
+        HungTask(f"{name} ({pid})", place, is_on_fuse=bool(_ON_FUSE.match(place)))
+        for pid, name in named.items()
+        if _is_blocked(reader, pid, name)
+        for place in (_wait(reader, pid),)
     )
 
 
