@@ -17,6 +17,7 @@ from functools import lru_cache
 from hosttune.frozen import frozen
 from hosttune.host.attributes import is_open_by_acl
 from hosttune.host.bounded import names_in, read_head
+from hosttune.host.mounters import Mounters
 from hosttune.host.paths import ResolvedPath, walk
 from hosttune.values import Unreadable
 
@@ -40,6 +41,7 @@ class _Place:
     gid: int
     mode: int
     has_acl: bool  # an ACL lets others write
+    ownership: str  # "belongs to uid 1000"
     is_searched: bool = False  # Python looks for files in it, so that a new file there would be code
 
 
@@ -67,15 +69,16 @@ def _answer(path: str, places_of: Callable[[str], _Places]) -> int | Unreadable:
 
 
 def _owner(places: _Places) -> int:
-    users: dict[int, str] = {}
+    users: dict[int, _Place] = {}
     for place in places.values():
         if place.uid:
-            users.setdefault(place.uid, place.path)
+            users.setdefault(place.uid, place)
         if _can_others_write(place):
             raise _SharedCode(f"others can write {place.path} (mode {stat.S_IMODE(place.mode):04o})")
     if len(users) > 1:
-        (first, one), (second, other) = list(users.items())[:2]
-        raise _SharedCode(f"{one} belongs to uid {first}, and {other} to uid {second}: its code is not of one user")
+        one, other = list(users.values())[:2]
+        both = f"{one.path} {one.ownership}, and {other.path} {other.ownership}"
+        raise _SharedCode(f"{both}: its code is not of one user")
     return next(iter(users), 0)
 
 
@@ -111,10 +114,14 @@ class _Places(dict[str, _Place]):
     steps = 0
     canonical = ""  # the file itself, without links
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.mounters = Mounters()
+
 
 def _places_of_file(path: str) -> _Places:
     found = _Places()
-    with walk("/", path) as reached:
+    with walk("/", path, mounters=found.mounters) as reached:
         if reached.missing or not reached.name:
             raise _SharedCode(f"{path} is no program")
         _take(found, reached)
@@ -142,21 +149,24 @@ def _take(found: _Places, reached: ResolvedPath, *, is_searched: bool = False) -
         raise _SharedCode(f"its code has too many folders and links to check ({reached.canonical})")
     for path, info in reached.visited:
         is_last = is_searched and path == reached.canonical
-        _note(found, path, info, has_acl=path in reached.open_by_acl, is_searched=is_last)
+        has_acl = path in reached.open_by_acl
+        _note(found, path, info, has_acl=has_acl, is_searched=is_last)
     if reached.name:
         info = reached.stat()
-        _note(found, reached.canonical, info, has_acl=is_open_by_acl(reached.fd, info.st_mode))
+        has_acl = is_open_by_acl(reached.fd, info.st_mode)
+        _note(found, reached.canonical, info, has_acl=has_acl)
 
 
 def _note(found: _Places, path: str, info: os.stat_result, *, has_acl: bool = False, is_searched: bool = False) -> None:
     known = found.get(path)
     is_searched = is_searched or (known is not None and known.is_searched)
-    found[path] = _Place(path, info.st_uid, info.st_gid, info.st_mode, has_acl, is_searched)
+    ownership = found.mounters.ownership(info)
+    found[path] = _Place(path, info.st_uid, info.st_gid, info.st_mode, has_acl, ownership, is_searched)
 
 
 def _take_folder(found: _Places, path: str) -> str:
     """Note a folder that Python searches, and the way there. Its path without links; empty if there is none."""
-    with walk("/", path) as reached:
+    with walk("/", path, mounters=found.mounters) as reached:
         if reached.missing or reached.name:
             return ""
         _take(found, reached, is_searched=True)
@@ -167,7 +177,7 @@ def _home(found: _Places, folder: str) -> str:
     """The folder that pyvenv.cfg in `folder` names as `home`; empty without such a file."""
     if not (place := _take_folder(found, folder)):
         return ""
-    with walk("/", f"{place}/pyvenv.cfg") as reached:
+    with walk("/", f"{place}/pyvenv.cfg", mounters=found.mounters) as reached:
         if reached.missing:
             return ""
         _take(found, reached)
@@ -213,12 +223,12 @@ def _take_entries(found: _Places, folder: str) -> None:
             info = os.lstat(path)
         except FileNotFoundError:
             continue
-        if stat.S_ISLNK(info.st_mode):
-            with walk("/", path) as reached:
+        if stat.S_ISLNK(info.st_mode) or info.st_dev not in found.mounters:
+            with walk("/", path, mounters=found.mounters) as reached:
                 _take(found, reached)
         elif path not in found:
             has_acl = bool(info.st_mode & stat.S_IWGRP) and "system.posix_acl_access" in _attributes(path)
-            _note(found, path, info, has_acl=has_acl)
+            _note(found, path, found.mounters.owned(info), has_acl=has_acl)
 
 
 def _attributes(path: str) -> list[str]:

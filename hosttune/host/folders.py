@@ -159,7 +159,7 @@ def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False
         if is_output and number < last and _leads_to_roots(path, info, *found.visited[number + 1]):
             continue
         if info.st_uid not in {0, owner}:
-            message = f"{writer} does not write through {path}, because it belongs to uid {info.st_uid}"
+            message = f"{writer} does not write through {path}, because it {found.mounters.ownership(info)}"
             raise Refused(message, hint=hint)
         if stat_module.S_ISLNK(info.st_mode):
             continue

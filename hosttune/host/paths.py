@@ -15,13 +15,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from hosttune.host.attributes import is_open_by_acl
+from hosttune.host.mounters import Mounters
 
 MAX_LINKS = 40  # as the kernel: path_resolution(7)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ResolvedPath:
-    """Where a path leads. The descriptors are closed when the `walk` that gave it ends."""
+    """Where a path leads. The descriptors are closed when the `walk` that gave it ends.
+
+    On a file system that a user mounted, that user is the owner of all, whatever it says itself (host/mounters.py). The
+    one that the root is on counts as root's.
+    """
 
     names: list[str] = field(default_factory=list)  # of the folders passed, the root's own left out
     folders: list[int] = field(default_factory=list)  # O_PATH descriptors; the first is the root
@@ -31,6 +36,7 @@ class ResolvedPath:
     fd: int = -1  # O_PATH descriptor of what is not a folder
     missing: tuple[str, ...] = ()  # the components that do not exist, outermost first
     dangling: bool = False  # what is missing is what a link points to
+    mounters: Mounters = field(default_factory=Mounters)
 
     @property
     def canonical(self) -> str:
@@ -45,7 +51,7 @@ class ResolvedPath:
 
     def stat(self) -> os.stat_result:
         """Look at what the path leads to (stat(2)); not for a missing one."""
-        return os.fstat(self.fd if self.fd >= 0 else self.folders[-1])
+        return self.mounters.look(self.fd if self.fd >= 0 else self.folders[-1])
 
     def close(self) -> None:
         for fd in [*self.folders, self.fd]:
@@ -61,16 +67,18 @@ def close(fd: int) -> None:
 
 
 @contextmanager
-def walk(root: str, path: str, *, follow: bool = True) -> Iterator[ResolvedPath]:
-    """Resolve `path` inside `root`. With follow=False a link at the end is itself the result.
+def walk(root: str, path: str, *, follow: bool = True, mounters: Mounters | None = None) -> Iterator[ResolvedPath]:
+    """Resolve `path` inside `root`. With follow=False a link at the end is itself the result. Walks of one check can
+    share `mounters`.
 
     A component that does not exist ends the walk with `missing` set. Raises OSError: ELOOP for more than 40 links,
     ENOTDIR for a file used as a folder, EACCES where a folder may not be searched.
     """
-    found = ResolvedPath()
+    found = ResolvedPath(mounters=Mounters() if mounters is None else mounters)
     try:
         found.folders.append(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-        _visit(found, "/", found.folders[0], os.fstat(found.folders[0]))
+        found.mounters[os.fstat(found.folders[0]).st_dev] = 0
+        _visit(found, "/", found.folders[0], found.mounters.look(found.folders[0]))
         _follow(found, [part for part in reversed(path.split("/")) if part not in ("", ".")], follow=follow)
         yield found
     finally:
@@ -96,7 +104,7 @@ def _follow(found: ResolvedPath, todo: list[str], *, follow: bool) -> None:
             found.dangling = not is_own
             return
         try:
-            info = os.fstat(fd)
+            info = found.mounters.look(fd)
         except OSError:
             close(fd)
             raise

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from hosttune.host.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head
 from hosttune.host.door import FileType, Space, Stat, Usage
+from hosttune.host.mounters import Mounters
 from hosttune.host.paths import ResolvedPath, is_plain, walk
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
@@ -65,14 +66,28 @@ class Stranger(NamedTuple):
         return f"{self.path} can be written by others ({self.right})"
 
 
-def _stranger(path: str, info: os.stat_result) -> Stranger | None:
+def _stranger(found: ResolvedPath, path: str, info: os.stat_result) -> Stranger | None:
     """Who besides root could change this file, folder or link; in a sticky folder only an entry's owner can."""
     if info.st_uid != 0:
-        return Stranger(path, f"uid {info.st_uid}")
+        return Stranger(path, found.mounters.ownership(info).removeprefix("belongs to "))
     is_safe = stat.S_ISLNK(info.st_mode) or (stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX)
     if info.st_mode & 0o022 and not is_safe:
         return Stranger(path, f"mode {stat.S_IMODE(info.st_mode):04o}")
     return None
+
+
+def _live_status(path: str, *, follow: bool) -> os.stat_result:
+    """stat(2) by the kernel's own walk, with the owner that counts (host/mounters.py). What says that it is root's is
+    looked at again on another file system than that of `/`; below /proc and /sys only the kernel says that.
+    """
+    info = os.stat(path, follow_symlinks=follow)
+    if info.st_uid or path.startswith(("/proc/", "/sys/")) or info.st_dev == os.stat("/").st_dev:
+        return info
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
+    try:
+        return Mounters().look(fd)
+    finally:
+        os.close(fd)
 
 
 class FileTree:
@@ -135,7 +150,7 @@ class FileTree:
                     return Unreadable(f"{path} is not a regular file"), ()
                 limit = self._limit_of(path, info)
                 passed = found.visited if self._is_live else found.visited[1:]  # an image's top is its unpacker's
-                others = [_stranger(*one) for one in (*passed, (found.canonical, info))]
+                others = [_stranger(found, *one) for one in (*passed, (found.canonical, info))]
                 fd = os.open(found.name, _LOOK | os.O_NOFOLLOW, dir_fd=found.parent)
                 try:
                     content = read_all(fd, limit)
@@ -204,7 +219,7 @@ class FileTree:
             return _not_a_path(path)
         try:
             if self._is_live:
-                return to_stat(os.stat(path, follow_symlinks=follow))
+                return to_stat(_live_status(path, follow=follow))
             with walk(self.root, path, follow=follow) as found:
                 _need(found, path)
                 return to_stat(found.stat())

@@ -2,7 +2,8 @@
 are handed out in the order in which files are looked up. Speaks the kernel's protocol itself (include/uapi/linux/fuse.h,
 version 7.31), read only, one request after the other, so that no library is needed.
 
-As a program: `python fuse_mirror.py SOURCE TARGET` serves until it is unmounted; root alone.
+As a program: `python fuse_mirror.py SOURCE TARGET [UID]` serves until it is unmounted; only root can start it. With a
+UID it is what fusermount3 makes for that user: the user's mount, served by the user's process.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE = 1, 2, 3, 14, 15, 17, 18
 INIT, OPENDIR, READDIR, RELEASEDIR, BATCH_FORGET, DESTROY = 26, 27, 28, 29, 42, 38
 NO_INODE = 0xFFFFFFFF  # as libfuse shows it without `readdir_ino`
 MOST = 1 << 17
+NOSUID_NODEV = 6
 
 
 class Mirror:
@@ -77,12 +79,17 @@ class Mirror:
         return out
 
 
-def serve(source: str, target: str) -> None:
+def serve(source: str, target: str, uid: str = "0") -> None:
     device = os.open("/dev/fuse", os.O_RDWR)
-    options = f"fd={device},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other"
+    options = f"fd={device},rootmode=40000,user_id={uid},group_id={uid},default_permissions,allow_other"
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(b"mirror", os.fsencode(target), b"fuse.mirror", 0, options.encode()) != 0:
+    flags = NOSUID_NODEV if int(uid) else 0
+    if libc.mount(b"mirror", os.fsencode(target), b"fuse.mirror", flags, options.encode()) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target)
+    if int(uid):
+        os.setgroups([])
+        os.setgid(int(uid))
+        os.setuid(int(uid))
     print("mounted", flush=True)
     mirror = Mirror(source)
     while True:

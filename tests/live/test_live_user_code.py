@@ -137,27 +137,27 @@ def others_python(folder: Path) -> str:
     (folder / "venv/bin/python").unlink()
     (folder / "venv/bin/python").symlink_to(folder / "bob/python3")
     os.chown(folder / "venv/bin/python", EVE, EVE, follow_symlinks=False)
-    return f"{folder}/bob to uid {BOB}"
+    return f"{folder}/bob belongs to uid {BOB}"
 
 
 def others_home(folder: Path) -> str:
     (folder / "bob").mkdir()
     give(folder / "bob", BOB)
     (folder / "venv/pyvenv.cfg").write_text(f"home = {folder}/bob\n")
-    return f"{folder}/bob to uid {BOB}"
+    return f"{folder}/bob belongs to uid {BOB}"
 
 
 def others_file(folder: Path) -> str:
     (pth,) = folder.glob("venv/lib/*/site-packages/evil.pth")
     os.chown(pth, BOB, BOB)
-    return f"{pth} to uid {BOB}"
+    return f"{pth} belongs to uid {BOB}"
 
 
 def link_of_others(folder: Path) -> str:
     (folder / "venv/lib").rename(folder / "venv/real")
     (folder / "venv/lib").symlink_to("real")
     os.chown(folder / "venv/lib", BOB, BOB, follow_symlinks=False)
-    return f"{folder}/venv/lib to uid {BOB}"
+    return f"{folder}/venv/lib belongs to uid {BOB}"
 
 
 def folder_of_others(folder: Path) -> str:
@@ -242,12 +242,12 @@ def test_group_that_has_no_other_member_is_its_owners_own(folder, monkeypatch):
     monkeypatch.setattr(pwd, "getpwuid", lambda _: account)
     monkeypatch.setattr(pwd, "getpwall", lambda: accounts)
     for members, others, owner in (([], [], EVE), (["eve"], [], EVE), (["bob"], [], None), ([], [BOB], None)):
-        code_owner._is_group_of.cache_clear()
+        code_owner.is_group_of.cache_clear()
         monkeypatch.setattr(grp, "getgrgid", lambda _, members=members: grp.struct_group(("eve", "x", EVE, members)))
         accounts[1:] = [pwd.struct_passwd(("b", "x", uid, EVE, "", "/", "")) for uid in others]
         found = owner_of_code(str(python))
         assert found == owner if owner else isinstance(found, Unreadable)
-    code_owner._is_group_of.cache_clear()
+    code_owner.is_group_of.cache_clear()
 
 
 def test_user_is_chosen_only_for_code_that_only_root_can_change(folder, monkeypatch):

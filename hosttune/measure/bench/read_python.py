@@ -17,6 +17,7 @@ from hosttune.errors import Refused
 from hosttune.frozen import frozen
 from hosttune.host.interpreter import Interpreter, at_path, command_of, environment_of, why_no_program
 from hosttune.host.own import user_who_typed
+from hosttune.host.paths import walk
 from hosttune.values import Unreadable
 
 NOBODY: Final = 65534
@@ -40,7 +41,7 @@ def user_python(wanted: str | None, folder: str) -> Python:
     path = str(Path(path).expanduser().absolute())
     euid = os.geteuid()
     typed = user_who_typed(os.environ)
-    found = _own(path, euid) if euid else at_path(path, typed or Path(folder).stat().st_uid or NOBODY)
+    found = _own(path, euid) if euid else at_path(path, typed or _owner(folder) or NOBODY)
     if isinstance(found, Unreadable):
         hint = "name the python of the environment that trains, whose code belongs to one user, or run it as that user"
         raise Refused(f"--python: {found.reason}", hint=hint)
@@ -51,6 +52,11 @@ def user_python(wanted: str | None, folder: str) -> Python:
     if found.is_roots and found.uid != typed:
         environment["PYTHONNOUSERSITE"] = "1"
     return Python(path, found.uid, tuple(command), environment)
+
+
+def _owner(folder: str) -> int:
+    with walk("/", os.path.abspath(folder)) as found:
+        return found.stat().st_uid
 
 
 def _own(path: str, euid: int) -> Interpreter | Unreadable:

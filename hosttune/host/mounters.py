@@ -1,0 +1,96 @@
+"""Who mounted a file system: on one that a user mounted, the owners of files are that user's word.
+
+A FUSE server says whose each file is; the kernel prints who mounted it as `user_id` (Documentation/filesystems/fuse).
+On a stick or an image that udisks2 or mount(8) mounted for a user, that user wrote the owners; libmount notes it
+in /run/mount/utab, as `uhelper=` and `user=` (mount(8), "Non-superuser mounts").
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Final, cast
+
+from hosttune.host.attributes import mount_id
+from hosttune.host.bounded import head_of, own_mounts
+from hosttune.host.mountinfo import MountLine, decode, parse
+
+NOBODY: Final = 65534  # in place of a user who is not known
+_UTAB: Final = "/run/mount/utab"
+_UTAB_MOST: Final = 4 << 20  # bytes
+_OF_UDISKS: Final = ("/media/", "/run/media/")  # below them a folder with the name of the user (udisks(8))
+
+
+class Mounters(dict[int, int]):
+    """Who mounted the file systems that one check meets: st_dev -> user id. Not kept for longer, because the kernel
+    gives the number of one that is gone to another one.
+    """
+
+    def look(self, fd: int) -> os.stat_result:
+        """fstat(2), with the owner that counts. Raises OSError."""
+        info = os.fstat(fd)
+        if info.st_dev not in self:
+            self[info.st_dev] = _mounter_of(fd)
+        return self.owned(info)
+
+    def owned(self, info: os.stat_result) -> os.stat_result:
+        """The same for a file on a file system that is known here."""
+        if not (uid := self[info.st_dev]):
+            return info
+        _, (fields, more) = cast("tuple[object, tuple[tuple[int, ...], dict[str, object]]]", info.__reduce__())
+        return os.stat_result((*fields[:4], uid, *fields[5:]), more)
+
+    def ownership(self, info: os.stat_result) -> str:
+        """Why a file is that user's: `belongs to uid 1000`."""
+        return f"{'is on a file system mounted by' if self[info.st_dev] else 'belongs to'} uid {info.st_uid}"
+
+
+def _mounter_of(fd: int) -> int:
+    """The user id that mounted the file system of an open file, 0 for root, NOBODY for a user who is not known.
+
+    Raises OSError if the mount table does not have it, for then its owners prove nothing.
+    """
+    number = mount_id(fd)
+    start = f"{number} ".encode()
+    table = b"\n" + own_mounts()
+    at = table.find(b"\n" + start)
+    lines = parse(table[at + 1 : table.find(b"\n", at + 1)]) if number and at >= 0 else ()
+    if not lines:
+        raise OSError(errno.ESTALE, "the mount that holds it is not in /proc/self/mountinfo")
+    return _user_of_fuse(lines[0]) or _user_of_helper(lines[0].target)
+
+
+def _user_of_fuse(mount: MountLine) -> int:
+    if mount.fstype.partition(".")[0] not in {"fuse", "fuseblk"}:
+        return 0
+    words = (option.partition("=") for option in mount.super_options)
+    value = next((value for key, _, value in words if key == "user_id"), "0")
+    return int(value) if value.isdecimal() else NOBODY
+
+
+def _user_of_helper(target: str) -> int:
+    try:
+        content, is_whole = head_of(_UTAB, _UTAB_MOST)
+    except FileNotFoundError:
+        return 0
+    if not is_whole:
+        raise OSError(errno.EFBIG, f"larger than {_UTAB_MOST >> 20} MiB", _UTAB)
+    for line in os.fsdecode(content).splitlines():
+        fields = dict(word.partition("=")[::2] for word in line.split(" "))
+        if decode(fields.get("TARGET", "")) == target:
+            options = dict(word.partition("=")[::2] for word in decode(fields.get("OPTS", "")).split(","))
+            if options.get("user"):
+                return _uid_of(options["user"])
+            if "uhelper" in options:
+                above, _, _ = target.rpartition("/")
+                return _uid_of(next((above[len(one) :] for one in _OF_UDISKS if above.startswith(one)), ""))
+    return 0
+
+
+def _uid_of(name: str) -> int:
+    import pwd
+
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return NOBODY

@@ -1,0 +1,183 @@
+"""A file system that a user mounted says that root owns its files: attacks by that user, and what root mounted itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hosttune.engine.trusted import read_trusted
+from hosttune.errors import HosttuneError
+from hosttune.facts.trusted import link_stranger
+from hosttune.host.code_owner import owner_of_code, owner_of_file
+from hosttune.host.live import LiveReader
+from hosttune.host.output import open_stream, save
+from hosttune.host.process import locate
+from hosttune.host.rooted import RootReader
+from hosttune.measure.bench import scratch
+from hosttune.measure.bench.read_python import user_python
+from hosttune.values import ABSENT
+from tests.live.namespace import passes, run
+
+HERE = __file__
+EVE, BOB = 54311, 54312
+
+
+@pytest.fixture
+def folder():
+    """A folder that everybody may enter, outside of those that pytest keeps for root."""
+    path = Path(tempfile.mkdtemp(prefix="hosttune-test-", dir="/var/tmp"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def mirror(source: Path, target: Path, uid: int = EVE) -> Iterator[Path]:
+    """`source` as a FUSE file system of a user, with the owners that it has there."""
+    target.mkdir()
+    os.chown(target, uid, uid)
+    words = (sys.executable, Path(HERE).with_name("fuse_mirror.py"), source, target, str(uid))
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout
+            assert server.stdout.readline() == "mounted\n"
+            yield target
+        finally:
+            run("umount", "--lazy", target)
+            server.wait(timeout=30)
+
+
+def tree_of_root(folder: Path) -> Path:
+    """A program, a policy and data, all of them root's."""
+    source = folder / "source"
+    (source / "bin").mkdir(parents=True)
+    (source / "bin/python").write_text("#!/bin/sh\nid -u\n")
+    (source / "bin/python").chmod(0o755)
+    (source / "policy.yaml").write_text("max_risk: low\n")
+    (source / "data").mkdir()
+    return source
+
+
+def refusal(act) -> str:
+    with pytest.raises(HosttuneError) as raised:
+        act()
+    return raised.value.message
+
+
+def test_files_on_the_fuse_mount_of_a_user_are_that_users(folder):
+    passes(HERE, "fuse", folder)
+
+
+def scenario_fuse(folder: Path) -> None:
+    """In a sticky folder, and on a folder of eve's own in one of root's."""
+    (folder / "tmp").mkdir()
+    (folder / "tmp").chmod(0o1777)
+    source = tree_of_root(folder)
+    reader = LiveReader()
+    for target in (folder / "tmp/mount", folder / "eve"):
+        with mirror(source, target) as mount:
+            python, policy = f"{mount}/bin/python", f"{mount}/policy.yaml"
+            assert os.stat(python).st_uid == 0  # so it says
+            assert owner_of_code(python) == owner_of_file(python) == EVE
+            assert locate(python) is ABSENT
+            assert user_python(python, str(folder)).uid == EVE
+            assert reader.stat(policy).uid == EVE
+            assert f"uid {EVE}" in link_stranger(reader, policy)
+            words = f"file system mounted by uid {EVE}"
+            assert words in refusal(lambda policy=policy: read_trusted(
+                reader, policy, is_local=True, is_required=True))  # fmt: skip
+            assert words in refusal(lambda mount=mount: save(f"{mount}/data/report.json", b""))
+            assert words in refusal(lambda mount=mount: open_stream(f"{mount}/data/watch"))
+
+
+def test_what_root_mounted_itself_is_as_it_says(folder):
+    passes(HERE, "of_root", folder)
+
+
+def scenario_of_root(folder: Path) -> None:
+    source = tree_of_root(folder)
+    with mirror(source, folder / "mount", 0) as mount:
+        assert owner_of_code(f"{mount}/bin/python") == 0
+        assert locate(f"{mount}/bin/python") == f"{mount}/bin/python"
+        assert read_trusted(LiveReader(), f"{mount}/policy.yaml", is_local=True, is_required=True)[1]
+    os.chown(source / "policy.yaml", BOB, BOB)
+    with mirror(source, folder / "other", 0) as mount:
+        assert LiveReader().stat(f"{mount}/policy.yaml").uid == BOB
+
+
+def test_owner_of_data_is_who_mounted_it(folder):
+    passes(HERE, "data", folder)
+
+
+def scenario_data(folder: Path) -> None:
+    """Else eve would choose as whom her data are decoded."""
+    source = tree_of_root(folder)
+    os.chown(source / "data", BOB, BOB)
+    with mirror(source, folder / "mount") as mount:
+        assert user_python("/usr/bin/python3", f"{mount}/data").uid == EVE
+    assert user_python("/usr/bin/python3", f"{source}/data").uid == BOB
+
+
+def test_image_on_a_mount_of_a_user_is_judged_by_its_own_owners(folder):
+    passes(HERE, "image", folder)
+
+
+def scenario_image(folder: Path) -> None:
+    """Whoever made the image available is who unpacked it; what is mounted in it later is not."""
+    source = tree_of_root(folder)
+    with mirror(source, folder / "image") as image:
+        reader = RootReader(str(image))
+        assert reader.stat("/policy.yaml").uid == 0
+        run("mount", "--bind", source, image / "bin")
+        assert reader.stat("/bin/policy.yaml").uid == 0
+        run("umount", image / "bin")
+
+
+def test_a_stick_belongs_to_whom_it_was_mounted_for(folder):
+    passes(HERE, "stick", folder)
+
+
+def scenario_stick(folder: Path) -> None:
+    """As udisks2 mounts it, and mount(8) by an entry of fstab with `user`. libmount notes it in /run/mount/utab."""
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/media")
+    for options, place, uid in (
+        ("uhelper=udisks2", "/media/daemon/A stick", 1),
+        ("uhelper=udisks2", "/media/shared", 65534),
+        ("user=daemon", f"{folder}/image", 1),
+        ("mode=755", f"{folder}/disk", 0),
+    ):
+        Path(place).mkdir(parents=True)
+        run("mount", "-t", "tmpfs", "-o", f"nosuid,nodev,mode=755,{options}", "tmpfs", place)
+        shutil.copytree(tree_of_root(Path(place)), f"{place}/copy")
+        assert owner_of_code(f"{place}/copy/bin/python") == uid, place
+        run("umount", place)
+
+
+def test_mount_in_the_place_of_a_scratch_folder_gets_no_copies(folder):
+    passes(HERE, "scratch", folder)
+
+
+def scenario_scratch(folder: Path) -> None:
+    """It says that it is root's, closed and empty."""
+    mkdir = os.mkdir
+
+    def exchanged(name: str, mode: int, *, dir_fd: int) -> None:
+        mkdir(name, mode, dir_fd=dir_fd)
+        run("mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", folder / name)
+
+    os.mkdir = exchanged
+    parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    mark = scratch.ScratchMark("token", f"{folder}/copies", 1, "1", "boot")
+    try:
+        assert "was exchanged" in refusal(lambda: scratch._made(parent, "copies", mark))
+    finally:
+        os.mkdir = mkdir
