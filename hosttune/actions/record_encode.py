@@ -20,7 +20,7 @@ from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.pci_config import is_pci_config, without_serial
 from hosttune.host.record import FORMAT_VERSION, KIND, RecordingReader, encode_answer, encode_bytes
 from hosttune.host.redact import Redactor, people, places, serials
-from hosttune.host.secrets import is_secret_file, is_serial_file, mask_command, mask_mapper_uuid
+from hosttune.host.secrets import is_secret_file, is_serial_file, mask_command, mask_mapper_uuid, mask_secrets
 from hosttune.regex import regex
 from hosttune.values import Answer
 
@@ -152,7 +152,7 @@ class _Encoder:
             if kept is None:
                 return {"unreadable": LEFT_OUT}
         else:
-            kept = short_job(content, kind_of(path)) if _is_job(path, content) else content
+            kept = short_job(mask_secrets(content), kind_of(path)) if _is_job(path, content) else content
         return self.redactor.text(_without_grub_password(path, kept))
 
     def query(self, argv: tuple[str, ...], answer: Answer[Completed]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from hosttune.frozen import frozen
@@ -55,6 +56,10 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     "ncftpget": _SQL,
     "net": _Takes(_SAMBA.options, ((("use",), 1),)),
     "ldappasswd": _Takes(("-w", "-s", "-a")),
+    "ipa-client-install": _LDAP,
+    "bcp": _Takes(("-P",)),
+    "ngrok": _Takes(),
+    "rabbitmqctl": _Takes((), tuple(((verb,), 1) for verb in ("add_user", "change_password", "authenticate_user"))),
     "redis-cli": _Takes(("-a",), ((("auth",), 0), (("AUTH",), 0))),
     "wandb": _Takes((), ((("login",), 0),)),
     "aws": _Takes((), ((("configure", "set"), 1),)),
@@ -103,6 +108,11 @@ _PLAIN_READERS = frozenset(
         "xargs",
     }
 )
+# What of a command says that its input is a secret, so that a here-document is one.
+_STDIN_READERS = frozenset({"chpasswd", "cryptsetup", "kinit", "passwd", "smbpasswd"})
+_READS_STDIN = regex(r"--[a-z-]{0,40}stdin|--passphrase-fd(?:=0)?")
+_HERE = regex(r"(?<!<)<<-?[ \t]*\\?[\"']?(\w{1,64})")
+_PIPES = frozenset({"|", "|&"})
 # How the name of an option ends that takes a secret; so does a word before its value, as in `wifi-sec.psk X`.
 _NAMED = regex(
     r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code|in|out)?|pwd|secret|token|credentials?|bearer|psk|community|"
@@ -120,7 +130,8 @@ _NO_SECRET = regex(
 )
 _HARMLESS: Final = frozenset({"", "yes", "no", "true", "false", "none", "null", "on", "off", "0", "1", "(masked)"})
 _TOKEN = regex(
-    r"(?P<blank>(?:\s|\\\n)+)|(?P<here><<<)|(?P<redirect>[<>]+)|(?P<op>\|\||&&|[;|&`)]|\((?!masked\)))|"
+    r"(?P<blank>(?:\s|\\\n)+)|(?P<here>\d?<<<)|(?P<op>\|\||&&|\|&|[;|`)]|&(?!>)|<?\((?!masked\)))|"
+    r"(?P<redirect>&>|\d?[<>]+(?:&\d?)?)|"
     r"(?P<word>(?:\(masked\)|\\[^\n]|'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s;|&()`<>'\"\\]|['\"\\])+)",
     re.DOTALL,
 )
@@ -128,7 +139,7 @@ _QUOTED = regex(r"'([^']*)'|\"((?:\\.|[^\"\\])*)\"|\\(.)", re.DOTALL)
 _AROUND: Final = "\"'[]{}(),;"
 _BEFORE: Final = "-@:+!|\"'[{(\\"  # what may be before a program: `ExecStart=-/usr/bin/x`, `["x", ...]`
 _MAY_TAKE = regex(
-    r"(?<![\w-])--?[A-Za-z]|<<<|/p:|\b(?:echo|printf|"
+    r"(?<![\w-])--?[A-Za-z]|<<|/p:|\b(?:echo|printf|"
     rf"{'|'.join(re.escape(name) for name, takes in _PROGRAMS.items() if takes.verbs or not takes.options)})(?![\w-])"
 )
 
@@ -141,15 +152,36 @@ def mask_commands(text: str) -> str:
 def _of_text(text: str, depth: int) -> str:
     if not _MAY_TAKE.search(text):
         return text
-    return "".join(_of_line(line, depth) if _MAY_TAKE.search(line) else line for line in _lines(text))
+    lines = _lines(mask_documents(text))
+    return "".join(_of_line(line, depth) if _MAY_TAKE.search(line) else line for line in lines)
+
+
+def mask_documents(text: str) -> str:
+    """Text with the lines of the here-documents masked that a command reads for a secret: `sudo -S true <<EOF`. Of a
+    document without an end only the first line is one: the text may be a part of a script.
+    """
+    if "<<" not in text:
+        return text
+    lines = text.splitlines(keepends=True)
+    last = {line.strip(): number for number, line in enumerate(lines)}
+    end, is_secret = "", False
+    for number, line in enumerate(lines):
+        if is_secret and line.strip() != end:
+            lines[number] = MASK * bool(line.strip()) + line[len(line.rstrip()) :]
+            is_secret = last.get(end, 0) > number
+        elif here := _HERE.search(line):
+            end, is_secret = here[1], _reads_secret(line.split())
+        else:
+            is_secret = False
+    return "".join(lines)
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines with their ends; one that a backslash continues goes with the next."""
+    """The lines with their ends; one that a backslash or a pipe continues goes with the next."""
     kept: list[str] = []
     for line in text.splitlines(keepends=True):
         kept.append(line)
-        if not line.endswith("\\\n"):
+        if not line.endswith(("\\\n", "|\n")):
             yield "".join(kept)
             kept = []
     yield "".join(kept)
@@ -163,11 +195,21 @@ class _Word(NamedTuple):
     place: int  # in the pieces of the line
 
 
+class _Command:
+    """A command of a line. Others are inside: `$(...)`, `<(...)`, backticks, and the group `(...)`, which is one."""
+
+    def __init__(self, outer: int | None = None, begin: str = "", *, is_group: bool = False) -> None:
+        self.outer = outer  # the command that this one is inside of, by its number in the line
+        self.begin = begin  # what it is inside of begins with
+        self.is_group = is_group
+        self.reader: int | None = None  # the command that reads its output
+        self.words: list[_Word] = []
+
+
 def _of_line(line: str, depth: int) -> str:
     pieces: list[str] = []
-    command: list[_Word] = []
-    commands: list[tuple[list[_Word], str]] = []
-    is_here = False
+    commands = [_Command()]
+    command, is_here = 0, False
     for token in _TOKEN.finditer(line):
         piece = token[0]
         if token["word"]:
@@ -175,21 +217,41 @@ def _of_line(line: str, depth: int) -> str:
                 piece = MASK
             else:
                 plain = piece if MASK in piece else _QUOTED.sub(_unquoted, piece[:LONGEST]).strip(_AROUND)
-                command.append(_Word(piece, plain, len(pieces)))
+                commands[command].words.append(_Word(piece, plain, len(pieces)))
             is_here = False
         elif token["here"]:
             is_here = True
-        elif token["op"]:
-            commands.append((command, piece))
-            command = []
+        elif operator := token["op"]:
+            command = _after(operator, commands, command)
         pieces.append(piece)
-    commands.append((command, ""))
-    for number, (words, operator) in enumerate(commands):
-        reader = commands[number + 1][0] if operator == "|" else []
-        masked = _of_echo(words) if _gives(words, reader) else _of_words(word.plain for word in words)
-        for word, new in zip(words, masked, strict=True):
+    for one, is_given in zip(commands, _gives(commands), strict=True):
+        masked = _of_words(word.plain for word in one.words)
+        said = _of_echo(one.words) if is_given else repeat(None)
+        for word, new in zip(one.words, map(_either, masked, said), strict=True):
             pieces[word.place] = _within(word.raw, depth) if new is None else _put(word.raw, new)
     return "".join(pieces)
+
+
+def _either(first: str | None, second: str | None) -> str | None:
+    return second if first is None else first
+
+
+def _after(operator: str, commands: list[_Command], command: int) -> int:
+    """The number of the command that goes on behind an operator; adds it where it begins there."""
+    last = commands[command]
+    if operator == ")" or operator == last.begin == "`":
+        if last.outer is not None:
+            return last.outer
+        commands.append(_Command())
+    elif operator in {"(", "<(", "`"}:
+        commands.append(_Command(command, operator, is_group=operator == "(" and not _ends_with_dollar(last)))
+        if operator == "<(":
+            commands[-1].reader = command
+    else:
+        commands.append(_Command(last.outer, last.begin, is_group=last.is_group))
+        if operator in _PIPES:
+            last.reader = len(commands) - 1
+    return len(commands) - 1
 
 
 def _unquoted(match: re.Match[str]) -> str:
@@ -219,15 +281,50 @@ def _within(raw: str, depth: int) -> str:
     return _QUOTED.sub(inner, raw)
 
 
-def _gives(words: Sequence[_Word], reader: Sequence[_Word]) -> bool:
-    """Whether a command prints its words for one that may take them as a secret: `echo X | gpg --passphrase-fd 0`."""
-    said = {word.plain for word in reader}
-    names = {_program(word.plain) for word in reader}
+def _ends_with_dollar(command: _Command) -> bool:
+    """Whether what a parenthesis opens behind a command is a part of it: `$(...)`."""
+    return bool(command.words) and command.words[-1].raw.endswith("$")
+
+
+def _gives(commands: Sequence[_Command]) -> list[bool]:
+    """For each command whether it prints its words for one that may take them as a secret: `echo X | tee f | gpg
+    --passphrase-fd 0`, `docker login --password-stdin < <(echo X)`.
+    """
+    takes = [_may_take(command.words) for command in commands]
+    for command in commands:
+        if command.reader is None and command.is_group and command.outer is not None:
+            command.reader = commands[command.outer].reader
+    for number, command in reversed(list(enumerate(commands))):
+        if command.reader is not None and command.reader > number:
+            takes[number] = takes[number] or takes[command.reader]
+    return [
+        command.reader is not None
+        and takes[command.reader]
+        and any(_program(word.plain) in _SAYS for word in command.words)
+        for command in commands
+    ]
+
+
+def _may_take(words: Sequence[_Word]) -> bool:
+    """Whether a command may take what it reads for a secret."""
+    plain = [word.plain for word in words]
+    known = (name for name in map(_program, plain) if name in _PLAIN_READERS or name in _PROGRAMS)
+    return bool(words) and (_reads_secret(plain) or next(known, "") not in _PLAIN_READERS)
+
+
+def _reads_secret(words: Sequence[str]) -> bool:
+    """Whether a command says that what it reads is a secret."""
+    names = set(map(_program, words))
     return (
-        bool(reader)
-        and any(_program(word.plain) in _SAYS for word in words)
-        and ("-S" in said or not names & _PLAIN_READERS)
+        not _STDIN_READERS.isdisjoint(names)
+        or any(map(_READS_STDIN.fullmatch, words))
+        or ("sudo" in names and any(_is_cluster(word) and "S" in word for word in words))
     )
+
+
+def _is_cluster(word: str) -> bool:
+    """Whether a word is options of one letter: -sSfLu."""
+    return word[:1] == "-" and len(word) <= _LONGEST_CLUSTER and word[1:].isalpha()
 
 
 def _of_echo(words: Sequence[_Word]) -> Iterator[str | None]:
@@ -237,12 +334,14 @@ def _of_echo(words: Sequence[_Word]) -> Iterator[str | None]:
         is_said = is_said or _program(word.plain) in _SAYS
 
 
-def _program(word: str) -> str:
-    return (
-        ""
-        if word.startswith("-") and not word.startswith("-/")
-        else word.rpartition("/")[2].rpartition("=")[2].lstrip(_BEFORE)
-    )
+def _program(word: str, *, is_first: bool = True) -> str:
+    """The program that a word may name: `/usr/bin/mysql`, `--entrypoint=mysql`, and, as the first word of a command,
+    `ExecStart=mysql`; `o=net` further on names none.
+    """
+    if word.startswith("-") and not word.startswith("-/") and "=" not in word:
+        return ""
+    name = word.rpartition("/")[2]
+    return (name.rpartition("=")[2] if is_first or word.startswith("-") else name).lstrip(_BEFORE)
 
 
 def mask_words(words: Iterable[str]) -> list[str | None]:
@@ -251,22 +350,30 @@ def mask_words(words: Iterable[str]) -> list[str | None]:
 
 
 def _of_words(words: Iterable[str]) -> Iterator[str | None]:
-    takes, asked = _NONE, _nothing
+    """Any word may be a program (`sudo -u bob mysql`) or be called like one (the server `db`, `docker`): each adds what
+    it takes to that of the programs before it.
+    """
+    known: set[str] = set()
+    options: tuple[str, ...] = ()
     after: list[tuple[list[str], int]] = []
-    for word in words:
-        if asked is not _nothing and (not word.startswith("-") or word in {"-", "--"}):
-            yield asked(word)
+    asked, is_of_option = _nothing, False
+    for number, word in enumerate(words):
+        is_value = asked is not _nothing and (not word.startswith("-") or word in {"-", "--"})
+        is_told = not word.startswith("-") and not (is_value and is_of_option) and _is_told(after, word)
+        name = _program(word, is_first=number == 0)
+        if name in _PROGRAMS and name not in known:
+            known.add(name)
+            options += _PROGRAMS[name].options
+            after += [(list(verbs), count) for verbs, count in _PROGRAMS[name].verbs]
+        if is_value:
+            yield MASK if is_told else asked(word)
             asked = _nothing
             continue
-        asked = _nothing
-        if found := _PROGRAMS.get(_program(word)):
-            takes, after = found, [(list(verbs), count) for verbs, count in found.verbs]
-            yield None
-            continue
-        option = next((one for one in takes.options if f"{word}=".startswith(one)), "")
-        letter = f"-{word[-1:]}" if word[:1] == "-" and len(word) <= _LONGEST_CLUSTER and word[1:].isalpha() else ""
-        if (word == option.rstrip("=") and option) or letter in takes.options:
-            asked = _any
+        asked, is_of_option = _nothing, word.startswith("-")
+        option = next((one for one in options if f"{word}=".startswith(one)), "")
+        letter = f"-{word[-1:]}" if _is_cluster(word) else ""
+        if (word == option.rstrip("=") and option) or letter in options:
+            asked, is_of_option = _any, True
             yield None
         elif option:
             yield option + MASK
@@ -280,10 +387,10 @@ def _of_words(words: Iterable[str]) -> Iterator[str | None]:
             asked = _any if is_named and not equals else _user if is_user else _password if word == "-p" else _nothing
             attached = _ATTACHED_USER.fullmatch(word)
             yield attached["name"] + MASK if attached and "://" not in word else None
-        elif _is_told(after, word):
+        elif is_told:
             yield MASK
         else:
-            asked = _any if takes is not _NONE and "/" not in word and has_secret_name(word) else _nothing
+            asked = _any if known and "/" not in word and has_secret_name(word) else _nothing
             yield f"pass:{MASK}" if word.startswith("pass:") else None
 
 

@@ -17,7 +17,9 @@ from hosttune.regex import regex
 _WORDS = (
     r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?2?|pwd|secret(?:[_-]?id)?|token|credentials?(?:encrypted)?|bearer|psk|community|luks\.key|"
     r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen|wandb)[_-]?key|"
-    r"access[_-]?key[_-]?id|(?<!\w)auth(?=[\"']?\s*[=:]))"
+    r"(?:access|secret)\.key|access[_-]?key[_-]?id|(?<!\w)auth(?=[\"']?\s*[=:])|"
+    # OPENAI_KEY, REDISCLI_AUTH; CONFIG_IMA_KEY=y of a kernel is none
+    r"(?-i:(?<=[A-Z0-9])_(?:KEY|AUTH))(?=\d?[\"']?\s*[=:]\s*[\"']?[^\s\"']{6}))"
 )
 _HINT = regex(_WORDS, re.IGNORECASE)
 # A word that is no secret, or the start of an object or a list of JSON.
@@ -34,11 +36,10 @@ _LINE = regex(
     rf"(?![\s\"']|{_HARMLESS}).+",
     re.IGNORECASE,
 )
-_VARIABLE = regex(rf"(?P<name>(?:{_WORDS}\d?|_key)=)(?![\"']|{_HARMLESS})(?P<value>[^\s\"']+)", re.IGNORECASE)
+_VARIABLE = regex(rf"(?P<name>{_WORDS}\d?=)(?![\"']|{_HARMLESS})[^\s\"']+", re.IGNORECASE)
 _ARGUMENT = regex(rf"(?P<name>[\w.-]*{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}).+", re.IGNORECASE | re.DOTALL)
 _LONGEST_NAME: Final = 200  # characters of a path that a colon follows
 _NAME: Final = string.ascii_letters + string.digits + "_.-"  # of a name in it
-_SHORTEST_KEY: Final = 6  # characters: CONFIG_IMA_KEY=y of a kernel is no key
 
 _URL_USER = regex(r"://[^\s/\"<>]+@")
 # `user:password@host` without a scheme. At most 256 characters, or `x:,x:,` would be looked through from each colon.
@@ -56,7 +57,9 @@ _SHAPES = regex(
     r"\$(?:1|2[abxy]|5|6|7|y|gy|argon2\w*)\$[^\s:\"']{8,}|"  # crypt(5)
     r"\b(?:grub\.pbkdf2\.\w+\.\d+\.[\w.]+|(?:AKIA|ASIA)[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|"
     r"glpat-[\w-]{20,}|hf_[A-Za-z0-9]{20,}|xox[abprs]-[\w-]{10,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,}|"
-    r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|hooks\.slack\.com/services/[\w/]+)"
+    r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|hooks\.slack\.com/services/[\w/]+|"
+    r"AGE-SECRET-KEY-1[0-9A-Z]{8,}|api\.telegram\.org/bot\d{1,20}:[\w-]+|discord(?:app)?\.com/api/webhooks/[\w/-]+|"
+    r"webhook\.office\.com/webhookb2/[^\s\"']+)"
 )
 _GPU = regex(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
 _SERIAL = regex(
@@ -137,9 +140,7 @@ def _mask_assignments(line: str) -> str:
 
 
 def _mask_variable(found: re.Match[str]) -> str:
-    is_key = found["name"] == "_KEY=" and len(found["value"]) >= _SHORTEST_KEY
-    is_variable = found["name"].isupper() and (is_key or found["name"] != "_KEY=")
-    return _masked(found) if is_variable else found[0]
+    return _masked(found) if found["name"].isupper() else found[0]
 
 
 def _mask_assignment(found: re.Match[str]) -> str:

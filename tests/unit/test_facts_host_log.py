@@ -1,6 +1,7 @@
 """The kernel log of this boot: what stood still, what ran out, what cards complain of."""
 
 import re
+from time import process_time
 
 import pytest
 
@@ -8,7 +9,7 @@ from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
 from hosttune.facts.kernel.host_log import MAX_LINES, chosen, lockups_in, modules_in, severities
-from hosttune.facts.kernel.kernel_log import DAY_OLD, DMESG, JOURNAL, NEWEST, merged, message_of, turned
+from hosttune.facts.kernel.kernel_log import DAY_OLD, DMESG, JOURNAL, NEWEST, lines_of, merged, message_of, turned
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT, Unreadable
@@ -81,6 +82,25 @@ def test_host_log_that_may_not_be_read_is_unknown():
 def test_host_log_is_bounded_and_no_storm_pushes_out_another_line():
     kept = chosen(f"{LINES[0]}\n" + f"{LINES[1]}\n" * (MAX_LINES + 1))
     assert (len(kept), kept[0]) == (MAX_LINES + 1, LINES[0])
+
+
+# Messages of one line each, of which a program that writes to the journal could make a line without end.
+ENDLESS = (
+    "[Hardware Error]: CPU:2 (19:1:1) MC18_STATUS[Over|CE|-]: 0x9c2040000000011b ", "EDAC MC0: 1 CE on on ",
+    "BERT: [Hardware Error]: Error records from previous boot: ", "oom-kill:constraint=CONSTRAINT_NONE, task=",
+    "watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [a:", "mlx5_core 0000:17:00.0 ib0: Link ",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("part", ENDLESS)
+def test_host_log_looks_at_no_more_of_a_line_than_the_kernel_writes(part):
+    line = f"1779990100.1 kernel: {part * (400_000 // len(part))}"
+    assert [len(one) <= 2048 for one in lines_of(f"{line}\n{LINES[0]}\n")] == [True, True]
+    before = process_time()
+    assert chosen(f"{line}\n{LINES[0]}\n")[-1] == LINES[0]
+    words = message_of(line)[1]
+    lockups_in([words]), modules_in([words]), severities([words])
+    assert process_time() - before < 5  # what is quadratic takes a minute
 
 
 def test_host_log_errors_of_hardware_by_how_bad_they_were():

@@ -51,6 +51,30 @@ htpasswd -b /etc/x bob {}
 nmcli con modify x wifi-sec.psk {}
 git clone https://x:{}@h/r
 sh -c "mysql -p'{}' x"
+mc alias set aws https://s3.amazonaws.com KEY {}
+ldapsearch -x -D cn=a,o=net -w {}
+ldapsearch -D o=net -b dc=corp,dc=net -w {}
+wpa_passphrase net {}
+smbclient //h/net {}
+redis-cli -h curl -a {}
+mysqldump -h db wandb -p{}
+zip -r /backup/docker -P {} a
+openssl enc -in /b/docker -k {}
+htpasswd -b /etc/docker curl {}
+xargs -p mysql -p{}
+docker run --entrypoint=redis-cli image -a {}
+docker run --env OPENAI_KEY={} image
+env LITELLM_MASTER_KEY={} REDISCLI_AUTH={} x
+env 'OPENAI_KEY={}' x
+spark-submit --conf spark.hadoop.fs.s3a.secret.key={} -Dfs.s3a.access.key={}
+age -d AGE-SECRET-KEY-1{}
+ngrok config add-authtoken {}
+rabbitmqctl add_user a {}
+rabbitmqctl change_password a {}
+ipa-client-install -p bob -w {}
+bcp d in f -U bob -P {}
+curl https://api.telegram.org/bot123456:{}/sendMessage
+curl https://discord.com/api/webhooks/123/{}
 ~/opt/site/agent -x {}
 ~/opt/site/agent --mode {}
 """.strip().splitlines()  # fmt: skip
@@ -58,6 +82,19 @@ PIPES = (
     "echo {} | gpg --batch --passphrase-fd 0 -d /x",
     "printf %s {} | docker login --password-stdin h",
     "chpasswd <<< bob:{}",
+    "chpasswd 0<<< bob:{}",
+    "redis-cli -a {} echo x | docker login h",
+    "echo {} | docker login h -u cat",
+    "echo {} | tee f | docker login --password-stdin h",
+    "echo {} |& docker login --password-stdin h",
+    "echo {} 2>&1 | docker login --password-stdin h",
+    "(cd /; echo {}) 2>/dev/null | docker login --password-stdin h",
+    "docker login --password-stdin h < <(echo {})",
+    "cryptsetup open /dev/x y --key-file <(echo -n {})",
+    "mysql -u `whoami` -p{}",
+    "mysql -u $(whoami) -p{}",
+    "mysql 2>&1 -p{}",
+    "export OPENAI_KEY='{}'",
 )
 FILES = (
     ("/etc/fstab", "//h/s /m cifs username=bob%{},uid=1 0 0\n"),
@@ -96,6 +133,12 @@ FILES = (
     ("/etc/udev/rules.d/10-a.rules", 'ACTION=="add", RUN+="/usr/bin/curl -u bob:{} http://h"\n'),
     ("/etc/udev/rules.d/11-a.rules", '~ACTION=="add", RUN+="/opt/site/agent {}"\n'),
     ("/etc/logrotate.d/a", "/x {{\n postrotate\n  mysqladmin -p{} flush-logs\n endscript\n}}\n"),
+    ("/etc/cron.daily/a", "echo {} |\n docker login --password-stdin h\n"),
+    ("/etc/cron.daily/a", "sudo -S true <<EOF\n{}\nEOF\n"),
+    ("/etc/cron.daily/a", "docker login --password-stdin h <<-'EOF'\n{}\n\tEOF\n"),
+    ("/etc/cron.daily/a", "sudo -S true <<A\n{}\n\n"),
+    ("/opt/site/purge.sh", "find /s -mtime +9 -delete; echo {} |\n docker login --password-stdin h\n"),
+    ("/opt/site/purge.sh", "find /s -mtime +9 -delete; sudo -S true <<EOF\n{}\nEOF\n"),
     ("/etc/ssh/sshd_config.d/a.conf", "~# {}\n"),
     ("/etc/motd", "~the password of the lab is {}\n"),
     ("/etc/cloud/cloud.cfg.d/a.cfg", "chpasswd:\n  password: {}\n"),
@@ -123,11 +166,11 @@ class Planter:
         self.telling: set[str] = set()
 
     def plant(self, text: str) -> str:
-        secret = f"Hunter{len(self.all):03}-xYz"
+        secret = f"HUNTER{len(self.all):03}-xYz"
         self.all.append(secret)
         if not text.startswith("~"):
             self.telling.add(secret)
-        return text.removeprefix("~").format(secret)
+        return text.removeprefix("~").replace("{}", secret).replace("{{", "{").replace("}}", "}")
 
     def commands(self, before: str, *, pipes: bool = True) -> str:
         return "".join(f"{before}{self.plant(one)}\n" for one in (*COMMANDS, *(PIPES if pipes else ())))
@@ -148,8 +191,10 @@ def _host(planter: Planter) -> FakeReader:
     files["/var/spool/cron/crontabs/alice"] = planter.commands("0 1 * * * find /s -atime +3 -delete; ")
     files["/etc/crontab"] = planter.commands("0 1 * * * root ")
     files["/etc/cron.d/a"] = planter.commands("0 1 * * * root cd /x && ")
-    files["/etc/cron.daily/a"] = "#!/bin/sh\n" + planter.commands("")
-    files["/opt/site/purge.sh"] = "#!/bin/bash\n" + planter.commands("find /scratch -atime +30 -delete && ")
+    files["/etc/cron.daily/a"] = "#!/bin/sh\n" + files["/etc/cron.daily/a"] + planter.commands("")
+    files["/opt/site/purge.sh"] = (
+        "#!/bin/bash\n" + files["/opt/site/purge.sh"] + planter.commands("find /scratch -atime +30 -delete && ")
+    )
     files["/etc/systemd/system/a.service"] = "[Service]\n" + planter.commands("ExecStart=/bin/env ", pipes=False)
     files["/etc/systemd/system/b.service.d/a.conf"] = "[Service]\n" + planter.commands("ExecStartPre=-", pipes=False)
     files["/home/alice/.config/systemd/user/a.service"] = "[Service]\n" + planter.commands("ExecStop=", pipes=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from hosttune.facts.services.slurm import cpus_of, gpus_of
@@ -51,6 +53,13 @@ def test_defaults_count_for_the_lines_below_them_and_settings_for_all():
         ("a", "4", None), ("b", "8", "7"),
     ]  # fmt: skip
     assert settings_of(found) == {"cpus": "1"}
+
+
+def test_list_of_hosts_is_split_in_one_pass():
+    before = process_time()
+    assert len(hosts_in("a," * 60_000)) == 60_000
+    assert names_host("b," * 60_000 + "a", "a")
+    assert process_time() - before < 5  # what is quadratic takes a minute
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.host.command_secrets import mask_documents
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -49,10 +50,12 @@ class ShellCommand:
 
 def rows_of(content: str, kind: str = "script") -> tuple[CommandRow, ...]:
     """The command lines of a `script`, a user's `crontab`, a `table` of the system, whose sixth field is a user, an
-    `anacrontab`, or a `unit`, of which those of Exec*= and Environment=; no comments."""
+    `anacrontab`, or a `unit`, of which those of Exec*= and Environment=; no comments, and no password that a script has
+    in a here-document: it would be taken for the name of a program, and looked for."""
     rows: list[CommandRow] = []
     kept: list[str] = []
     number = 0
+    content = mask_documents(content) if kind == "script" else content
     for count, physical in enumerate(content.splitlines(), start=1):
         # In a unit a comment may stand between continued lines (systemd.syntax(7)).
         if (not kept or kind == "unit") and physical.lstrip().startswith(("#", ";")):
