@@ -184,3 +184,34 @@ def test_walk_leaves_no_descriptor_open(root):
     with pytest.raises(NotADirectoryError), walk(str(root), "/etc/conf/x"):
         pass
     assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "size", "most"),
+    [
+        ("etc/sysctl.d", "{}.conf", 60 << 20, 0),
+        ("etc/sysctl.d", "{}.conf", 1 << 20, 8),
+        ("etc/sysctl.d", "{}.conf", 0, 64),
+        ("usr/lib/modules", "{}/modules.dep", 60 << 20, 0),
+        ("usr/lib/modules", "{}/modules.dep", 16 << 20, 2),
+    ],
+)
+def test_image_is_read_to_a_limit_that_holds_for_all_of_its_files(root, folder, name, size, most, monkeypatch):
+    """A sparse file costs the author of an image nothing."""
+    if size == 0:
+        monkeypatch.setitem(RootReader._limit_of.__globals__["_SUMS"], False, 64 << 10)
+    reader = RootReader(str(root))
+    names = [f"{folder}/{name.format(number)}" for number in range(most + 2)]
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    first = root / folder / "first"
+    first.touch()
+    os.truncate(first, size)
+    for one in names:
+        (root / one).parent.mkdir(exist_ok=True)
+        (root / one).symlink_to(f"/{folder}/first")
+    for _look in range(2):  # what was read is read again
+        answers = [reader.read("/" + one) for one in names]
+        assert [isinstance(one, bytes) for one in answers] == [True] * most + [False] * 2
+    said = "would be read of this image" if most else "is larger than"
+    assert said in answers[-1].reason
+    assert reader.read_guarded("/" + names[-1])[0] == answers[-1]
