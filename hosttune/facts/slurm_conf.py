@@ -35,7 +35,7 @@ _ABOUT_SOME = frozenset({"nodename", "partitionname", "nodeset", "downnodes"})
 _COMMENT = regex(r"(?<!\\)#.*")
 _INCLUDE = regex(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
 _PAIR = regex(r"(?<![\w.])([\w.]+)\s*[-+*/]?=\s*(?:\"([^\"]*)\"|(\S+))")
-_HOSTS = regex(r"(?:[^,\[]|\[[^\]]*\]?)+")  # a comma in brackets ends none
+_BETWEEN_HOSTS = regex(r",(?![^\[]*\])")
 _RANGE = regex(r"([^\[\]]*)\[([\d,\s-]+)\](.*)")
 
 
@@ -117,7 +117,7 @@ def with_defaults(rows: Iterable[SlurmRow], kind: str) -> Iterator[SlurmRow]:
 def hosts_in(expression: str) -> tuple[str, ...]:
     """gpu[01-03],head -> gpu01, gpu02, gpu03, head. Raises ValueError for what is no list, or too long."""
     hosts: list[str] = []
-    for part in _HOSTS.findall(expression):
+    for part in filter(None, _BETWEEN_HOSTS.split(expression)):
         hosts += _expanded(_pieces(part), part)
         if len(hosts) > _MOST_HOSTS:
             raise _too_long(expression)
@@ -126,7 +126,7 @@ def hosts_in(expression: str) -> tuple[str, ...]:
 
 def names_host(expression: str, host: str) -> bool:
     """Whether a list names a host. No list is written out for it. Raises ValueError for what is no list."""
-    parts = [part for part in _HOSTS.findall(expression) if host.startswith(part.partition("[")[0])]
+    parts = [part for part in _BETWEEN_HOSTS.split(expression) if host.startswith(part.partition("[")[0])]
     return any(_names(_pieces(part), host) for part in parts)
 
 

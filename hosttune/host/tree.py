@@ -104,11 +104,7 @@ class FileTree:
         return Unreadable(f"{path} is larger than {_size(limit)}") if content is None else content
 
     def _limit_of(self, path: str, info: os.stat_result) -> int:
-        """How much is read of a file: of one that an ordinary user can make long, less than that costs the user. An
-        image belongs to whoever unpacked it, so there the owner says nothing.
-        """
-        if not self._is_live:
-            return LIMIT
+        """How much is read of a file: of one that an ordinary user can make long, less than that costs the user."""
         if match := _OF_A_PROCESS.match(path):
             return OTHERS_LIMIT if match[1] == "mountinfo" else PROCESS_FILE
         is_own = info.st_uid in {0, os.geteuid()} and not info.st_mode & stat.S_IWOTH

@@ -86,9 +86,6 @@ _OLD = {
     DMESG: ("dmesg",),
 }
 _TIMEOUT_S = 20.0
-# Characters of a line that are looked at. A message has 1 KiB at most, 2 KiB with what stands before it (kernel,
-# printk/internal.h: PRINTKRB_RECORD_MAX, PRINTK_MESSAGE_MAX).
-_LONGEST = 2048
 _IS_WANTED = regex(_WANTED)
 _MAY_NOT = regex(r"not seeing messages|insufficient permissions|Permission denied|Operation not permitted")
 _NO_JOURNAL = "No journal files were found"
@@ -160,10 +157,8 @@ def message_of(line: str) -> tuple[float | None, str]:
 
 
 def lines_of(log: str) -> list[str]:
-    """The lines of a log, of each what the kernel can say at most. A message may hold what str.splitlines() takes for
-    the end of a line, U+2028 for one.
-    """
-    return [line[:_LONGEST] for line in log.removesuffix("\n").split("\n")] if log else []
+    """The lines of a log. A message may hold what str.splitlines() takes for the end of a line, U+2028 for one."""
+    return log.removesuffix("\n").split("\n") if log else []
 
 
 def messages_with(beginning: re.Pattern[str], log: str) -> Iterator[str]:
