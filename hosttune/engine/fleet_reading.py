@@ -16,6 +16,7 @@ from hosttune.codec import other_format
 from hosttune.engine.fleet_seen import HostLook, Unread, pairs, seen_of
 from hosttune.engine.health import Fitness, judge
 from hosttune.errors import Where
+from hosttune.regex import regex
 from hosttune.values import Finding, Hold, HoldKind, Verdict
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ MISSING = "hosttune missing"  # {"format_version": 1, "kind": "hosttune missing"
 _VERDICTS = {one.value: one for one in Verdict}
 _HOLDS = {one.value: one for one in HoldKind}
 _NO_HOLD = Hold()
+_DIGEST = regex(r"(?:[0-9a-f]{64})?")
 
 
 class _Wrong(Exception):
@@ -135,8 +137,8 @@ def _seen(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
         source=source,
         tool_version=_text(entry, "tool_version", where, ""),
         profile=_text(entry, "profile", where, ""),
-        policy_digest=_text(entry, "policy_digest", where, ""),
-        digest=_text(entry, "digest", where, ""),
+        policy_digest=_digest(entry, "policy_digest", where),
+        digest=_digest(entry, "digest", where),
         changes=changes,
         unfit=unfit,
         impaired=impaired,
@@ -193,6 +195,13 @@ def _text(data: Mapping[str, Any], name: str, where: str, default: str | None = 
     if not isinstance(value, str) or (default is None and not value):
         raise _Wrong(f"{where}{name}", "is missing" if value in (None, "") else "is no text")
     return value
+
+
+def _digest(data: Mapping[str, Any], name: str, where: str) -> str:
+    text = _text(data, name, where, "")
+    if not _DIGEST.fullmatch(text):
+        raise _Wrong(f"{where}{name}", "is no digest, which has 64 digits of 0-9 and a-f")
+    return text
 
 
 def _texts(data: Mapping[str, Any], name: str, where: str) -> list[str]:

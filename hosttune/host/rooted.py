@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 from collections.abc import Sequence
@@ -11,12 +12,18 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.host.cleaned import Cleaned, clean
 from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat
 from hosttune.host.paths import is_plain, walk
-from hosttune.host.tree import FileTree
+from hosttune.host.tree import OTHERS_LIMIT, FileTree
+from hosttune.regex import regex
 from hosttune.values import Absent, Answer, FileValue, OnlyRunning, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
+# What dpkg, depmod and update-pciids write; people write all the rest.
+_LONG = regex(r"/var/lib/dpkg/status|(?:/usr)?/lib/modules/[^/]+/modules\.\w+|/usr/share/(?:misc|hwdata)/pci\.ids")
+_LONG_LIMIT = 16 << 20  # bytes of one of these; of 5,000 packages dpkg writes 5 MB
+_SUMS = {True: 32 << 20, False: 8 << 20}  # bytes of all of these, and of all other files, in one look
+_LEAST = 1 << 10  # bytes that a file counts for at least, as there can be any number of empty ones
 _KERNEL_FOLDERS = ("/proc", "/sys", "/run", "/dev")
 _NO_KERNEL = Unreadable(OnlyRunning("no kernel runs under --root; give --hardware RECORD"))
 _NO_PROGRAMS = Unreadable(OnlyRunning("programs cannot be asked under --root: they would answer for this machine"))
@@ -34,6 +41,8 @@ class RootReader(FileTree):
         super().__init__(_canonical(root))
         self._is_live = False
         self.hardware = hardware
+        self._counted: dict[str, int] = {}
+        self._left = dict(_SUMS)
 
     @property
     def name(self) -> str:
@@ -51,6 +60,21 @@ class RootReader(FileTree):
             except OSError:
                 return False
         return _below_kernel(canonical)
+
+    def _limit_of(self, path: str, info: os.stat_result) -> int:
+        """How much is read of a file. An image can come from elsewhere, and its owner says nothing: it belongs to
+        whoever unpacked it. A sparse or packed image costs its author nothing, so all files together have a limit, too.
+        """
+        is_long = _LONG.fullmatch(path) is not None
+        limit = _LONG_LIMIT if is_long else OTHERS_LIMIT
+        counted, size = self._counted.get(path, 0), max(info.st_size, _LEAST)
+        if info.st_size <= limit and size > counted:
+            if size - counted > self._left[is_long]:
+                most = _SUMS[is_long] >> 20
+                raise OSError(errno.EFBIG, f"not read, as more than {most} MiB would be read of this image")
+            self._left[is_long] -= size - counted
+            self._counted[path] = size
+        return limit
 
     def read(self, path: str) -> Answer[bytes]:
         if self._is_kernel(path):

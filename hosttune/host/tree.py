@@ -18,9 +18,7 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 LIMIT = 64 << 20  # the largest file that `read` returns, in bytes
-OTHERS_LIMIT = 1 << 20  # the largest one that others own or can write, and of an image's configuration
-IMAGE_LIMIT = 32 << 20  # of an image's configuration in all: what is kept of each line takes a hundred times its bytes
-_LARGE = ("/var/lib/", "/boot/", "/lib/modules/", "/usr/lib/modules/")  # what packages and kernels list there
+OTHERS_LIMIT = 1 << 20  # and of the running host the largest one that others own or can write
 _LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TYPES: Mapping[int, FileType] = {
     stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link", stat.S_IFBLK: "block",
@@ -98,7 +96,6 @@ class FileTree:
     def __init__(self, root: str) -> None:
         self.root = root
         self._is_live = root == "/"  # the kernel's own walk is right, and faster
-        self._left = IMAGE_LIMIT
 
     @property
     def is_privileged(self) -> bool:
@@ -119,20 +116,10 @@ class FileTree:
                 content = read_all(fd, limit)
         except OSError as error:
             return refusal(error, path)
-        if content is None:
-            return Unreadable(f"{path} is larger than {_size(limit)}")
-        if not self._is_live and limit == OTHERS_LIMIT:
-            self._left -= len(content)
-            if self._left < 0:
-                return Unreadable(f"{path} is not read, after {_size(IMAGE_LIMIT)} of configuration in this image")
-        return content
+        return Unreadable(f"{path} is larger than {_size(limit)}") if content is None else content
 
     def _limit_of(self, path: str, info: os.stat_result) -> int:
-        """How much is read of a file: of one that an ordinary user can make long, less than that costs the user. An
-        image belongs to whoever unpacked it, so there the owner says nothing, and whoever made it can be hostile.
-        """
-        if not self._is_live:
-            return LIMIT if path.startswith(_LARGE) else OTHERS_LIMIT
+        """How much is read of a file: of one that an ordinary user can make long, less than that costs the user."""
         if match := _OF_A_PROCESS.match(path):
             return OTHERS_LIMIT if match[1] == "mountinfo" else PROCESS_FILE
         is_own = info.st_uid in {0, os.geteuid()} and not info.st_mode & stat.S_IWOTH

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import json
 import os
 import random
 import shutil
+from contextlib import redirect_stdout
 
 import pytest
 
@@ -253,6 +256,45 @@ def test_names_from_outside_steer_nothing(run, put, form):
     assert "geheim" not in out
     if form == "html":
         assert "<img" not in out
+
+
+@pytest.fixture(scope="module")
+def checked():
+    """What `hosttune check` tells of a host."""
+    with redirect_stdout(io.StringIO()) as out:
+        app.run(["check", "--host", str(H100), "--format", "json"])
+    return json.loads(out.getvalue())
+
+
+def texts_in(data, path=()):
+    """Where a document has text: the path to it without the numbers of lists, and the object that holds it."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+        where = (*path, key) if isinstance(data, dict) else path
+        if isinstance(value, str):
+            yield where, data, key
+        elif isinstance(value, (dict, list)):
+            yield from texts_in(value, where)
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_no_text_of_a_result_steers_anything_wherever_it_is(run, put, checked, form):
+    evil = "\x1b[2J\x1b]0;T\x07`<script>alert(1)</script>\n# TYPE\nevil 1\u202e\0"
+    for where in {where for where, _, _ in texts_in(checked)}:
+        data = copy.deepcopy(checked)
+        for other, holder, key in texts_in(data):
+            if other == where:
+                holder[key] = evil
+        status, out, err = run(put("a.json", data), "--verbose", "--plans", "5", "--format", form)
+        assert status in (1, 2), where
+        assert not [char for char in out + err if not char.isprintable() and char != "\n"], where
+        assert not {"# TYPE", "evil 1"} & {line.strip() for line in (out + err).splitlines()}, where
+        assert form != "html" or "<script>alert" not in out, where
+
+
+def test_digest_of_a_result_has_its_form(run, put):
+    for name in ("digest", "policy_digest"):
+        status, out, _ = run(put("a.json", document({**entry("a"), name: "0" * 63 + "\n"})))
+        assert (status, f"a.json: hosts[0].{name}: is no digest" in flat(out)) == (2, True)
 
 
 def test_report_is_written_to_a_file(run, put, tmp_path):

@@ -11,7 +11,6 @@ from hosttune.host import open_reader, open_writer
 from hosttune.host.live import LiveReader, LiveWriter
 from hosttune.host.paths import walk
 from hosttune.host.rooted import RootReader, RootWriter
-from hosttune.host.tree import IMAGE_LIMIT, OTHERS_LIMIT
 from hosttune.values import ABSENT, FileValue, Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -187,18 +186,32 @@ def test_walk_leaves_no_descriptor_open(root):
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
-def test_configuration_of_an_image_is_read_to_a_limit_of_each_file_and_of_all(tmp_path):
-    """A sparse file costs its maker nothing, and every line that is kept costs a hundred times its bytes."""
-    (tmp_path / "etc/sysctl.d").mkdir(parents=True)
-    (tmp_path / "var/lib/dpkg").mkdir(parents=True)
-    for path, size in (("etc/sysctl.d/long", OTHERS_LIMIT + 1), ("etc/sysctl.d/fits", OTHERS_LIMIT)):
-        with (tmp_path / path).open("wb") as file:
-            file.truncate(size)
-    with (tmp_path / "var/lib/dpkg/status").open("wb") as file:
-        file.truncate(OTHERS_LIMIT + 1)
-    reader = RootReader(str(tmp_path))
-    assert reader.read("/etc/sysctl.d/long") == Unreadable("/etc/sysctl.d/long is larger than 1 MiB")
-    answers = [reader.read("/etc/sysctl.d/fits") for _ in range(IMAGE_LIMIT // OTHERS_LIMIT + 1)]
-    assert [isinstance(one, bytes) for one in answers] == [True] * (len(answers) - 1) + [False]
-    assert answers[-1] == Unreadable("/etc/sysctl.d/fits is not read, after 32 MiB of configuration in this image")
-    assert isinstance(reader.read("/var/lib/dpkg/status"), bytes)
+@pytest.mark.parametrize(
+    ("folder", "name", "size", "most"),
+    [
+        ("etc/sysctl.d", "{}.conf", 60 << 20, 0),
+        ("etc/sysctl.d", "{}.conf", 1 << 20, 8),
+        ("etc/sysctl.d", "{}.conf", 0, 64),
+        ("usr/lib/modules", "{}/modules.dep", 60 << 20, 0),
+        ("usr/lib/modules", "{}/modules.dep", 16 << 20, 2),
+    ],
+)
+def test_image_is_read_to_a_limit_that_holds_for_all_of_its_files(root, folder, name, size, most, monkeypatch):
+    """A sparse file costs the author of an image nothing."""
+    if size == 0:
+        monkeypatch.setitem(RootReader._limit_of.__globals__["_SUMS"], False, 64 << 10)
+    reader = RootReader(str(root))
+    names = [f"{folder}/{name.format(number)}" for number in range(most + 2)]
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    first = root / folder / "first"
+    first.touch()
+    os.truncate(first, size)
+    for one in names:
+        (root / one).parent.mkdir(exist_ok=True)
+        (root / one).symlink_to(f"/{folder}/first")
+    for _look in range(2):  # what was read is read again
+        answers = [reader.read("/" + one) for one in names]
+        assert [isinstance(one, bytes) for one in answers] == [True] * most + [False] * 2
+    said = "would be read of this image" if most else "is larger than"
+    assert said in answers[-1].reason
+    assert reader.read_guarded("/" + names[-1])[0] == answers[-1]

@@ -159,7 +159,7 @@ def _plan(one: PlanClass, changes: Iterable[Change], page: Page) -> Panel:
     what = counted(one.changes, "change") if one.changes else "nothing to change"
     names = name_hosts(one.hosts, page.names if page.is_terse or page.folds else 0)
     blocks: list[Block] = [Say(names, more=folded(one.hosts, page))]
-    blocks += [Say("Digest", code=one.digest)] if one.digest else []
+    blocks += [Say("Digest", code=sanitize(one.digest))] if one.digest else []
     diffs = tuple(diff_of(change, is_short=page.is_terse) for change in changes)
     blocks += [Fold("The changes", diffs)] if diffs and page.folds else diffs
     return Panel(f"{hosts_word(one.hosts.count)}: {what}", tuple(blocks))
