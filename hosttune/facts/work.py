@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
 from hosttune.facts.gates import Gates, ask_gates
-from hosttune.facts.processes import NAME_LENGTH, is_daemon, program_of
+from hosttune.facts.processes import CONTAINER, NAME_LENGTH, container_of, is_daemon, is_of_system, program_of
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -46,10 +46,11 @@ NOT_WORK = DISPLAYS | frozenset(
         "nvidia-imex", "gpud", "dcgmi", "telegraf", "nvidia_gpu_exporter", "all-smi",
     )
 )  # fmt: skip
-_CONTAINER = regex(
-    r"(docker|cri-containerd|crio|libpod|nerdctl)[-/]([0-9a-f]{12,64})|/(lxc)(?:\.payload)?[./]([\w.-]+)"
-    r"|/(kubepods)[^ ]*/([0-9a-f]{64})$|machine\.slice/(systemd-nspawn)@([^/]+)\.service"
-)
+# What people start themselves, beside what computes.
+_TOOLS = frozenset({
+    "nvidia-smi", "nvidia-settings", "nvidia-modprobe", "nvtop", "nvitop", "gpustat", "glances", "dcgmi", "all-smi",
+})  # fmt: skip
+_SERVICES = NOT_WORK - DISPLAYS - _TOOLS
 # Where only root makes control groups: users get those below user@UID.service, containers their own.
 _SLURM = regex(
     r"/slurm[^/]*/(?:uid_\d+/)?job_(\d+)(?:/|$)|(?:/[^/]+\.slice)*/(?:[^/]+_)?slurmstepd\.scope/job_(\d+)(?:/|$)"
@@ -104,22 +105,17 @@ def is_monitor(process: Process) -> bool:
     """Whether a process only watches GPUs, or shows something with them."""
     if process.uid == 0 and process.name[:NAME_LENGTH] in NOT_WORK and not container_of(process.cgroup):
         return True  # scripts, too, whose program is Python
-    return is_daemon(process, NOT_WORK) or is_display(process)
+    return (is_of_system(process) and program_of(process) in NOT_WORK) or is_display(process)
+
+
+def _is_service(process: Process) -> bool:
+    """Whether a container is there for this process, which watches GPUs. People watch theirs in one that computes."""
+    return is_of_system(process) and program_of(process) in _SERVICES
 
 
 def is_display(process: Process) -> bool:
     """Whether a process runs a display server, for whoever sits there."""
     return process.uid >= 0 and program_of(process) in DISPLAYS
-
-
-def container_of(cgroup: str) -> str:
-    """`docker 0123456789ab` for the control group of a container's process; empty for all others."""
-    found = tuple(_CONTAINER.finditer(cgroup))
-    if not found:
-        return ""
-    kind, name = (group for group in found[-1].groups() if group)  # the innermost one: docker in docker, kind
-    short = {"cri-containerd": "containerd", "libpod": "podman", "kubepods": "containerd"}.get(kind, kind)
-    return f"{short} {name[:12] if re.fullmatch('[0-9a-f]{12,64}', name) else name}"
 
 
 def jobs_of(processes: Iterable[Process]) -> tuple[str, ...]:
@@ -227,7 +223,7 @@ def _gpu_containers(
         if any(process.pid in busy for process in inside):
             found.add(name)
             continue
-        if any(map(is_monitor, inside)):
+        if any(map(_is_service, inside)):
             continue  # NVIDIA's own: the device plugin, the exporter
         place = f"/proc/{inside[0].pid}/root/dev"
         nodes = reader.list(place)
@@ -240,13 +236,13 @@ def _gpu_containers(
 
 def _group_of(cgroup: str) -> str:
     """The path of the control group by which the innermost container is known; empty for all others."""
-    matches = tuple(_CONTAINER.finditer(cgroup))
+    matches = tuple(CONTAINER.finditer(cgroup))
     return cgroup[: matches[-1].end()] if matches else ""
 
 
 def _is_delegated(reader: Reader, group: str) -> bool:
     """Whether another than root may have made the control group by which a container is known."""
-    above = group[: tuple(_CONTAINER.finditer(group))[-1].start() + 1].rpartition("/")[0]
+    above = group[: tuple(CONTAINER.finditer(group))[-1].start() + 1].rpartition("/")[0]
     stats = (reader.stat(f"{root}{above}") for root in _GROUPS)
     return bool(_OF_USER.search(group)) or any(isinstance(one, Stat) and one.uid != 0 for one in stats)
 

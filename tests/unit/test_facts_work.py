@@ -7,7 +7,8 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containment import INITIAL
-from hosttune.facts.work import container_of, has_gpu, is_work, jobs_of
+from hosttune.facts.processes import container_of
+from hosttune.facts.work import has_gpu, is_work, jobs_of
 from hosttune.host.door import Process, Stat
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -232,6 +233,29 @@ def test_work_container_of_a_monitor_is_no_work():
         stats={"/proc/8/root/dev/nvidia0": NODE},
     )
     assert seen.is_gpu_busy is False
+
+
+@pytest.mark.parametrize("name", ["nvidia-smi", "nvtop", "Xorg"])
+def test_monitor_or_display_that_people_start_in_their_container_hides_it_not(name):
+    seen = work(
+        process(8, "sleep", cgroup=DOCKER),
+        daemon(9, name, cgroup=DOCKER),
+        files={"/proc/8/root/dev/nvidia0": ""},
+        stats={"/proc/8/root/dev/nvidia0": NODE},
+    )
+    assert seen.gpu_containers == ("docker 3f2a3f2a3f2a",)
+
+
+def test_root_of_a_container_runs_no_daemon_of_the_host():
+    """In its mount namespace any file has any path."""
+    step = daemon(8, "slurmstepd", command=("slurmstepd: [4711.0]",), cgroup=DOCKER)
+    assert jobs_of([step]) == ()
+    assert work(step).is_gpu_busy is False
+    inside = daemon(8, "slurmd", command=("slurmd", "-f", "/root/private.conf"), cgroup=DOCKER)
+    own = daemon(9, "slurmd", command=("slurmd", "-D"), cgroup="/system.slice/slurmd.service")
+    untold = process(7, "slurmd", uid=101, cgroup=DOCKER)
+    facts = Facts(FakeReader({}, processes=(untold, inside, own)))
+    assert facts.processes["slurmd"].commands == ("slurmd -D",)
 
 
 def test_privileged_container_that_sees_all_devices_was_not_given_a_gpu():
