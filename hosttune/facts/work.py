@@ -15,6 +15,7 @@ from hosttune.facts.gates import Gates, ask_gates
 from hosttune.facts.processes import CONTAINER, NAME_LENGTH, container_of, is_daemon, is_of_system, program_of
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
+from hosttune.host.bounded import CUT
 from hosttune.host.door import Stat
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -150,16 +151,17 @@ def _work(reader: Reader, facts: Facts) -> Work:
     gpu, jobs = tuple(map(_gpu_process, working)), jobs_of(processes)
     untold = tuple(map(_doubt, filter(_is_doubtful, processes)))[:1]
     inside = shared(_gpu_containers, reader, processes, working)
+    cut = tuple(map(_cut, filter(_is_cut, processes)))[:1]
     gates = shared(lambda: Gates() if hidden else ask_gates(reader))
 
     def busy() -> tuple[str, ...]:
         return (*_sentences(gpu, inside()[0], jobs), *gates().busy)
 
     def doubts() -> tuple[str, ...]:
-        return (hidden,) if hidden else (*untold, *inside()[1], *gates().unknown)
+        return (hidden,) if hidden else (*untold, *cut, *inside()[1], *gates().unknown)
 
     return Work(
-        gpu_processes=lazy(_undoubted, gpu, hidden, *untold),
+        gpu_processes=lazy(_undoubted, gpu, hidden, *untold, *cut),
         gpu_containers=lazy(lambda: _undoubted(inside()[0], hidden, *inside()[1])),
         scheduler_jobs=lazy(_undoubted, jobs, hidden, *untold),
         is_gpu_busy=lazy(lambda: bool(busy()) or _undoubted(False, *doubts())),
@@ -187,6 +189,15 @@ def _is_doubtful(process: Process) -> bool:
 
 def _doubt(process: Process) -> str:
     return f"whether process {process.pid} is what it calls itself cannot be told: this record is an older one"
+
+
+def _is_cut(process: Process) -> bool:
+    """Whether it may hold a GPU among the open files that were not looked at."""
+    return CUT in process.devices and not holds_gpu(process) and not is_monitor(process)
+
+
+def _cut(process: Process) -> str:
+    return f"whether process {process.pid} holds a GPU is not known: {process.user} has too many files open"
 
 
 def _gpu_process(process: Process) -> GpuProcess:

@@ -9,6 +9,7 @@ from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containment import INITIAL
 from hosttune.facts.processes import container_of
 from hosttune.facts.work import has_gpu, is_work, jobs_of
+from hosttune.host.bounded import CUT
 from hosttune.host.door import Process, Stat
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -313,6 +314,17 @@ def test_work_inside_a_container_is_unknown():
 def test_work_of_an_image_is_none():
     reader = FakeReader(GPU, kind="root", persistent_only=True, processes=Unreadable("none"))
     assert Facts(reader).work.is_gpu_busy is False
+
+
+def test_user_with_too_many_open_files_hides_nothing_else():
+    cut = process(7, "sleep", devices=(CUT,))
+    seen = work(cut, process(8, cgroup="/slurm/uid_1/job_3"))
+    assert (seen.scheduler_jobs, seen.is_gpu_busy) == (("slurm job 3",), True)
+    assert "process 7 holds a GPU is not known: alice has too many files open" in seen.evidence[-1]
+    with pytest.raises(UnknownFact, match="too many files open"):
+        _ = work(cut).is_gpu_busy
+    assert work(process(7, devices=("/dev/nvidia0", CUT))).gpu_processes
+    assert Facts(FakeReader({}, processes=(cut, daemon(9, "slurmd")))).processes["slurmd"].commands
 
 
 def test_work_without_a_process_list_is_unknown():
