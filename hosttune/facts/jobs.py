@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy, shared, unread
+from hosttune.facts.processes import container_of
 from hosttune.facts.reading import hint, require_known
-from hosttune.facts.work import container_of
 from hosttune.frozen import frozen
 from hosttune.host.bounded import CUT
 

@@ -1,12 +1,13 @@
 """The processes of a program of this host: `processes["dockerd"].started_at`.
 
 Every process chooses its name and its command line. So a process counts if its executable has this name, and it runs
-with root's rights or as a user of the system (uid below 1000, adduser.conf(5)). Names have at most 15 characters
-(proc_pid_comm(5)); the start is in proc_pid_stat(5). In an image none runs.
+outside of containers with root's rights or as a user of the system (uid below 1000, adduser.conf(5)). Names have at
+most 15 characters (proc_pid_comm(5)); the start is in proc_pid_stat(5). In an image none runs.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,17 @@ from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import if_absent
 from hosttune.frozen import frozen
 from hosttune.host.door import CONTAINED, FIRST_PERSON
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Process, Reader
 
 NAME_LENGTH = 15
+CONTAINER = regex(
+    r"(docker|cri-containerd|crio|libpod|nerdctl)[-/]([0-9a-f]{12,64})|/(lxc)(?:\.payload)?[./]([\w.-]+)"
+    r"|/(kubepods)[^ ]*/([0-9a-f]{64})$|machine\.slice/(systemd-nspawn)@([^/]+)\.service"
+)
 
 
 @frozen
@@ -46,9 +52,25 @@ def program_of(process: Process) -> str:
     return process.program.removesuffix(" (deleted)").rpartition("/")[2][:NAME_LENGTH]
 
 
+def container_of(cgroup: str) -> str:
+    """`docker 0123456789ab` for the control group of a container's process; empty for all others."""
+    found = tuple(CONTAINER.finditer(cgroup))
+    if not found:
+        return ""
+    kind, name = (group for group in found[-1].groups() if group)  # the innermost one: docker in docker, kind
+    short = {"cri-containerd": "containerd", "libpod": "podman", "kubepods": "containerd"}.get(kind, kind)
+    return f"{short} {name[:12] if re.fullmatch('[0-9a-f]{12,64}', name) else name}"
+
+
+def is_of_system(process: Process) -> bool:
+    """Whether it runs with root's rights, or as a user of the system, of this host or of a container."""
+    return 0 <= process.uid < FIRST_PERSON
+
+
 def is_of_host(process: Process) -> bool:
-    """Whether it runs for the machine: with root's rights, or as a user of the system, and not in a container."""
-    return 0 <= process.uid < FIRST_PERSON and not process.program.startswith(CONTAINED)
+    """Whether it runs for this machine: root of a container calls its programs what it likes."""
+    is_contained = container_of(process.cgroup) or process.program.startswith(CONTAINED)
+    return is_of_system(process) and not is_contained
 
 
 def is_daemon(process: Process, names: Collection[str]) -> bool:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
 from hosttune.facts.gates import Gates, ask_gates
-from hosttune.facts.processes import NAME_LENGTH, is_daemon, is_of_host, program_of
+from hosttune.facts.processes import (
+    CONTAINER,
+    NAME_LENGTH,
+    container_of,
+    is_daemon,
+    is_of_host,
+    is_of_system,
+    program_of,
+)
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.host.bounded import CUT
@@ -47,10 +55,11 @@ NOT_WORK = DISPLAYS | frozenset(
         "nvidia-imex", "gpud", "dcgmi", "telegraf", "nvidia_gpu_exporter", "all-smi",
     )
 )  # fmt: skip
-_CONTAINER = regex(
-    r"(docker|cri-containerd|crio|libpod|nerdctl)[-/]([0-9a-f]{12,64})|/(lxc)(?:\.payload)?[./]([\w.-]+)"
-    r"|/(kubepods)[^ ]*/([0-9a-f]{64})$|machine\.slice/(systemd-nspawn)@([^/]+)\.service"
-)
+# What people start themselves, beside what computes.
+_TOOLS = frozenset({
+    "nvidia-smi", "nvidia-settings", "nvidia-modprobe", "nvtop", "nvitop", "gpustat", "glances", "dcgmi", "all-smi",
+})  # fmt: skip
+_SERVICES = NOT_WORK - DISPLAYS - _TOOLS
 # Where only root makes control groups: users get those below user@UID.service, containers their own.
 _SLURM = regex(
     r"/slurm[^/]*/(?:uid_\d+/)?job_(\d+)(?:/|$)|(?:/[^/]+\.slice)*/(?:[^/]+_)?slurmstepd\.scope/job_(\d+)(?:/|$)"
@@ -103,26 +112,19 @@ def holds_gpu(process: Process) -> bool:
 
 def is_monitor(process: Process) -> bool:
     """Whether a process only watches GPUs, or shows something with them."""
-    is_root_s = process.uid == 0 and is_of_host(process) and not container_of(process.cgroup)
-    if is_root_s and process.name[:NAME_LENGTH] in NOT_WORK:
+    if process.uid == 0 and is_of_host(process) and process.name[:NAME_LENGTH] in NOT_WORK:
         return True  # scripts, too, whose program is Python
-    is_contained = process.uid == 0 and program_of(process) in NOT_WORK  # NVIDIA's exporters and plugins run so
-    return is_contained or is_daemon(process, NOT_WORK) or is_display(process)
+    return (is_of_system(process) and program_of(process) in NOT_WORK) or is_display(process)
+
+
+def _is_service(process: Process) -> bool:
+    """Whether a container is there for this process, which watches GPUs. People watch theirs in one that computes."""
+    return is_of_system(process) and program_of(process) in _SERVICES
 
 
 def is_display(process: Process) -> bool:
     """Whether a process runs a display server, for whoever sits there."""
     return process.uid >= 0 and program_of(process) in DISPLAYS
-
-
-def container_of(cgroup: str) -> str:
-    """`docker 0123456789ab` for the control group of a container's process; empty for all others."""
-    found = tuple(_CONTAINER.finditer(cgroup))
-    if not found:
-        return ""
-    kind, name = (group for group in found[-1].groups() if group)  # the innermost one: docker in docker, kind
-    short = {"cri-containerd": "containerd", "libpod": "podman", "kubepods": "containerd"}.get(kind, kind)
-    return f"{short} {name[:12] if re.fullmatch('[0-9a-f]{12,64}', name) else name}"
 
 
 def jobs_of(processes: Iterable[Process]) -> tuple[str, ...]:
@@ -157,16 +159,17 @@ def _work(reader: Reader, facts: Facts) -> Work:
     gpu, jobs = tuple(map(_gpu_process, working)), jobs_of(processes)
     untold = tuple(map(_doubt, filter(_is_doubtful, processes)))[:1]
     inside = shared(_gpu_containers, reader, processes, working)
+    cut = tuple(map(_cut, filter(_is_cut, processes)))[:1]
     gates = shared(lambda: Gates() if hidden else ask_gates(reader))
 
     def busy() -> tuple[str, ...]:
         return (*_sentences(gpu, inside()[0], jobs), *gates().busy)
 
     def doubts() -> tuple[str, ...]:
-        return (hidden,) if hidden else (*untold, *inside()[1], *gates().unknown)
+        return (hidden,) if hidden else (*untold, *cut, *inside()[1], *gates().unknown)
 
     return Work(
-        gpu_processes=lazy(_undoubted, gpu, hidden, *untold),
+        gpu_processes=lazy(_undoubted, gpu, hidden, *untold, *cut),
         gpu_containers=lazy(lambda: _undoubted(inside()[0], hidden, *inside()[1])),
         scheduler_jobs=lazy(_undoubted, jobs, hidden, *untold),
         is_gpu_busy=lazy(lambda: bool(busy()) or _undoubted(False, *doubts())),
@@ -187,20 +190,22 @@ def _undoubted(value: T, *doubts: str) -> T:
 
 
 def _is_doubtful(process: Process) -> bool:
-    """Whether nothing tells what it is, in a record of before, or what it has open."""
-    if CUT in process.devices and not holds_gpu(process):
-        return not is_monitor(process)
+    """Whether it may be what it calls itself, and nothing tells: in a record of before."""
     is_named = process.name[:NAME_LENGTH] in NOT_WORK and holds_gpu(process)
     return process.uid < 0 and bool(is_named or _step(process))
 
 
 def _doubt(process: Process) -> str:
-    if CUT in process.devices:
-        return (
-            f"whether process {process.pid} ({process.name}, {process.user}) holds a GPU is not known: users have more "
-            "files open than are looked at"
-        )
     return f"whether process {process.pid} is what it calls itself cannot be told: this record is an older one"
+
+
+def _is_cut(process: Process) -> bool:
+    """Whether it may hold a GPU among the open files that were not looked at."""
+    return CUT in process.devices and not holds_gpu(process) and not is_monitor(process)
+
+
+def _cut(process: Process) -> str:
+    return f"whether process {process.pid} holds a GPU is not known: {process.user} has too many files open"
 
 
 def _gpu_process(process: Process) -> GpuProcess:
@@ -237,7 +242,7 @@ def _gpu_containers(
         if any(process.pid in busy for process in inside):
             found.add(name)
             continue
-        if any(map(is_monitor, inside)):
+        if any(map(_is_service, inside)):
             continue  # NVIDIA's own: the device plugin, the exporter
         place = f"/proc/{inside[0].pid}/root/dev"
         nodes = reader.list(place)
@@ -250,13 +255,13 @@ def _gpu_containers(
 
 def _group_of(cgroup: str) -> str:
     """The path of the control group by which the innermost container is known; empty for all others."""
-    matches = tuple(_CONTAINER.finditer(cgroup))
+    matches = tuple(CONTAINER.finditer(cgroup))
     return cgroup[: matches[-1].end()] if matches else ""
 
 
 def _is_delegated(reader: Reader, group: str) -> bool:
     """Whether another than root may have made the control group by which a container is known."""
-    above = group[: tuple(_CONTAINER.finditer(group))[-1].start() + 1].rpartition("/")[0]
+    above = group[: tuple(CONTAINER.finditer(group))[-1].start() + 1].rpartition("/")[0]
     stats = (reader.stat(f"{root}{above}") for root in _GROUPS)
     return bool(_OF_USER.search(group)) or any(isinstance(one, Stat) and one.uid != 0 for one in stats)
 

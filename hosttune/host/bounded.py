@@ -16,8 +16,7 @@ from typing import Final
 OWN_MOUNTS: Final = 64 << 20  # bytes of our own mountinfo; fusermount3(1) lets users add to it
 PROCESS_FILE: Final = 64 << 10  # bytes of one file below /proc/PID
 MOST_PROCESSES: Final = 1 << 17  # of one look; more than this are not listed, and the list is unknown
-MOST_OPEN_FILES: Final = 1 << 20  # of all processes together, in one look
-MOST_FILES_OF_USER: Final = 1 << 17  # of all processes of one user
+MOST_OPEN_FILES: Final = 1 << 18  # of all processes of one user together, in one look
 MOST_NAMES: Final = 1 << 19  # of one folder
 CUT: Final = "[cut]"  # the last of the words that are kept of a longer list
 _CHUNK: Final = 1 << 18

@@ -119,7 +119,7 @@ class Process:
     command: tuple[str, ...]  # argv with secrets masked
     rss_bytes: int
     swap_bytes: int
-    devices: tuple[str, ...]  # device nodes held open, by the names of this host, such as /dev/nvidia0
+    devices: tuple[str, ...]  # device nodes held open, by the names of this host, such as /dev/nvidia0; CUT: not all
     cgroup: str  # path of the v2 (or name=systemd) cgroup
     started_at: float  # seconds since the epoch
     parent: int = 0  # its parent's pid

@@ -11,8 +11,8 @@ import os
 import stat
 
 from hosttune.errors import HosttuneError
-from hosttune.host.bounded import CUT, MOST_FILES_OF_USER, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text
-from hosttune.host.door import CONTAINED, FIRST_PERSON, Process
+from hosttune.host.bounded import CUT, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text
+from hosttune.host.door import CONTAINED, Process
 from hosttune.host.filestatus import FileStatus, status_of
 from hosttune.host.proc_fields import process_fields
 from hosttune.host.secrets import mask_command
@@ -33,14 +33,15 @@ _MAJORS = {"nvidia-uvm": ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"), "kfd": ("
 _OF_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/")
 _STATUS_MOST = 1 << 20  # bytes of a status, which lists up to 65,536 groups (NGROUPS_MAX) before memory and CPUs
 _DEVICE_MOST = 255  # bytes of the path of a device node; the names that a user gives to files can be longer
-_ALL_DEVICES = 16 << 20  # bytes of the paths of all of them
+_MOST_DEVICES = 4 << 20  # bytes of the paths of all of them that one user has open
+_COST_OF_INFO = 7  # so many more open files a look into fdinfo counts as
 
 
 def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
     """All processes with a program; kernel threads have none. Devices are empty for processes this user may not see.
 
-    Unreadable if there are more processes, or services have more files open, than one look goes through: a part of a
-    list would say that what the rest of it uses is free.
+    Unreadable where there are more processes than one look goes through: a part of a list would say that nobody uses
+    what the rest of it uses.
     """
     found = []
     look = _Look(folder, _known_devices(head_text(f"{folder}/devices")))
@@ -51,12 +52,11 @@ def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
                 continue
             pid = info["pid"]
             process = f"{folder}/{pid}"
-            devices = look.devices(pid, info["uid"])
+            cgroup = _cgroup(process)
+            devices = look.devices(pid, info["uid"] or cgroup)
             is_gpu = any(device.startswith("/dev/nvidia") for device in devices)
             status = _status(process, is_gpu=is_gpu)
-            name, user, cgroup = (
-                texts.setdefault(one, one) for one in (info["name"], info["username"], _cgroup(process))
-            )
+            name, user, cgroup = (texts.setdefault(one, one) for one in (info["name"], info["username"], cgroup))
             found.append(
                 Process(
                     pid=pid,
@@ -143,45 +143,43 @@ def _known_devices(content: str) -> dict[tuple[int, int], str]:
 
 
 class _Look:
-    """One look at the open files of all processes, and what is left of its limits."""
+    """One look at the open files of all processes, and what is left of its limits.
+
+    Each user has limits of their own, and so has each control group of root's, for root of a container is root here:
+    what one of them opens hides only their own.
+    """
 
     def __init__(self, folder: str, known: dict[tuple[int, int], str]) -> None:
         self._folder = folder
         self._known = known
-        self._left = {"system": MOST_OPEN_FILES, "people": MOST_OPEN_FILES}
-        self._left_of: dict[int, int] = {}  # of each of the people
-        self._bytes = _ALL_DEVICES
+        self._files: dict[int | str, int] = {}
+        self._bytes: dict[int | str, int] = {}
 
-    def devices(self, pid: int, uid: int) -> tuple[str, ...]:
-        """The device nodes that a process has open. CUT is among them if people have more files open than are looked
-        at: then only theirs are in doubt. Raises HosttuneError at the limit for the users of the system.
-        """
+    def devices(self, pid: int, owner: int | str) -> tuple[str, ...]:
+        """The device nodes that a process has open; CUT is the last where the `owner` has more files open than are
+        looked at."""
         devices: set[str] = set()
+        files, size = self._files.get(owner, MOST_OPEN_FILES), self._bytes.get(owner, _MOST_DEVICES)
+        is_whole = True
         try:
             with os.scandir(f"{self._folder}/{pid}/fd") as entries:
                 for entry in entries:
-                    if not self._take(uid):
-                        if uid < FIRST_PERSON:
-                            raise _too_many(pid)
-                        devices.add(CUT)
+                    if files <= 0 or size < 0:
+                        is_whole = False
                         break
+                    files -= 1
                     device = _open_device(entry.path, self._known)
-                    if device and device not in devices and _is_open(f"{self._folder}/{pid}/fdinfo/{entry.name}"):
+                    if not device or device in devices:
+                        continue
+                    if _is_open(f"{self._folder}/{pid}/fdinfo/{entry.name}"):
                         devices.add(device)
-                        self._bytes -= len(device)
+                        size -= len(device)
+                    else:
+                        files -= _COST_OF_INFO
         except OSError:
-            return tuple(sorted(devices))
-        return tuple(sorted(devices))
-
-    def _take(self, uid: int) -> bool:
-        """Whether one more file of this user is looked at."""
-        left = self._left_of.setdefault(uid, MOST_FILES_OF_USER) if uid >= FIRST_PERSON else 1
-        group = "system" if uid < FIRST_PERSON else "people"
-        if self._bytes < 0 or self._left[group] <= 0 or left <= 0:
-            return False
-        self._left[group] -= 1
-        self._left_of[uid] = left - 1
-        return True
+            pass
+        self._files[owner], self._bytes[owner] = files, size
+        return (*sorted(devices), *(() if is_whole else (CUT,)))
 
 
 def _open_device(path: str, known: dict[tuple[int, int], str]) -> str:
@@ -216,13 +214,6 @@ def _device(target: str, status: FileStatus, known: dict[tuple[int, int], str]) 
     own = status_of(target)
     is_own = own and (own.rdev, stat.S_IFMT(own.mode)) == (status.rdev, stat.S_IFMT(status.mode))
     return target if is_own and len(target) <= _DEVICE_MOST else ""
-
-
-def _too_many(pid: int) -> HosttuneError:
-    return HosttuneError(
-        f"the services of this host have more than {MOST_OPEN_FILES} files open: which of them use devices is not "
-        f"known (the look ended at process {pid})"
-    )
 
 
 def _cgroup(process: str) -> str:

@@ -7,7 +7,9 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containment import INITIAL
-from hosttune.facts.work import container_of, has_gpu, is_work, jobs_of
+from hosttune.facts.processes import container_of
+from hosttune.facts.work import has_gpu, is_work, jobs_of
+from hosttune.host.bounded import CUT
 from hosttune.host.door import Process, Stat
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -124,14 +126,6 @@ def test_root_of_a_container_is_no_daemon_of_the_host():
     assert is_work(replace(monitor, program="container:/usr/bin/python3.11"))
     listed = FakeReader(processes=(daemon(1, "slurmd", program="container:/usr/sbin/slurmd"),))
     assert Facts(listed).processes["slurmd"].commands == ()
-
-
-def test_process_with_more_open_files_than_are_looked_at_may_hold_a_gpu():
-    seen = work(process(7, "train", devices=("[cut]",)))
-    with pytest.raises(UnknownFact, match=r"whether process 7 \(train, alice\) holds a GPU is not known"):
-        _ = seen.is_gpu_busy
-    assert work(daemon(7, "dcgm-exporter", devices=("[cut]",))).is_gpu_busy is False
-    assert work(process(7, devices=("/dev/nvidia0", "[cut]"))).is_gpu_busy is True
 
 
 @pytest.mark.parametrize(
@@ -254,6 +248,29 @@ def test_work_container_of_a_monitor_is_no_work():
     assert seen.is_gpu_busy is False
 
 
+@pytest.mark.parametrize("name", ["nvidia-smi", "nvtop", "Xorg"])
+def test_monitor_or_display_that_people_start_in_their_container_hides_it_not(name):
+    seen = work(
+        process(8, "sleep", cgroup=DOCKER),
+        daemon(9, name, cgroup=DOCKER),
+        files={"/proc/8/root/dev/nvidia0": ""},
+        stats={"/proc/8/root/dev/nvidia0": NODE},
+    )
+    assert seen.gpu_containers == ("docker 3f2a3f2a3f2a",)
+
+
+def test_root_of_a_container_runs_no_daemon_of_the_host():
+    """In its mount namespace any file has any path."""
+    step = daemon(8, "slurmstepd", command=("slurmstepd: [4711.0]",), cgroup=DOCKER)
+    assert jobs_of([step]) == ()
+    assert work(step).is_gpu_busy is False
+    inside = daemon(8, "slurmd", command=("slurmd", "-f", "/root/private.conf"), cgroup=DOCKER)
+    own = daemon(9, "slurmd", command=("slurmd", "-D"), cgroup="/system.slice/slurmd.service")
+    untold = process(7, "slurmd", uid=101, cgroup=DOCKER)
+    facts = Facts(FakeReader({}, processes=(untold, inside, own)))
+    assert facts.processes["slurmd"].commands == ("slurmd -D",)
+
+
 def test_privileged_container_that_sees_all_devices_was_not_given_a_gpu():
     assert has_gpu(("null", "nvidia0"))
     assert not has_gpu(("null", "nvidia0", "mem", "kmsg"))
@@ -309,6 +326,17 @@ def test_work_inside_a_container_is_unknown():
 def test_work_of_an_image_is_none():
     reader = FakeReader(GPU, kind="root", persistent_only=True, processes=Unreadable("none"))
     assert Facts(reader).work.is_gpu_busy is False
+
+
+def test_user_with_too_many_open_files_hides_nothing_else():
+    cut = process(7, "sleep", devices=(CUT,))
+    seen = work(cut, process(8, cgroup="/slurm/uid_1/job_3"))
+    assert (seen.scheduler_jobs, seen.is_gpu_busy) == (("slurm job 3",), True)
+    assert "process 7 holds a GPU is not known: alice has too many files open" in seen.evidence[-1]
+    with pytest.raises(UnknownFact, match="too many files open"):
+        _ = work(cut).is_gpu_busy
+    assert work(process(7, devices=("/dev/nvidia0", CUT))).gpu_processes
+    assert Facts(FakeReader({}, processes=(cut, daemon(9, "slurmd")))).processes["slurmd"].commands
 
 
 def test_work_without_a_process_list_is_unknown():

@@ -114,23 +114,31 @@ def test_more_processes_than_are_listed_make_the_list_unknown(table, monkeypatch
     assert "processes: they are not listed" in answer.reason
 
 
-@pytest.mark.parametrize("name", ["MOST_OPEN_FILES", "_ALL_DEVICES"])
-def test_more_open_files_than_are_looked_at_make_the_list_unknown(table, monkeypatch, name):
-    """Not an idle GPU: /dev/nvidia0 could be the next one."""
+@pytest.mark.parametrize("name", ["MOST_OPEN_FILES", "_MOST_DEVICES"])
+def test_open_files_of_one_user_cut_only_what_that_user_has_open(table, monkeypatch, name):
+    """Not an idle GPU: /dev/nvidia0 could be the next one. Root of a container has limits of its own, too."""
     monkeypatch.setattr(proc, name, 10)
-    make_process(table, 7, devices=[f"/dev/some{number}" for number in range(20)])
-    answer = proc.processes(str(table))
-    assert isinstance(answer, Unreadable)
-    assert "which of them use devices is not known" in answer.reason
-
-
-def test_files_of_one_user_leave_the_devices_of_others_known(table, monkeypatch):
-    monkeypatch.setattr(proc, "MOST_FILES_OF_USER", 3)
-    for pid, uid in ((7, 1001), (8, 1001), (9, 1002), (10, 0)):
-        make_process(table, pid, uid=uid, devices=("/dev/nvidia0", "/dev/nvidia1"))
+    for pid, uid in ((6, 1001), (7, 1001), (8, 1002), (9, 0), (10, 0)):
+        folder = make_process(
+            table, pid, devices=[f"/dev/some{number}" for number in range(20 if pid in (6, 9) else 1)]
+        )
+        (folder / "status").write_text(f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
+    (table / "9/cgroup").write_text("0::/system.slice/docker-1.scope\n")
     found = {one.pid: one.devices for one in proc.processes(str(table))}
-    assert found[9] == found[10] == ("/dev/nvidia0", "/dev/nvidia1")
-    assert [CUT in found[pid] for pid in (7, 8)].count(True) == 1
+    assert {pid: devices[-1] == CUT for pid, devices in found.items()} == {
+        6: True, 7: True, 8: False, 9: True, 10: False
+    }  # fmt: skip
+    assert found[8] == found[10] == ("/dev/some0",)
+
+
+def test_files_that_are_only_pointed_at_count_more(table, monkeypatch):
+    """What fdinfo says costs more time than a name."""
+    seen = []
+    monkeypatch.setattr(proc, "MOST_OPEN_FILES", 16)
+    monkeypatch.setattr(proc, "_is_open", seen.append)
+    make_process(table, 7, devices=["/dev/nvidia0"] * 20)
+    (found,) = proc.processes(str(table))
+    assert (len(seen), found.devices) == (2, (CUT,))
 
 
 def test_process_that_clears_its_command_line_is_listed(table):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from hosttune.facts.storage.ageing_jobs import read_in, rules_in, scripts_in
@@ -32,8 +34,8 @@ def told_lines(content: str, kind: str = "script", *, has_rules: bool = True) ->
     if kind == "unit":
         return _told_unit(content, has_rules=has_rules)
     rows = tuple(row for row in rows_of(content) if len(row.text) <= LONGEST)
-    telling = [row for row in rows if has_rules and rules_in((row,), "")]
-    told = [row.text for row in telling] + [word for row in rows for word in _reads_in(row)]
+    telling = {index for index, row in enumerate(rows) if has_rules and rules_in((row,), "")}
+    told = [rows[index].text for index in telling] + [word for row in rows for word in _reads_in(row)]
     used = {use[1] or use[2] for text in told for use in USE.finditer(text)}
     started: dict[int, list[str]] = {}
     for path, number in scripts_in(rows_of(content, kind), kind).items():
@@ -42,14 +44,14 @@ def told_lines(content: str, kind: str = "script", *, has_rules: bool = True) ->
     kept = content.split("\n")[:1] if is_script else [""]
     lines = kept + [""] * len(content.splitlines())  # as rows are counted
     shell = Shell(rows)
-    for row in rows:
+    for index, row in enumerate(rows):
         said = [one for command in commands_of(row.text) for one in shell.take(command)]
         said = [one for one in said if "=" not in one or one.partition("=")[0] in used]
         given = {one.partition("=")[0] for one in said} | {one.split()[1] for one in said if one.startswith("for ")}
         said += [f"{name}=$" for name in targets(row.text) if name in used - given]
         # A file without an interpreter may be one of variables, and name a program.
         said += [f"{name}={path}" for name, path in assigned_paths(row.text) if not is_script and name not in used]
-        lines[row.number - 1] = row.text if row in telling else "; ".join([*said, *started.get(row.number, ())])
+        lines[row.number - 1] = row.text if index in telling else "; ".join([*said, *started.get(row.number, ())])
     return "\n".join(lines)
 
 
@@ -101,7 +103,8 @@ def _reads_in(row: CommandRow) -> list[str]:
 
 
 def _told_unit(content: str, *, has_rules: bool) -> str:
-    lines = [""] * (len(content.splitlines()) + 1)
+    starts = tuple(accumulate(map(len, content.splitlines(keepends=True)), initial=0))
+    lines = [""] * len(starts)
     for row in rows_of(content, "unit"):
         if len(row.text) > LONGEST:
             continue
@@ -112,5 +115,5 @@ def _told_unit(content: str, *, has_rules: bool) -> str:
         joined = f"{key}={(' ' if key == 'Environment' else '; ').join(said)}"
         lines[row.number - 1] = row.text if has_rules and rules_in((row,), "", "unit") else joined
     for match in ENVIRONMENT_FILE.finditer(content):
-        lines[len(content[: match.start(1)].splitlines()) - 1] = match[0].strip()
+        lines[bisect_left(starts, match.start(1)) - 1] = match[0].strip()
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.reading import names_in, require_known, text
 from hosttune.facts.services.unit_files import UnitFiles
+from hosttune.host.bounded import CUT
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 
@@ -45,6 +46,8 @@ def claimed(reader: Reader, facts: Facts) -> frozenset[str]:
     options = (option for mount in facts.mounts.all for option in mount.super_options if "=/dev/" in option)
     found |= {_place(reader, word, "a mount") for option in options for word in find_device_words(option)}
     processes = require_known(reader.processes(), "the list of processes")
+    if cut := next((one for one in processes if CUT in one.devices), None):
+        raise UnknownFact(f"which devices process {cut.pid} uses is not known: {cut.user} has too many files open")
     return frozenset(found | {device for process in processes for device in process.devices})
 
 
