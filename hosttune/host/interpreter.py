@@ -18,7 +18,7 @@ import os
 import resource
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -26,6 +26,7 @@ from hosttune.frozen import frozen
 from hosttune.host.code_owner import owner_of_code
 from hosttune.host.door import Completed
 from hosttune.host.job_limits import JobConfinement, fields_of, limits_of, whole_file, why_other_view
+from hosttune.host.named import answer_of, can_hang
 from hosttune.host.process import Ended, bounded, locate
 from hosttune.textfiles import own_file
 from hosttune.values import Answer, Unreadable
@@ -187,7 +188,12 @@ def primary_group(uid: int) -> int:
 
 def at_path(path: str, user_of_roots: int = _NOBODY) -> Interpreter | Unreadable:
     """The interpreter at an absolute path: as the user who wrote its code, or as `user_of_roots` if only root can
-    change it. Without root's rights it has to be the caller's own code, or root's."""
+    change it. Without root's rights it has to be the caller's own code, or root's. No dead file system is waited for.
+    """
+    return _found_in_time(path, lambda: _at_path(path, user_of_roots))
+
+
+def _at_path(path: str, user_of_roots: int) -> Interpreter | Unreadable:
     if reason := why_no_program(path):
         return Unreadable(reason)
     owner = owner_of_code(path)
@@ -233,7 +239,32 @@ def of_process(pid: int) -> Interpreter | Unreadable:
         return Unreadable(f"process {pid}: {error.strerror}")
 
 
+def _found_in_time(name: str, look: Callable[[], Interpreter | Unreadable]) -> Interpreter | Unreadable:
+    """What `look` finds. A user chooses the paths that it goes through, and the file systems on the way may be dead."""
+    if not can_hang():
+        return look()
+
+    def told() -> bytes:
+        found = look()
+        if isinstance(found, Unreadable):
+            return json.dumps({"reason": found.reason}).encode()
+        return json.dumps([found.path, found.uid, found.gid, found.groups, found.is_roots]).encode()
+
+    try:
+        said = json.loads(answer_of(ascii(name), told))
+    except OSError as error:
+        return Unreadable(f"{name}: {error.strerror}")
+    if isinstance(said, dict):
+        return Unreadable(str(said["reason"]))
+    path, uid, gid, groups, is_roots = said
+    return Interpreter(path, uid, gid, groups if groups is None else tuple(groups), is_roots)
+
+
 def _interpreter_of(folder: int, pid: int) -> Interpreter | Unreadable:
+    return _found_in_time(f"process {pid}", lambda: _look_for(folder, pid))
+
+
+def _look_for(folder: int, pid: int) -> Interpreter | Unreadable:
     status = fields_of(folder)
     uids, gids = ({int(word) for word in status.get(key, "").split()} for key in ("Uid", "Gid"))
     if len(uids) != 1 or len(gids) != 1:

@@ -12,6 +12,8 @@ import sys
 import threading
 from pathlib import Path
 
+from hosttune.host.interpreter import ask
+from hosttune.values import Unreadable
 from tests.live.namespace import ROOT, passes
 
 HERE = __file__
@@ -104,6 +106,23 @@ def scenario_dead(folder: Path) -> None:
     for name in ("report", "report dead"):
         assert "gives no answer" in " ".join(said[name][1].split()), name
     assert said["bench"][0] in {0, 1, 2}  # what it finds depends on this machine; it ends
+
+
+def test_python_that_a_job_names_on_a_dead_file_system_is_not_waited_for(tmp_path):
+    passes(HERE, "python", tmp_path)
+
+
+def scenario_python(folder: Path) -> None:
+    with dead_server(folder / "dead") as dead:
+        words = (f"{dead}/bin/python", "600")
+        with subprocess.Popen(words, executable="/bin/sleep", env={"PATH": str(dead)}) as job:
+            try:
+                for question in (("python-of", job.pid, "torch"), ("python-at", words[0], "torch")):
+                    answer = ask(tuple(map(str, question)))
+                    assert isinstance(answer, Unreadable)
+                    assert "gives no answer" in answer.reason
+            finally:
+                job.kill()
 
 
 def test_files_of_the_kernel_devices_and_pipes_are_no_data(tmp_path):
