@@ -129,17 +129,21 @@ _NO_SECRET = regex(
     r"[\d.:,/-]+(?:/(?:tcp|udp|sctp))?|[/.~$%{<-].*|[a-z]+(?:[-_.,=][a-z]+)*|[A-Z][A-Za-z]+|\(masked\)", re.DOTALL
 )
 _HARMLESS: Final = frozenset({"", "yes", "no", "true", "false", "none", "null", "on", "off", "0", "1", "(masked)"})
+_BLANK: Final = r"\\(?:040|011|x20|x09)"  # as fstab(5) and systemd.syntax(7) write one in a word
 _TOKEN = regex(
-    r"(?P<blank>(?:\s|\\\n)+)|(?P<here>\d?<<<)|(?P<op>\|\||&&|\|&|[;|`)]|&(?!>)|<?\((?!masked\)))|"
+    rf"(?P<blank>(?:\s|\\\n|{_BLANK})+)|(?P<here>\d?<<<)|(?P<op>\|\||&&|\|&|[;|`)]|&(?!>)|<?\((?!masked\)))|"
     r"(?P<redirect>&>|\d?[<>]+(?:&\d?)?)|"
-    r"(?P<word>(?:\(masked\)|\\[^\n]|'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s;|&()`<>'\"\\]|['\"\\])+)",
+    r"(?P<word>(?:\(masked\)|(?!"
+    rf"{_BLANK})\\[^\n]|'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s;|&()`<>'\"\\]|['\"]|(?!{_BLANK})\\)+)",
     re.DOTALL,
 )
+# How the name of an option ends whose value is a command: ssh_command=sshpass.
+_RUNS = regex(r"(?:command|cmd|exec|program|helper|rsh|shell)\Z", re.IGNORECASE)
 _QUOTED = regex(r"'([^']*)'|\"((?:\\.|[^\"\\])*)\"|\\(.)", re.DOTALL)
 _AROUND: Final = "\"'[]{}(),;"
 _BEFORE: Final = "-@:+!|\"'[{(\\"  # what may be before a program: `ExecStart=-/usr/bin/x`, `["x", ...]`
 _MAY_TAKE = regex(
-    r"(?<![\w-])--?[A-Za-z]|<<|/p:|\b(?:echo|printf|"
+    r"(?<![\w-])--?[A-Za-z]|<<|/p:|\\(?:040|x20)|\b(?:echo|printf|"
     rf"{'|'.join(re.escape(name) for name, takes in _PROGRAMS.items() if takes.verbs or not takes.options)})(?![\w-])"
 )
 
@@ -336,12 +340,15 @@ def _of_echo(words: Sequence[_Word]) -> Iterator[str | None]:
 
 def _program(word: str, *, is_first: bool = True) -> str:
     """The program that a word may name: `/usr/bin/mysql`, `--entrypoint=mysql`, and, as the first word of a command,
-    `ExecStart=mysql`; `o=net` further on names none.
+    `ExecStart=mysql`; `ssh_command=sshpass` does anywhere, `o=net` further on names none.
     """
     if word.startswith("-") and not word.startswith("-/") and "=" not in word:
         return ""
     name = word.rpartition("/")[2]
-    return (name.rpartition("=")[2] if is_first or word.startswith("-") else name).lstrip(_BEFORE)
+    before, _, value = name.rpartition("=")
+    return (value if is_first or word.startswith("-") or _RUNS.search(before[-_LONGEST_NAME:]) else name).lstrip(
+        _BEFORE
+    )
 
 
 def mask_words(words: Iterable[str]) -> list[str | None]:

@@ -35,9 +35,10 @@ _IPV4 = regex(
 )
 _IPV6 = regex(r"(?<![\w:.-])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:.-])", re.IGNORECASE)
 _URL_HOST = regex(r"(?:(?<=://)|(?<=\(masked\)@))[a-z](?:[\w.-]*\w)?", re.IGNORECASE)
-# `host:/path` and `//host/share` of network file systems
+# `host:/path`, `user@host:/path` and `//host/share` of network file systems, and registries that containerd names
 _SERVER = regex(
-    r"(?<![\w./:@-])[a-z][\w.-]*(?=:/(?!/))|(?:(?<=^//)|(?<=[\s\"'=,]//))[a-z][\w.-]*(?=/)",
+    r"(?<![\w./:-])[a-z][\w.-]*(?=:/(?!/))|(?:(?<=^//)|(?<=[\s\"'=,]//))[a-z][\w.-]*(?=/)|"
+    r"(?:(?<=registry\.configs\.[\"'])|(?<=registry\.mirrors\.[\"']))[a-z][\w.-]*",
     re.IGNORECASE | re.MULTILINE,
 )
 # The archives and manuals that any host may name.

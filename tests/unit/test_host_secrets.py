@@ -136,7 +136,7 @@ _REPEATED = (
     "://", "://a", "://a@", "@", "a:", ":a,", "x:,", "?sig", "user=", "user=a", "user=%", "cookie", "cookie: ",
     "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "PRIVATE KEY", "$5$", "$argon2", "grub.pbkdf2.", "grub.pbkdf2.a.", "eyJ", "-eyJ",
     "eyJaaaaaaaa.", "sk-", "GPU-", "serial", "serial ", "0:", "0.", "10.0.0.1-", "aa:", "a/", "/a", "//a", "(masked)@a", "serial1",
-    "<(", "$(", "(echo a)|", "echo a|&", "a <<A\n", "chpasswd <<A\n", "mysql ", "mc alias ", "|\n", "2>&1", "X_KEY=", "X_KEY: ",
+    "\\040", "\\040-p\\040", "a@h", 'registry.configs."a', "<(", "$(", "(echo a)|", "echo a|&", "a <<A\n", "chpasswd <<A\n", "mysql ", "mc alias ", "|\n", "2>&1", "X_KEY=", "X_KEY: ",
     "-u ", "-u a", "-p ", "--a-", "curl -u ", "echo a|", "mc alias set ", "sh -c '", 'sh -c "', "install a ", "RUN+=", 'RUN+="', "A=",
     '"A=', "#", " #", "# a", "uuid", "/uuid", "LVM-", "part1-", "ansible ",
 )  # fmt: skip
@@ -266,6 +266,9 @@ def test_addresses_are_replaced_alike_and_what_only_looks_like_one_stays():
         ("http_proxy=http://bob:pw@proxy.corp:3128", "http_proxy=http://(masked)@server1:3128"),
         ("see <https://wiki.corp>.", "see <https://server1>."),
         ("nfs.nvidia.com:/x", "server1:/x"),
+        ("bob@nas.corp:/x /m fuse.sshfs", "bob@server1:/x /m fuse.sshfs"),
+        ('[plugins.x.registry.configs."reg.corp".auth]', '[plugins.x.registry.configs."server1".auth]'),
+        ('[plugins.x.registry.mirrors."reg.corp:5000"]', '[plugins.x.registry.mirrors."server1:5000"]'),
     ],
 )
 def test_server_is_replaced_in_a_shared_record_alone(text, expected):

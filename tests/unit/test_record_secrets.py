@@ -100,6 +100,8 @@ FILES = (
     ("/etc/fstab", "//h/s /m cifs username=bob%{},uid=1 0 0\n"),
     ("/etc/fstab", "//h/t /n cifs credentials=/etc/cifs,pass={} 0 0\n"),
     ("/etc/fstab", "bob:{}@h:/x /o fuse.sshfs defaults 0 0\n"),
+    ("/etc/fstab", "u@h:/y /p fuse.sshfs rw,ssh_command=sshpass\\040-p\\040{}\\040ssh 0 0\n"),
+    ("/etc/fstab", "u@h:/z /q fuse.sshfs rw,ssh_command=curl\\040-ubob:{} 0 0\n"),
     ("/etc/fstab", "~# the old one was {}\n"),
     ("/etc/sysctl.d/10-a.conf", "~# root is {}\nvm.swappiness = 10\n"),
     ("/etc/modprobe.d/a.conf", "install foo curl -u bob:{} http://h; modprobe --ignore-install foo\n"),

@@ -65,8 +65,13 @@ def _paths(word: str, script: Script, shell: Shell) -> Iterator[str]:
 
 def environment_files(content: str) -> tuple[tuple[int, str], ...]:
     """(line, path or pattern) of the files that a unit takes variables from; a specifier is anything."""
-    found = ENVIRONMENT_FILE.finditer(content)
-    return tuple((content.count("\n", 0, one.start(1)) + 1, re.sub(r"%.", "*", one[1])) for one in found)
+    found: list[tuple[int, str]] = []
+    number, position = 1, 0
+    for one in ENVIRONMENT_FILE.finditer(content):
+        number += content.count("\n", position, one.start(1))
+        position = one.start(1)
+        found.append((number, re.sub(r"%.", "*", one[1])))
+    return tuple(found)
 
 
 def environment_of(content: str) -> str:
