@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 from hosttune.errors import HosttuneError
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2.sandbox import SandboxedEnvironment
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> SandboxedEnvironment:
     # imported here: Jinja2 costs more than the whole start of a command that renders nothing
     import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     from hosttune.textfiles import template_text
 
-    return jinja2.Environment(
+    # the templates are ours; their values can come from rules of others
+    return ImmutableSandboxedEnvironment(
         loader=jinja2.FunctionLoader(template_text),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

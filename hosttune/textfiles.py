@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from importlib.abc import ResourceLoader
     from pathlib import Path
 
+_PLAIN_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PROJECT_NAME = regex(r'^name\s*=\s*"hosttune"\s*$', re.MULTILINE)
 
 
@@ -55,7 +56,12 @@ def checkout_text(name: str) -> str | None:
 
 
 def template_text(name: str) -> str | None:
-    """The text of a Jinja2 template; None if there is none of this name. Raises as `template_root` does."""
+    """The text of a Jinja2 template; None if there is none of this name. Raises as `template_root` does.
+
+    A rule can name a template, and rules come with images and records, too: a name that leaves the folder is of none.
+    """
+    if not _PLAIN_NAME.fullmatch(name):
+        return None
     inside = own_file(f"templates/{name}")
     if inside is not None:
         return inside.decode("utf-8")

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from hosttune.values import Change
 
 
+_TEMPLATES = ("nfs-read-ahead.conf.j2", "scratch.sh.j2")
+
+
 class DropinWish(WishKind):
     """`- dropin: PATH` with `template` and `vars`; `trigger` names the work that makes it effective."""
 
     kind = "dropin"
     fields: Mapping[str, FieldSpec] = {
-        "template": FieldSpec(str, required=True, help="A file in templates/"),
+        "template": FieldSpec(str, required=True, choices=_TEMPLATES, help="The text of the file"),
         "vars": FieldSpec(dict, help="Values for the template; it also sees `rule`"),
         "trigger": FieldSpec(str, choices=("daemon-reload",), help="What must follow a change"),
         "activation": FieldSpec(str, choices=tuple(str(word) for word in Activation), help="When it takes effect"),

@@ -11,6 +11,7 @@ from hosttune.engine.policy import Policy
 from hosttune.engine.policy_file import load_policy
 from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
+from hosttune.rendering import render
 from hosttune.values import HoldKind, Verdict
 from tests.unit.fake_reader import FakeReader
 
@@ -256,3 +257,28 @@ def test_approval_of_a_policy_is_of_the_custom_rules_that_it_runs_too():
     assert own != Policy(**selected).digest
     assert digest(f"# a word about it\n{RULE}", **selected) == own
     assert digest(RULE.replace("at_most: 1", "at_most: 100"), **selected) != own
+
+
+@pytest.mark.parametrize("form", ["{path}", "{{{{ '{path}' }}}}"])
+def test_template_of_a_rule_is_one_of_ours_and_runs_nothing(tmp_path, form):
+    """Rules come with images and records, too: their text would run with the rights of who looks at them."""
+    (tmp_path / "evil.j2").write_text(
+        "{{ cycler.__init__.__globals__.os.system('touch " + str(tmp_path / "ran") + "') }}SECRET"
+    )
+    path = f"{'../' * 12}{tmp_path}/evil.j2".replace("//", "/")
+    wish = f'  - dropin: /etc/x.conf\n    template: "{form.format(path=path)}"\n'
+    text = RULE[: RULE.index("  - sysctl")] + wish
+    files = {f"{FOLDER}/site-swappiness.yaml": text, "/etc/hosttune/policy.yaml": "select: [site-swappiness]"}
+    reader = FakeReader(files)
+    with pytest.raises(HosttuneError) as caught:
+        found = load_catalog(reader)
+        examine(reader, found, load_policy(reader, found)).plan()
+    assert "SECRET" not in str(caught.value)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_values_of_a_template_run_nothing(monkeypatch):
+    text = "{{ value.__class__ }}"
+    monkeypatch.setitem(render.__globals__["_environment"]().loader.__dict__, "load_func", lambda _name: text)
+    with pytest.raises(HosttuneError, match="SecurityError"):
+        render("a-template.j2", value="")

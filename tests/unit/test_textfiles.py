@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.errors import HosttuneError
-from hosttune.textfiles import template_root
+from hosttune.textfiles import template_root, template_text
 
 PROJECT = '[build-system]\nrequires = []\n\n[project]\nname = "hosttune"\n'
 
@@ -81,3 +81,11 @@ def test_template_root_of_another_owner_is_refused(package: Path, name: str, mon
 
     monkeypatch.setattr(Path, "lstat", lstat)
     assert f"{name} does not belong to the owner" in refused(package)
+
+
+@pytest.mark.parametrize(
+    "name", ["../pyproject.toml", "/etc/passwd", "./report.css", "..", "", ".report.css", "a/b", "a\n"]
+)
+def test_name_that_leaves_the_folder_is_of_no_template(name: str):
+    assert template_text("report.css")
+    assert template_text(name) is None
