@@ -4,7 +4,8 @@ A Python takes its code from more than its own file. It reads pyvenv.cfg beside 
 folder above, the standard library and site-packages of the virtual environment and of the Python that pyvenv.cfg names
 as `home`, and .pth files there (Python documentation: "The initialization of the sys.path module search path", "site").
 A user who can write one of these places, or exchange a folder or link on the way, decides what runs. What a .pth file
-of that user names is his own choice, and is not followed.
+of that user names is the user's own choice. What one of root's names is followed: the folders, and the places in the
+finder that setuptools writes for an editable install.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from functools import lru_cache
 
 from hosttune.frozen import frozen
 from hosttune.host.attributes import is_open_by_acl
-from hosttune.host.bounded import names_in, read_head
+from hosttune.host.bounded import head_of, names_in, read_head
 from hosttune.host.mounters import Mounters
 from hosttune.host.paths import ResolvedPath, walk
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 _CONFIG_LIMIT = 1 << 16  # bytes of pyvenv.cfg
 _MOST_ENTRIES = 20_000  # names in one folder
 _MODULE_FOLDERS = ("site-packages", "dist-packages")
+_FINDER = "_finder.py"  # __editable___NAME_finder.py (setuptools, command/editable_wheel.py)
+_QUOTED = regex(r"['\"](/[^'\"\n]{1,4095})['\"]")
 _MOST_STEPS = 50_000  # folders and links passed on all ways together
 _LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -117,6 +121,7 @@ class _Places(dict[str, _Place]):
     def __init__(self) -> None:
         super().__init__()
         self.mounters = Mounters()
+        self.named: set[str] = set()  # folders that .pth files name
 
 
 def _places_of_file(path: str) -> _Places:
@@ -229,6 +234,31 @@ def _take_entries(found: _Places, folder: str) -> None:
         elif path not in found:
             has_acl = bool(info.st_mode & stat.S_IWGRP) and "system.posix_acl_access" in _attributes(path)
             _note(found, path, found.mounters.owned(info), has_acl=has_acl)
+        is_finder = name.startswith("__editable__") and name.endswith(_FINDER)
+        if (is_finder or name.endswith(".pth")) and path in found and not found[path].uid:
+            _take_named(found, place, path)
+
+
+def _take_named(found: _Places, folder: str, path: str) -> None:
+    """Note the folders that a .pth file of root's names, or the packages in a finder of an editable install."""
+    content, is_whole = head_of(path, _CONFIG_LIMIT)
+    if not is_whole:
+        raise _SharedCode(f"{path} has more than {_CONFIG_LIMIT >> 10} KiB")
+    text = os.fsdecode(content)
+    if path.endswith(_FINDER):
+        places = [match[1] for match in _QUOTED.finditer(text)]
+    else:
+        rows = (row.strip() for row in text.splitlines())
+        places = [os.path.join(folder, row) for row in rows if row and not row.startswith(("#", "import ", "import\t"))]
+    for place in places:
+        with walk("/", place, mounters=found.mounters) as reached:
+            if reached.missing:
+                continue
+            _take(found, reached, is_searched=not reached.name)
+            inner = "" if reached.name else reached.canonical
+        if inner and inner not in found.named:
+            found.named.add(inner)
+            _take_entries(found, inner)
 
 
 def _attributes(path: str) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hosttune.host.door import Stat, Usage
+from hosttune.host.named import served_mounts
 from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def count(folder: int, most: int = MOST_ENTRIES) -> Usage:
-    """What lies below an open folder."""
-    tally = _Tally(os.fstat(folder).st_dev, most)
-    tally.add(folder, _DEEPEST)
+    """What lies below an open folder. What is mounted there and has a server is not looked at: it may be dead."""
+    tally = _Tally(os.fstat(folder).st_dev, most, frozenset(served_mounts()))
+    tally.add(folder, os.readlink(f"/proc/self/fd/{folder}"), _DEEPEST)
     return Usage(tally.size_bytes, tally.entries, tally.is_complete)
 
 
@@ -31,11 +32,12 @@ def count(folder: int, most: int = MOST_ENTRIES) -> Usage:
 class _Tally:
     device: int
     most: int
+    served: frozenset[str]  # paths of mounts
     size_bytes: int = 0
     entries: int = 0
     is_complete: bool = True
 
-    def add(self, folder: int, levels: int) -> None:
+    def add(self, folder: int, path: str, levels: int) -> None:
         try:
             with os.scandir(folder) as found:
                 for entry in found:
@@ -43,11 +45,12 @@ class _Tally:
                         self.is_complete = False
                         return
                     self.entries += 1
-                    self._add_entry(folder, entry, levels)
+                    if (inner := f"{path.rstrip('/')}/{entry.name}") not in self.served:
+                        self._add_entry(folder, entry, inner, levels)
         except OSError:
             self.is_complete = False
 
-    def _add_entry(self, folder: int, entry: os.DirEntry[str], levels: int) -> None:
+    def _add_entry(self, folder: int, entry: os.DirEntry[str], path: str, levels: int) -> None:
         try:
             info = entry.stat(follow_symlinks=False)
             if stat.S_ISREG(info.st_mode):
@@ -62,7 +65,7 @@ class _Tally:
             self.is_complete = False
             return
         try:
-            self.add(inner, levels - 1)
+            self.add(inner, path, levels - 1)
         finally:
             os.close(inner)
 

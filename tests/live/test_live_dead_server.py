@@ -12,7 +12,9 @@ import sys
 import threading
 from pathlib import Path
 
+from hosttune.host.door import Usage
 from hosttune.host.interpreter import ask
+from hosttune.host.live import LiveReader
 from hosttune.values import Unreadable
 from tests.live.namespace import ROOT, passes
 
@@ -123,6 +125,17 @@ def scenario_python(folder: Path) -> None:
                     assert "gives no answer" in answer.reason
             finally:
                 job.kill()
+
+
+def test_size_of_a_folder_is_counted_beside_a_dead_file_system(tmp_path):
+    passes(HERE, "usage", tmp_path)
+
+
+def scenario_usage(folder: Path) -> None:
+    (folder / "file").write_bytes(b"12345")
+    (folder / "below").mkdir()
+    with dead_server(folder / "dead"), dead_server(folder / "below/dead"):
+        assert LiveReader().usage(str(folder)) == Usage(5, 4, is_complete=True)
 
 
 def test_files_of_the_kernel_devices_and_pipes_are_no_data(tmp_path):

@@ -211,6 +211,30 @@ def test_python_in_whose_code_others_have_a_say_is_not_run(folder, spoil, monkey
     assert not (folder / "venv/who").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("evil.pth", "# a comment\nimport sys\n{}\n/nowhere\n"),
+        ("__editable___evil_1_finder.py", "MAPPING: dict[str, str] = {{'evil': '{}'}}\n"),
+    ],
+)
+def test_code_that_an_editable_install_by_root_leads_to_is_of_who_can_write_it(folder, name, content, monkeypatch):
+    """`sudo pip install -e` of a user's project: root's files name the user's folder."""
+    python = venv(folder / "venv", 0, WHO)
+    (site,) = folder.glob("venv/lib/*/site-packages")
+    (site / "evil.pth").unlink()
+    (site / name).write_text(content.format(folder / "eve/src"))
+    monkeypatch.setenv("SUDO_UID", str(ADMIN))
+    assert user_python(str(python), str(folder)).uid == ADMIN
+    (folder / "eve/src").mkdir(parents=True)
+    give(folder / "eve", EVE)
+    assert owner_of_code(str(python)) == EVE
+    assert user_python(str(python), str(folder)).uid == EVE
+    (folder / "eve/src/module.py").write_text("")
+    os.chown(folder / "eve/src/module.py", BOB, BOB)
+    assert "module.py belongs to uid" in owner_of_code(str(python)).reason
+
+
 def test_child_has_the_ids_of_its_user_no_capability_and_no_environment_of_ours(folder):
     """A program in the place of an interpreter, which reports as whom and with what it runs."""
     names = 'env | cut -d= -f1 | sort | tr "\\n" " "'
