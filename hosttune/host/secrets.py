@@ -24,10 +24,11 @@ _WORDS = (
 _HINT = regex(_WORDS, re.IGNORECASE)
 # A word that is no secret, or the start of an object or a list of JSON.
 _HARMLESS = r"(?:(?:yes|no|true|false|none|null|on|off|\(masked\))(?=[\s,;&\"'}\])]|$)|[{\[]\s*(?:[\"'{}\[\]]|$))"
-# NAME=value, NAME: value, "NAME": "value". What `credentials=` names is a file, not a secret.
+# NAME=value, NAME: value, "NAME": "value"; in options of a mount `,,` is a comma of the value. What `credentials=`
+# names is a file, not a secret.
 _ASSIGNMENT = regex(
     rf"""(?P<name>{_WORDS}\d?["']?\s*(?:=|:(?!/))[ \t]*(?<!credentials=)["']?)(?!{_HARMLESS})
-    (?:(?<=")(?:\\.|[^"\\\n])+|(?<=')(?:\\.|[^'\\\n])+|[^\s,;&"'}}\])]+)""",
+    (?:(?<=")(?:\\.|[^"\\\n])+|(?<=')(?:\\.|[^'\\\n])+|(?:[^\s,;&"'}}\])]|,,)+)""",
     re.IGNORECASE | re.VERBOSE,
 )
 # The value of a line of its own goes on to its end, that of a variable of the environment to the next blank.
@@ -46,8 +47,8 @@ _URL_USER = regex(r"://[^\s/\"<>]+@")
 _LOGIN = regex(r"(?<![^\s/,=\"'])(?P<name>[^\s/:@,=\"']{0,64}:)(?!\(masked\))[^\s/\"']{1,256}@")
 _URL_PARAMETER = regex(r"(?P<name>[?&](?:x-(?:amz|goog)-)?(?:sig|signature|key)=)[^\s&\"'#]+", re.IGNORECASE)
 _SHARE_USER = regex(
-    r"(?P<name>\buser(?:name)?=)[^\s,%=\"']*%[^\s,\"']+", re.IGNORECASE
-)  # mount.cifs(8): user=NAME%PASSWORD
+    r"(?P<name>\buser(?:name)?=)[^\s,%:=/\"']*(?:%|:(?!\d+(?![^\s,\"'])))[^\s,\"']+", re.IGNORECASE
+)  # mount.cifs(8): user=NAME%PASSWORD; curlftpfs(1): user=NAME:PASSWORD; no user=1000:1000
 _HEADER = regex(
     r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*[\"']?)(?![ \t]|\(masked\))[^\n\"']+", re.IGNORECASE
 )

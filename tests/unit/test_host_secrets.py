@@ -81,7 +81,7 @@ def test_known_token_is_masked_wherever_it_stands(token):
     "text",
     [
         "vm.swappiness = 10", "UUID=0a-b1 / ext4 errors=remount-ro 0 1", "//nas/x /mnt cifs credentials=/etc/cifs,uid=1 0 0",
-        "kernel.keys.maxkeys = 200", "PasswordAuthentication no", "lock_passwd: True", "nvme_core.default_ps_max_latency_us=0 iommu=pt",
+        "kernel.keys.maxkeys = 200", "x user=1000:1000,uid=1", "PasswordAuthentication no", "lock_passwd: True", "nvme_core.default_ps_max_latency_us=0 iommu=pt",
         "options nvidia NVreg_EnableGpuFirmware=1", "[Install]\nWantedBy=timers.target", "* soft memlock unlimited",
         "Package: libpam-passwdqc\nVersion: 1.4-1", "bypass=1", "http://proxy:3128", "net.ipv4.tcp_fastopen = 3",
         "net.ipv4.tcp_syncookies = 1", "iommu.passthrough=1", "auth sufficient pam_unix.so", '"auth": {', '"credentials": []',

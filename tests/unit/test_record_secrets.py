@@ -102,6 +102,8 @@ FILES = (
     ("/etc/fstab", "bob:{}@h:/x /o fuse.sshfs defaults 0 0\n"),
     ("/etc/fstab", "u@h:/y /p fuse.sshfs rw,ssh_command=sshpass\\040-p\\040{}\\040ssh 0 0\n"),
     ("/etc/fstab", "u@h:/z /q fuse.sshfs rw,ssh_command=curl\\040-ubob:{} 0 0\n"),
+    ("/etc/fstab", "//h/u /r cifs uid=1,pass=a,,b{},gid=1 0 0\n"),
+    ("/etc/fstab", "curlftpfs#h /t fuse user=bob:{},uid=1 0 0\n"),
     ("/etc/fstab", "~# the old one was {}\n"),
     ("/etc/sysctl.d/10-a.conf", "~# root is {}\nvm.swappiness = 10\n"),
     ("/etc/modprobe.d/a.conf", "install foo curl -u bob:{} http://h; modprobe --ignore-install foo\n"),
