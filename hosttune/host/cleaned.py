@@ -10,9 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hosttune.host.secrets import mask_secrets
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+# What str.isprintable() takes for letters and marks, and what no font shows: fillers and variation selectors
+# (Unicode, DerivedCoreProperties.txt: Default_Ignorable_Code_Point), and the Braille blank.
+_INVISIBLE = regex("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
 
 class _Seal:
@@ -40,7 +46,9 @@ def clean(text: str) -> Cleaned:
 
 def safe(text: str) -> str:
     """Text from outside, on one line: control, bidirectional, invisible and unassigned characters as escapes."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else _escaped(char) for char in text)
+    if text.isprintable() and not _INVISIBLE.search(text):
+        return text
+    return "".join(char if char.isprintable() and not _INVISIBLE.match(char) else _escaped(char) for char in text)
 
 
 def _escaped(char: str) -> str:

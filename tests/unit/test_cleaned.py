@@ -16,6 +16,11 @@ def test_nothing_is_left_that_steers_a_terminal_and_no_secret():
     assert isinstance(text, Cleaned)
 
 
+@pytest.mark.parametrize("char", ["\u3164", "\ufe0f", "\u034f", "\uffa0", "\u115f", "\u2800", "\U000e0100"])
+def test_what_no_font_shows_is_an_escape(char):
+    assert char not in clean(f"ro{char}ot")
+
+
 def test_cleaning_twice_is_cleaning_once():
     text = clean(HOSTILE)
     assert clean(text) is text
