@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from hosttune.host.attributes import mount_id
 from hosttune.host.bounded import head_of, own_mounts
-from hosttune.host.mountinfo import MountLine, decode, parse
+from hosttune.host.mountinfo import decode, parse
 
 NOBODY: Final = 65534  # in place of a user who is not known
 _UTAB: Final = "/run/mount/utab"
@@ -57,15 +57,7 @@ def _mounter_of(fd: int) -> int:
     lines = parse(table[at + 1 : table.find(b"\n", at + 1)]) if number and at >= 0 else ()
     if not lines:
         raise OSError(errno.ESTALE, "the mount that holds it is not in /proc/self/mountinfo")
-    return _user_of_fuse(lines[0]) or _user_of_helper(lines[0].target)
-
-
-def _user_of_fuse(mount: MountLine) -> int:
-    if mount.fstype.partition(".")[0] not in {"fuse", "fuseblk"}:
-        return 0
-    words = (option.partition("=") for option in mount.super_options)
-    value = next((value for key, _, value in words if key == "user_id"), "0")
-    return int(value) if value.isdecimal() else NOBODY
+    return max(lines[0].fuse_user, 0) or _user_of_helper(lines[0].target)
 
 
 def _user_of_helper(target: str) -> int:

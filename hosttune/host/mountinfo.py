@@ -41,6 +41,14 @@ class MountLine:
         return "ro" in self.options or not {"ro", "emergency_ro", "shutdown"}.isdisjoint(self.super_options)
 
     @property
+    def fuse_user(self) -> int:
+        """The user id that mounted this FUSE file system, as its user namespace has it; -1 for another type."""
+        if self.fstype.partition(".")[0] not in {"fuse", "fuseblk"}:
+            return -1
+        value = next((one[8:] for one in self.super_options if one.startswith("user_id=")), "0")
+        return int(value) if value.isdecimal() else -1
+
+    @property
     def atime(self) -> str:
         """noatime, relatime or strictatime; the kernel prints no word for strictatime."""
         return next((word for word in ATIME_WORDS if word in self.options), "strictatime")

@@ -118,10 +118,12 @@ def _check_writable(path: str, owner: int) -> None:
 
 
 def _with_rights(write: Callable[[int], T]) -> T:
-    """`write` gets the user whose rights count: root's, else those of the person who typed sudo."""
+    """`write` gets the user whose rights count: root's, else those of the person who typed sudo, also on an NFS home
+    that root may not enter (root_squash).
+    """
     try:
         return write(0)
-    except Refused:
+    except (Refused, PermissionError):
         typed = user_who_typed(os.environ)
         if os.geteuid() != 0 or not typed:
             raise

@@ -15,6 +15,7 @@ import pytest
 
 from hosttune.cli import app
 from hosttune.errors import HosttuneError
+from hosttune.host import output
 from hosttune.host.live import LiveWriter
 from hosttune.host.output import check_writable, open_stream, publish, save
 from hosttune.values import ABSENT, FileValue
@@ -274,3 +275,15 @@ def test_new_rule_is_not_written_through_a_users_link(place, eves):
     assert app.run(["rules", "new", "memory-example", "--dir", f"{place}/new"]) == 0
     assert (place / "new/hosttune/rules/memory/memory-example.yaml").stat().st_mode & 0o777 == 0o644
     assert sorted(one.name for one in place.iterdir()) == ["eve", "new"]
+
+
+def test_home_that_root_may_not_enter_is_written_with_the_rights_of_who_typed_sudo(monkeypatch):
+    """As on NFS with root_squash."""
+    monkeypatch.setenv("SUDO_UID", "1")
+
+    def write(owner: int) -> int:
+        if os.geteuid() == 0:
+            raise PermissionError(13, "Permission denied")
+        return owner
+
+    assert output._with_rights(write) == 1

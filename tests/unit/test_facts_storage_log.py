@@ -147,3 +147,24 @@ def test_errors_of_a_path_are_those_of_its_drive():
     lines = ["[ 9.1] critical medium error, dev nvme3c3n1, sector 8 op 0x0:(READ) flags 0x80700"]
     assert [one.name for one in errors_in(lines, NOW)] == ["nvme3n1"]
     assert [one.name for one in errors_in(["[ 9.1] I/O error, dev nvme3n1, sector 8"], NOW)] == ["nvme3n1"]
+
+
+ROOTS = "30 1 0:30 / /data rw - fuse.juicefs data rw,user_id=0,group_id=0\n"
+EVES = "31 1 0:31 / /tmp/m rw,nosuid,nodev - fuse.sshfs evil rw,user_id=1001,group_id=1001\n"
+PRIVATE = "32 1 0:32 / /tmp/m rw,nosuid,nodev - fuse evil rw,user_id=0,group_id=0\n"
+
+
+@pytest.mark.parametrize(
+    ("uid", "seen", "may_be"),
+    [(1001, EVES, True), (1002, EVES, False), (0, EVES, False), (1001, ROOTS, False), (1001, PRIVATE, True)],
+)
+def test_task_that_hangs_on_a_fuse_file_system_of_its_own_user_may_be_staged(uid, seen, may_be):
+    files = {
+        "/proc/4711/wchan": "request_wait_answer",
+        "/proc/4711/stat": "4711 (pt_main) D 1\n",
+        "/proc/4711/status": f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n",
+        "/proc/4711/mountinfo": seen,
+        "/proc/self/mountinfo": ROOTS + EVES,
+    }
+    (found,) = log(HUNG, files=files).hung
+    assert found.may_be_staged is may_be

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.kernel.kernel_log import lines_of, message_of
-from hosttune.facts.reading import line
+from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
+from hosttune.host.mountinfo import parse
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _ERROR = regex(
     r"(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev ([\w!-]{1,64}), sector \d+"
     r"(?: op 0x[0-9a-f]+:\((READ|WRITE|FLUSH)\))?(?! op)"
 )
-_ON_FUSE = regex(r"request_wait_answer$|fuse_|__fuse_")
 _PATH = regex(r"(?<=\d)c\d+(?=n\d)")  # of a namespace over one controller (drivers/nvme/host/multipath.c)
 
 
@@ -68,7 +68,7 @@ class HungTask(Fact):
 
     name: str  # python (4711)
     waits_in: str  # the function of the kernel that it sleeps in; empty where that is hidden
-    is_on_fuse: bool  # it waits for the program behind a FUSE mount, which any user can start and stop (fs/fuse/dev.c)
+    may_be_staged: bool = False  # a FUSE file system of its own user may hold it, which is no fault of this host
 
 
 @frozen
@@ -154,11 +154,25 @@ def _erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) 
 def _hung(reader: Reader, lines: Callable[[], tuple[str, ...]]) -> tuple[HungTask, ...]:
     named = {match[2]: match[1] for _, match in _matching(lines(), _HUNG)}
     return tuple(
-        HungTask(f"{name} ({pid})", place, is_on_fuse=bool(_ON_FUSE.match(place)))
+        HungTask(f"{name} ({pid})", _wait(reader, pid), _may_be_staged(reader, pid))
         for pid, name in named.items()
         if _is_blocked(reader, pid, name)
-        for place in (_wait(reader, pid),)
     )
+
+
+def _may_be_staged(reader: Reader, pid: str) -> bool:
+    """Whether it sees a FUSE file system that its user mounted, or one that only its own mount namespace has: without
+    `allow_other` that holds only tasks of this user, for as long as its server likes (fs/fuse/dev.c). The function that
+    a task sleeps in does not tell: others wait for locks that one of them holds.
+    """
+    status = attempt(text, reader, f"/proc/{pid}/status")
+    words = next((row.split()[1:] for row in str(status).splitlines() if row.startswith("Uid:")), [])
+    seen, own = (reader.read(f"/proc/{one}/mountinfo") for one in (pid, "self"))
+    if not (isinstance(seen, bytes) and isinstance(own, bytes)):
+        return False
+    ours = {mount.device for mount in parse(own)}
+    mounts = [mount for mount in parse(seen) if mount.fuse_user >= 0]
+    return any(mount.device not in ours or (mount.fuse_user and str(mount.fuse_user) in words) for mount in mounts)
 
 
 def _is_blocked(reader: Reader, pid: str, name: str) -> bool:
