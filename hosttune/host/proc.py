@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 from hosttune.errors import HosttuneError
-from hosttune.host.bounded import CUT, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text
+from hosttune.host.bounded import CUT, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text, names_in
 from hosttune.host.door import CONTAINED, Process
 from hosttune.host.filestatus import FileStatus, status_of
 from hosttune.host.proc_fields import process_fields
@@ -34,6 +35,7 @@ _OF_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/")
 _STATUS_MOST = 1 << 20  # bytes of a status, which lists up to 65,536 groups (NGROUPS_MAX) before memory and CPUs
 _DEVICE_MOST = 255  # bytes of the path of a device node; the names that a user gives to files can be longer
 _MOST_DEVICES = 4 << 20  # bytes of the paths of all of them that one user has open
+_THREADS = 64  # of a process, among which one is looked for that goes on
 _COST_OF_INFO = 7  # so many more open files a look into fdinfo counts as
 
 
@@ -161,8 +163,9 @@ class _Look:
         devices: set[str] = set()
         files, size = self._files.get(owner, MOST_OPEN_FILES), self._bytes.get(owner, _MOST_DEVICES)
         is_whole = True
+        place = f"{self._folder}/{pid}{self._thread(pid)}"
         try:
-            with os.scandir(f"{self._folder}/{pid}/fd") as entries:
+            with os.scandir(f"{place}/fd") as entries:
                 for entry in entries:
                     if files <= 0 or size < 0:
                         is_whole = False
@@ -171,7 +174,7 @@ class _Look:
                     device = _open_device(entry.path, self._known)
                     if not device or device in devices:
                         continue
-                    if _is_open(f"{self._folder}/{pid}/fdinfo/{entry.name}"):
+                    if _is_open(f"{place}/fdinfo/{entry.name}"):
                         devices.add(device)
                         size -= len(device)
                     else:
@@ -180,6 +183,22 @@ class _Look:
             pass
         self._files[owner], self._bytes[owner] = files, size
         return (*sorted(devices), *(() if is_whole else (CUT,)))
+
+    def _thread(self, pid: int) -> str:
+        """The part of the path of a thread whose files a process has: none, or where its first thread has ended
+        (state Z, no files) `/task/TID` of one that goes on.
+        """
+        if not _is_over(f"{self._folder}/{pid}"):
+            return ""
+        with suppress(OSError):
+            threads, _ = names_in(f"{self._folder}/{pid}/task", _THREADS)
+            return next((f"/task/{one}" for one in threads if not _is_over(f"{self._folder}/{pid}/task/{one}")), "")
+        return ""
+
+
+def _is_over(place: str) -> bool:
+    """Whether this thread has ended (proc_pid_stat(5))."""
+    return head_text(f"{place}/stat").rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def _open_device(path: str, known: dict[tuple[int, int], str]) -> str:

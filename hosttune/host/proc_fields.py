@@ -87,7 +87,8 @@ def _fields(folder: str, counters: _Counters) -> Iterator[Mapping[str, Any]]:
             user = next(filter(None, ids), 0)
             words, size = command_of(f"{folder}/{pid}/cmdline", *(COMMAND if left > 0 else SHORT))
             parent, resident, started = counters(pid, stat)
-            is_kernel = bool(int(stat[6]) & _PF_KTHREAD) or stat[0] in "ZX"
+            is_over = stat[0] in "ZX" and int(stat[17]) <= 1  # else only its first thread has ended, and others go on
+            is_kernel = bool(int(stat[6]) & _PF_KTHREAD) or is_over
         except (OSError, IndexError, ValueError):
             continue
         left -= size

@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import struct
+import subprocess
 from contextlib import contextmanager
 
 import pytest
@@ -105,3 +106,28 @@ def test_file_of_a_user_is_read_to_a_smaller_limit(tmp_path):
     os.chown(file, 0, 0)
     file.chmod(0o666)
     assert FileTree("/").read(str(file)) == Unreadable(f"{file} is larger than 1 MiB")
+
+
+ENDS_FIRST = """
+import ctypes, os, platform, threading, time
+file = open("/dev/zero")
+def stay():
+    while open("/proc/self/stat").read().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    print("ended", flush=True)
+    time.sleep(600)
+threading.Thread(target=stay).start()
+ctypes.CDLL(None).syscall({"x86_64": 60}.get(platform.machine(), 93), 0)  # exit(2): of this thread only
+"""
+
+
+def test_process_whose_first_thread_has_ended_is_listed_with_its_devices():
+    words = ("setpriv", f"--reuid={UID}", "--clear-groups", "/usr/bin/python3", "-c", ENDS_FIRST)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as job:
+        try:
+            assert job.stdout
+            assert job.stdout.readline() == "ended\n"
+            (found,) = (one for one in proc.processes() if one.pid == job.pid)
+            assert (found.uid, found.devices) == (UID, ("/dev/zero",))
+        finally:
+            job.kill()
