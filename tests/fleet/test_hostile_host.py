@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,19 @@ def test_facts_set_no_words_of_a_playbook(hosts: Hosts):
     assert not (hosts.folder / "hosttune-results").exists()
     assert "evil: its facts set hosttune_require_compliant, omit, which only the controller may set" in seen.output
     assert "not as they should be: good;" in seen.output
+
+
+@pytest.mark.parametrize("playbook", ["check.yml", "apply.yml"])
+def test_host_that_says_to_be_another_one_fails(hosts: Hosts, playbook: str):
+    hosts.add("evil", setup={"ansible_facts": {"inventory_hostname": "good"}}, tune_info=ANSWER, tune=ANSWER)
+    hosts.add("good", setup={"ansible_facts": {}}, tune_info=ANSWER | {"check": {"host": "x"}}, tune=ANSWER)
+    gather: list[dict[str, Any]] = [{"hosts": "all", "gather_facts": True, "tasks": []}]
+    play = [*gather, {"ansible.builtin.import_playbook": str(PLAYBOOKS / playbook)}]
+    seen = hosts.play(play, results="", hosttune_serial="100%")
+    assert seen.status == 2, seen.output
+    assert "evil: its facts set inventory_hostname, which only the controller may set" in seen.output
+    assert re.search(r"^evil .* failed=1 ", seen.output, re.MULTILINE), seen.output
+    assert re.search(r"^good .* failed=0 ", seen.output, re.MULTILINE), seen.output
 
 
 def test_facts_that_come_later_change_no_setting(hosts: Hosts):
