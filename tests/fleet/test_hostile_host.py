@@ -140,6 +140,27 @@ def test_facts_that_a_site_gathers_are_refused_with_host_and_name(either_hosts: 
     assert '"state": "applied"' not in hosts.sent("evil")
 
 
+def test_facts_that_a_site_gathers_are_not_printed(hosts: Hosts):
+    """Ansible validates the variables of a role before its first task, and prints the value that does not fit."""
+    spoilt = "\x1b[2J\x1b]0;T\x07\nPLAY RECAP ***\ngood : ok=9"
+    names = ("max_risk", "disturb", "install", "reboot_timeout", "reboot", "select", "policy", "deb")
+    hosts.add("evil", setup={"ansible_facts": {f"hosttune_{name}": spoilt for name in names}}, tune=ANSWER)
+    seen = hosts.play(SITE)
+    assert seen.status == 2, seen.output
+    assert "evil: its facts set hosttune_deb" in seen.output
+    assert "\x1b" not in seen.output
+    assert "good : ok=9" not in seen.output
+
+
+@pytest.mark.parametrize(("name", "value"), [("reboot", "perhaps"), ("reboot_timeout", "soon"), ("install", "rpm")])
+def test_wrong_value_of_the_role_is_refused_before_the_host_is_asked(hosts: Hosts, name: str, value: str):
+    hosts.add("good", tune=ANSWER)
+    seen = hosts.play([SITE[0] | {"gather_facts": False}], **{f"hosttune_{name}": value})
+    assert seen.status == 2, seen.output
+    assert f"hosttune_{name}: '{value}' is " in seen.output
+    assert not hosts.sent("good")
+
+
 def test_facts_choose_no_file_through_other_variables_and_those_of_the_inventory_count(either_hosts: Hosts):
     """A fact site_folder would beat that of the inventory, of which the path of the policy is made."""
     hosts = either_hosts
