@@ -184,6 +184,18 @@ def test_facts_choose_no_file_through_other_variables_and_those_of_the_inventory
     assert not hosts.has_sent("evil", "# policy of secret")
 
 
+def test_facts_choose_nothing_through_hostvars(either_hosts: Hosts):
+    hosts = either_hosts
+    for name in ("evil", "good"):
+        words = ["{{ hostvars[inventory_hostname].chosen }}", "{{ hostvars['evil'].chosen }}"]
+        hosts.add(name, {"chosen": "of-the-inventory", "hosttune_select": words}, setup={"ansible_facts": {"chosen": "of-the-host"} if name == "evil" else {}}, tune=ANSWER)  # fmt: skip
+    seen = hosts.play(SITE)
+    assert seen.status == 0, seen.output
+    for name in ("evil", "good"):
+        assert hosts.has_sent(name, "of-the-inventory")
+        assert not hosts.has_sent(name, "of-the-host")
+
+
 def test_facts_set_no_words_of_a_playbook(hosts: Hosts):
     """They are read once, on the first host of the play, which may be this one."""
     away = str(hosts.folder / "elsewhere")
