@@ -32,7 +32,7 @@ def fstab(
     """
     from hosttune.cli.common import say, say_exactly, tell_lines, write_json
     from hosttune.errors import HosttuneError
-    from hosttune.facts.storage.fstab_lines import parse
+    from hosttune.facts.storage.fstab_lines import LARGEST_FILE, MOST_LINES, parse
     from hosttune.host.console import console, load_bytes
     from hosttune.resources.storage.fstab_lint import lint as lint_document
     from hosttune.resources.storage.fstab_plan import tune
@@ -43,7 +43,11 @@ def fstab(
     is_all = "all" in targets
     if wrong := next((one for one in targets if one != "all" and not one.startswith("/")), None):
         raise HosttuneError(f"--noatime {wrong}: not a target", hint="name it as the second field does, or say: all")
-    document = parse(load_bytes(file), "standard input" if file == "-" else file)
+    data, name = load_bytes(file), "standard input" if file == "-" else file
+    if len(data) > LARGEST_FILE or data.count(b"\n") > MOST_LINES:
+        message = f"{name}: larger than {LARGEST_FILE >> 20} MiB or {MOST_LINES:,} lines, which no fstab is"
+        raise HosttuneError(message, hint="look whether this is the right file")
+    document = parse(data, name)
     surface = console(sys.stdout)
     screen = Screen(surface.columns, surface.has_colour and not show.no_color)
     remarks = lint_document(document) if lint or not targets else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import partial
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from hosttune.frozen import Lazy, aside, stored
@@ -12,6 +12,7 @@ from hosttune.values import Unreadable
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound="Fact")
 
 
 class UnknownFact(Exception):
@@ -42,6 +43,21 @@ class Fact:
         if type(value) is Unreadable:
             raise UnknownFact(value.reason)
         return value
+
+
+def kept(make: Callable[[F], T]) -> Callable[[F], T]:
+    """For a property of a fact: what it makes is kept for the fact that was asked last. A rule can ask for each of
+    many thousand mounts, and would make a table of all of them each time.
+    """
+    last: list[tuple[F, T]] = []
+
+    @wraps(make)
+    def ask(fact: F) -> T:
+        found = last[0] if last and last[0][0] is fact else (fact, make(fact))
+        last[:] = [found]
+        return found[1]
+
+    return ask
 
 
 def unread(reason: str) -> Any:

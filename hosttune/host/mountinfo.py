@@ -7,8 +7,9 @@ backslash as three octal digits (fs/proc_namespace.c), in the source `#` too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 from hosttune.frozen import frozen
@@ -132,6 +133,14 @@ def topmost_at(mounts: Iterable[MountLine], target: str) -> MountLine | None:
     lines = tuple(mounts)
     seen = visible(lines)
     return next((mount for mount in lines if mount.target == target and mount.id in seen), None)
+
+
+@lru_cache(maxsize=2)
+def reached(content: bytes) -> Mapping[str, MountLine]:
+    """The mount that a path through each target reaches. Made once for a table, as each target is asked for."""
+    lines = parse(content)
+    seen = visible(lines)
+    return MappingProxyType({mount.target: mount for mount in reversed(lines) if mount.id in seen})
 
 
 def holding(content: bytes, path: str) -> MountLine | None:

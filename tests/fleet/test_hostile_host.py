@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,27 @@ def test_facts_that_a_site_gathers_are_refused_with_host_and_name(either_hosts: 
     assert '"state": "applied"' not in hosts.sent("evil")
 
 
+def test_facts_that_a_site_gathers_are_not_printed(hosts: Hosts):
+    """Ansible validates the variables of a role before its first task, and prints the value that does not fit."""
+    spoilt = "\x1b[2J\x1b]0;T\x07\nPLAY RECAP ***\ngood : ok=9"
+    names = ("max_risk", "disturb", "install", "reboot_timeout", "reboot", "select", "policy", "deb")
+    hosts.add("evil", setup={"ansible_facts": {f"hosttune_{name}": spoilt for name in names}}, tune=ANSWER)
+    seen = hosts.play(SITE)
+    assert seen.status == 2, seen.output
+    assert "evil: its facts set hosttune_deb" in seen.output
+    assert "\x1b" not in seen.output
+    assert "good : ok=9" not in seen.output
+
+
+@pytest.mark.parametrize(("name", "value"), [("reboot", "perhaps"), ("reboot_timeout", "soon"), ("install", "rpm")])
+def test_wrong_value_of_the_role_is_refused_before_the_host_is_asked(hosts: Hosts, name: str, value: str):
+    hosts.add("good", tune=ANSWER)
+    seen = hosts.play([SITE[0] | {"gather_facts": False}], **{f"hosttune_{name}": value})
+    assert seen.status == 2, seen.output
+    assert f"hosttune_{name}: '{value}' is " in seen.output
+    assert not hosts.sent("good")
+
+
 def test_facts_choose_no_file_through_other_variables_and_those_of_the_inventory_count(either_hosts: Hosts):
     """A fact site_folder would beat that of the inventory, of which the path of the policy is made."""
     hosts = either_hosts
@@ -162,6 +184,18 @@ def test_facts_choose_no_file_through_other_variables_and_those_of_the_inventory
     assert not hosts.has_sent("evil", "# policy of secret")
 
 
+def test_facts_choose_nothing_through_hostvars(either_hosts: Hosts):
+    hosts = either_hosts
+    for name in ("evil", "good"):
+        words = ["{{ hostvars[inventory_hostname].chosen }}", "{{ hostvars['evil'].chosen }}"]
+        hosts.add(name, {"chosen": "of-the-inventory", "hosttune_select": words}, setup={"ansible_facts": {"chosen": "of-the-host"} if name == "evil" else {}}, tune=ANSWER)  # fmt: skip
+    seen = hosts.play(SITE)
+    assert seen.status == 0, seen.output
+    for name in ("evil", "good"):
+        assert hosts.has_sent(name, "of-the-inventory")
+        assert not hosts.has_sent(name, "of-the-host")
+
+
 def test_facts_set_no_words_of_a_playbook(hosts: Hosts):
     """They are read once, on the first host of the play, which may be this one."""
     away = str(hosts.folder / "elsewhere")
@@ -175,6 +209,19 @@ def test_facts_set_no_words_of_a_playbook(hosts: Hosts):
     assert not (hosts.folder / "hosttune-results").exists()
     assert "evil: its facts set hosttune_require_compliant, omit, which only the controller may set" in seen.output
     assert "not as they should be: good;" in seen.output
+
+
+@pytest.mark.parametrize("playbook", ["check.yml", "apply.yml"])
+def test_host_that_says_to_be_another_one_fails(hosts: Hosts, playbook: str):
+    hosts.add("evil", setup={"ansible_facts": {"inventory_hostname": "good"}}, tune_info=ANSWER, tune=ANSWER)
+    hosts.add("good", setup={"ansible_facts": {}}, tune_info=ANSWER | {"check": {"host": "x"}}, tune=ANSWER)
+    gather: list[dict[str, Any]] = [{"hosts": "all", "gather_facts": True, "tasks": []}]
+    play = [*gather, {"ansible.builtin.import_playbook": str(PLAYBOOKS / playbook)}]
+    seen = hosts.play(play, results="", hosttune_serial="100%")
+    assert seen.status == 2, seen.output
+    assert "evil: its facts set inventory_hostname, which only the controller may set" in seen.output
+    assert re.search(r"^evil .* failed=1 ", seen.output, re.MULTILINE), seen.output
+    assert re.search(r"^good .* failed=0 ", seen.output, re.MULTILINE), seen.output
 
 
 def test_facts_that_come_later_change_no_setting(hosts: Hosts):

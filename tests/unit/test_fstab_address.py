@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from hosttune.errors import Conflict, Refused
+from hosttune.facts.storage import fstab_lines
+from hosttune.facts.storage.fstab import collect
+from hosttune.host import mountinfo
 from hosttune.resources import address_kinds
 from hosttune.values import ABSENT, Action, Address, Change, Unreadable
+from tests.unit.fake_reader import FakeReader
 from tests.unit.storage_host import StorageHost
 
 FSTAB = "# mine\n/dev/sdb1\t/data ext4  defaults 0 2 # big\n"
@@ -115,3 +119,24 @@ def test_two_lines_of_a_target_are_not_one_value():
     host = StorageHost("a /tmp ext4 rw 0 0\nb /tmp ext4 rw 0 0\n")
 
     assert "line 2 too" in read(host, LINE).reason
+
+
+def test_tables_are_read_once_however_many_targets_are_asked_for(monkeypatch):
+    """An image or a record can bring thousands of lines, and each is asked for."""
+    fstab = "".join(f"UUID=0a{number} /m{number} ext4 defaults 0 0\n" for number in range(200)).encode()
+    mounts = "".join(f"{number} 1 8:{number} / /m{number} rw,noatime - ext4 /dev/x rw\n" for number in range(200, 400))
+    reader = FakeReader({"/etc/fstab": fstab, "/proc/self/mountinfo": mounts})
+    seen = []
+    for module, name in ((fstab_lines, "_read_lines"), (mountinfo, "visible")):
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda table, real=real, name=name: seen.append(name) or real(table))
+    for number in range(200):
+        assert address_kinds()["fstab"].read(reader, f"/m{number}") == "defaults"
+        assert address_kinds()["mount"].read(reader, f"/m{number + 200}") == "noatime"
+    assert sorted(seen) == ["_read_lines", "visible"]
+
+
+def test_tables_of_a_fact_are_made_once():
+    facts = collect(FakeReader({"/etc/fstab": "/dev/a /a ext4 defaults 0 0\n"}), None)
+    assert facts.by_path is facts.by_path
+    assert facts.at is facts.at

@@ -309,3 +309,11 @@ def test_terminal_gets_no_raw_bytes(monkeypatch, tmp_path, capsys):
     assert app.run(["fstab", str(tmp_path / "f"), "--noatime", "all"]) == 1
 
     assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("data", [b"x" * ((1 << 20) + 1), b"LABEL=x /same ext4 defaults 0 0\n" * 10_001])
+def test_file_that_is_no_fstab_by_its_size_is_refused(tmp_path, capsys, data):
+    path = tmp_path / "fstab"
+    path.write_bytes(data)
+    assert app.run(["fstab", str(path)]) == 2
+    assert f"{path}: larger than 1 MiB or 10,000 lines, which no fstab is" in capsys.readouterr().err

@@ -32,6 +32,7 @@ from hosttune.regex import regex
 PATH = "/etc/fstab"
 LONGEST_LINE = 4000  # bytes; getmntent(3) loses what is beyond 4095
 LARGEST_FILE = 1 << 20  # bytes; no fstab of people is near it
+MOST_LINES = 10_000  # of a file from elsewhere
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _TOOLS = rb"ansible|puppet|chef|salt|cfengine|terraform|cobbler|juju|landscape"
 _MANAGED = (  # compiled only where a comment may say it: that takes longer than all the rest of a usual file

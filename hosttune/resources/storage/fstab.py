@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
@@ -94,7 +95,10 @@ def _options_step(change: Change) -> str:
 
 def document_of(reader: Reader) -> FstabText | Absent | Unreadable:
     data = reader.read(PATH)
-    return parse(data) if isinstance(data, bytes) else data
+    return _parsed(data) if isinstance(data, bytes) else data
+
+
+_parsed = lru_cache(maxsize=1)(parse)  # each address asks, and a file of others can have many thousand lines
 
 
 def _opened(reader: Reader) -> FstabText:

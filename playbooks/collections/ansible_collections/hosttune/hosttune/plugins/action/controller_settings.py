@@ -4,8 +4,22 @@
 from __future__ import annotations
 
 from ansible.errors import AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils import bringing, settings
+
+
+def refuse_wrong(found):
+    """What the role uses itself; the modules check the rest. No type in the argument specs does: see there."""
+    try:
+        for name in ("hosttune_reboot", "hosttune_timer"):
+            boolean(found.get(name, False))
+        name = "hosttune_reboot_timeout"
+        int(found.get(name, 0))
+    except (TypeError, ValueError):
+        raise AnsibleError(f"{name}: {found[name]!r} is not what the role takes") from None
+    if found.get("hosttune_install", "deb") not in ("deb", "pyz"):
+        raise AnsibleError(f"hosttune_install: {found['hosttune_install']!r} is neither deb nor pyz")
 
 
 class ActionModule(ActionBase):
@@ -25,6 +39,7 @@ class ActionModule(ActionBase):
             found = settings.controller_values(names or settings.role_words(), self._task, task_vars, self._templar)
             if names is None:
                 bringing.refuse_empty(found)
+                refuse_wrong(found)
         except AnsibleError as error:
             result.update(failed=True, msg=str(error))
             return result

@@ -20,6 +20,16 @@ SPEC = os.path.join(
 )
 
 
+class _NoFacts(dict):
+    """The facts of any host: none."""
+
+    def __missing__(self, host):
+        return {}
+
+    def get(self, host, default=None):  # noqa: ARG002 - that of a dictionary
+        return {}
+
+
 def refused_facts(variables):
     """The names among the facts of a host that only the controller may define."""
     facts = variables.get("ansible_facts")
@@ -42,7 +52,8 @@ def refusal(variables, host=None):
     shown = ", ".join(ascii(name)[1:-1][:80] for name in names[:8]) + (" and more" if len(names) > 8 else "")
     return (
         f"{host}: its facts set {shown}, which only the controller may set: this host is left as it is, because it may"
-        " be compromised\n  hint: find out which module returned them; meta: clear_facts removes them from a cache"
+        " be compromised\n  hint: find out which module returned them, or whether a set_fact of yours is"
+        " cacheable; meta: clear_facts removes them from a cache"
     )
 
 
@@ -83,14 +94,17 @@ def _below_facts(asked, task, task_vars):
     """
     facts = task_vars.get("ansible_facts") or {}
     names = {name for fact in facts for name in (fact, f"ansible_{fact}") if name in task_vars}
-    if not names:
-        return task_vars
     host = task_vars["inventory_hostname"]
     # The one place of Ansible that knows which variables are facts. A copy, so that the facts stay as they are.
     manager = copy.copy(task_vars["hostvars"]._variable_manager)
-    manager._fact_cache = {host: {}}
+    manager._fact_cache = _NoFacts()
+    # hostvars[HOST].x is the same variable as x, so no fact of any host may be behind it.
+    hostvars = copy.copy(task_vars["hostvars"])
+    hostvars._variable_manager = manager
+    if not names:
+        return dict(task_vars, hostvars=hostvars)
     defined = manager.get_vars(play=task.get_play(), host=manager._inventory.get_host(host), task=task)
-    kept = {name: value for name, value in task_vars.items() if name not in names}
+    kept = {name: value for name, value in task_vars.items() if name not in names} | {"hostvars": hostvars}
     for name in names:
         if name in defined:
             kept[name] = defined[name]
