@@ -49,7 +49,7 @@ class DropinWish(WishKind):
 
 
 def _text(wish: Wish) -> bytes:
-    return render(wish.fields["template"], rule=wish.rule, **wish.fields.get("vars", {})).encode()
+    return render(wish.fields["template"], **{**wish.fields.get("vars", {}), "rule": wish.rule}).encode()
 
 
 def _activation(wish: Wish) -> Activation:

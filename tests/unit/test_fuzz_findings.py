@@ -9,6 +9,7 @@ import pytest
 from hosttune.actions.journal import boot_id
 from hosttune.actions.journal_lines import parse_run
 from hosttune.errors import BadInput
+from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.kernel.module_options import parse_kernel_number
 from hosttune.facts.shell_words import shell_words
 from hosttune.facts.slurm_conf import slurm_rows
@@ -17,6 +18,8 @@ from hosttune.facts.storage.fstab_readers import split_options
 from hosttune.facts.storage.raid import _MAPPED
 from hosttune.host.record import RecordReader
 from hosttune.measure.watch import parse
+from hosttune.resources.base import Wish
+from hosttune.resources.dropin import WISH
 from tests.hosts.built import HOSTS, reader
 from tests.unit.fake_reader import FakeReader
 
@@ -90,3 +93,14 @@ def test_words_of_a_line_that_is_too_long_for_quotes_are_those_between_blanks():
     assert shell_words("--label 'a b' # c") == ["--label", "a b"]
     assert shell_words("--label 'a b") == ["--label", "'a", "b"]
     assert shell_words(line)[:3] == ["--label", "'a", "b'"]
+
+
+def test_subsystem_of_a_board_that_is_no_number_is_not_known():
+    assert board_of("0x2236", "10de:xyz") == board_of("0x2236", "")
+
+
+def test_variables_of_a_drop_in_do_not_stand_for_the_rule():
+    """As a fault of a rule of somebody's own: `vars: {rule: x}`."""
+    fields = {"template": "nfs-read-ahead.conf.j2", "vars": {"rule": "x", "kib": 1}}
+    (change,) = WISH.writes((Wish("dropin", "/etc/x.conf", "site-own", fields=fields),))
+    assert b"site-own" in change.after.content

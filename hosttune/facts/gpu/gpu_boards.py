@@ -7,6 +7,7 @@ canonical/ubuntu-drivers-common issue 92 (Azure NVadsA10 v5: 2236, subsystem 10d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 
@@ -56,7 +57,8 @@ def board_of(device_id: str, subsystem: str) -> Board:
     """
     rows = _table().get(device_id.removeprefix("0x").lower(), ())
     vendor, _, board = subsystem.lower().partition(":")
-    number = int(board, 16) if vendor == _NVIDIA and board else 0  # 0: not told
+    is_told = vendor == _NVIDIA and re.fullmatch(r"[0-9a-f]{1,8}", board)
+    number = int(board, 16) if is_told else 0  # 0: not told
     for is_vgpu, pairs, name in rows:
         if number and any(first <= number <= last for first, last in pairs):
             return Board(name, is_vgpu, is_listed=True)
