@@ -153,7 +153,7 @@ def test_units_of_the_role_are_those_of_the_package():
     templates = COLLECTION / "roles/hosttune/templates"
     values = {
         "{{ hosttune_install_path }}": "/usr/bin/hosttune",
-        "{{ hosttune_textfile }}": "/var/lib/prometheus/node-exporter/hosttune.prom",
+        "{{ hosttune_settings.given.textfile }}": "/var/lib/prometheus/node-exporter/hosttune.prom",
     }
     for unit in ("hosttune-check.service", "hosttune-check.timer"):
         text = (templates / f"{unit}.j2").read_text()
