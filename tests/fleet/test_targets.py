@@ -152,7 +152,7 @@ def is_enabled(host) -> str:
 def test_units_of_the_role_are_those_of_the_package():
     templates = COLLECTION / "roles/hosttune/templates"
     values = {
-        "{{ hosttune_install_path }}": "/usr/bin/hosttune",
+        "{{ hosttune_settings.given.install_path }}": "/usr/bin/hosttune",
         "{{ hosttune_settings.given.textfile }}": "/var/lib/prometheus/node-exporter/hosttune.prom",
     }
     for unit in ("hosttune-check.service", "hosttune-check.timer"):
