@@ -45,7 +45,7 @@ def _pair(part: str, text: str) -> tuple[int, int]:
     first, dash, last = (one.strip() for one in part.partition("-"))
     ends = (first, last) if dash else (first, first)
     if not all(one.isascii() and one.isdecimal() and len(one) <= _DIGITS for one in ends):
-        raise ValueError(f"{_shown(text)} is no list of numbers such as 0-3,8")
+        raise ValueError(f"{_shown(text)} is not a list of numbers such as 0-3,8")
     if int(ends[1]) < int(ends[0]):
         raise ValueError(f"{_shown(text)} has a range that ends before it begins")
     return int(ends[0]), int(ends[1])

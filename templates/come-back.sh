@@ -111,7 +111,7 @@ restore() {
         elif is_as "$R$path" "$T/$number.new"; then
             put_back "$number" "$mode_of" "$owner" "$path" || return 1
         else
-            note "$path was changed by somebody else: it is left as it is"
+            note "$path was changed in the meantime: it is left as it is"
             mark partly
         fi
     done 3< "$T/set"
@@ -178,7 +178,7 @@ is_gpu_at_work() {
 uptime_s() { read -r up rest < "$R/proc/uptime" && echo "${up%%.*}"; }
 
 # The status of a command, 124 when its time is over. It is left behind then: a driver that is stuck in the kernel keeps
-# whoever asks it, and timeout(1) waits for that. Turns of the loop are not counted: on a busy host each takes longer.
+# a process that asks it, and timeout(1) waits for that. Turns of the loop are not counted: on a busy host each takes longer.
 in_time() { # seconds, command
     end=$(($(uptime_s) + $1))
     shift

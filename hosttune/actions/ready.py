@@ -336,7 +336,7 @@ def tell_hooks(writer: Writer, state: ReadyState, on_progress: Callable[[str], N
 
 def write_metrics(writer: Writer, state: ReadyState, render: Callable[..., str]) -> str:
     """For node_exporter's textfile collector, where its folder is there. Why they were not written, a sentence; empty
-    where they were, or nobody reads them. What cannot be written anew is taken away: it would be of another boot, and
+    where they were, or they are not read. What cannot be written anew is removed: it would be of another boot, and
     be believed.
     """
     if not isinstance(writer.stat(METRICS.rpartition("/")[0]), Stat):

@@ -105,7 +105,7 @@ def _policy_approval(words: list[str]) -> PolicyApproval:
         raise HosttuneError(message, hint=hint)
     policy, edition, risk = words[1::2]
     if not _DIGEST.fullmatch(policy):
-        raise HosttuneError(f"{policy}: is no digest of a policy", hint="12 to 64 digits 0-9a-f: hosttune status")
+        raise HosttuneError(f"{policy}: is not a digest of a policy", hint="12 to 64 digits 0-9a-f: hosttune status")
     if not is_edition(edition):
         raise HosttuneError(f"there is no edition {edition}", hint=all_editions())
     if risk not in list(map(str, Risk)):

@@ -174,7 +174,7 @@ def _finding(data: Any, where: str) -> Finding:
     if not (isinstance(rule, str) and rule and isinstance(subject, str) and isinstance(reason, str)):
         raise _Wrong(where, "rule, subject and reason must be text")
     if not (isinstance(evidence, list) and all(isinstance(line, str) for line in evidence)):
-        raise _Wrong(f"{where}.evidence", "is no list of text")
+        raise _Wrong(f"{where}.evidence", "is not a list of text")
     flags = {name: data.get(name, False) for name in ("is_fault", "blocks_reboot", "impairs")}
     if not all(isinstance(flag, bool) for flag in flags.values()):
         raise _Wrong(where, f"{' and '.join(flags)} must be true or false")
@@ -200,14 +200,14 @@ def _text(data: Mapping[str, Any], name: str, where: str, default: str | None = 
 def _digest(data: Mapping[str, Any], name: str, where: str) -> str:
     text = _text(data, name, where, "")
     if not _DIGEST.fullmatch(text):
-        raise _Wrong(f"{where}{name}", "is no digest, which has 64 digits of 0-9 and a-f")
+        raise _Wrong(f"{where}{name}", "is not a digest: expected 64 digits of 0-9 and a-f")
     return text
 
 
 def _texts(data: Mapping[str, Any], name: str, where: str) -> list[str]:
     value = data.get(name, [])
     if not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
-        raise _Wrong(f"{where}{name}", "is no list of text")
+        raise _Wrong(f"{where}{name}", "is not a list of text")
     return value
 
 

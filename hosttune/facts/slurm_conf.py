@@ -125,7 +125,7 @@ def hosts_in(expression: str) -> tuple[str, ...]:
 
 
 def names_host(expression: str, host: str) -> bool:
-    """Whether a list names a host. No list is written out for it. Raises ValueError for what is no list."""
+    """Whether a list names a host. The list is not expanded. Raises ValueError if it is not a list."""
     parts = [part for part in _HOSTS.findall(expression) if host.startswith(part.partition("[")[0])]
     return any(_names(_pieces(part), host) for part in parts)
 
@@ -135,7 +135,7 @@ _Piece: TypeAlias = "str | tuple[tuple[int, int, int], ...]"
 
 
 def _pieces(part: str) -> list[_Piece]:
-    """a[01-03]b -> "a", ((1, 3, 2),), "b". Raises ValueError for what is no list."""
+    """a[01-03]b -> "a", ((1, 3, 2),), "b". Raises ValueError if it is not a list."""
     pieces: list[_Piece] = []
     rest = part.strip()
     while match := _RANGE.fullmatch(rest):
@@ -143,13 +143,13 @@ def _pieces(part: str) -> list[_Piece]:
             words = [word.strip() for word in match[2].split(",")]
             listed = tuple((*parse_ranges(word)[0], len(word.partition("-")[0].strip())) for word in words if word)
         except ValueError:
-            raise ValueError(f"{part[:40]!r} is no list of hosts") from None
+            raise ValueError(f"{part[:40]!r} is not a list of hosts") from None
         pieces += [match[1], listed]
         rest = match[3]
         if len(pieces) > 2 * _MOST_BRACKETS or not listed:
-            raise ValueError(f"{part[:40]!r} is no list of hosts")
+            raise ValueError(f"{part[:40]!r} is not a list of hosts")
     if "[" in rest or "]" in rest:
-        raise ValueError(f"{part[:40]!r} is no list of hosts")
+        raise ValueError(f"{part[:40]!r} is not a list of hosts")
     return [*pieces, rest]
 
 

@@ -123,7 +123,7 @@ def _is_service(process: Process) -> bool:
 
 
 def is_display(process: Process) -> bool:
-    """Whether a process runs a display server, for whoever sits there."""
+    """Whether a process runs a display server."""
     return process.uid >= 0 and program_of(process) in DISPLAYS
 
 

@@ -128,7 +128,7 @@ def _places_of_file(path: str) -> _Places:
     found = _Places()
     with walk("/", path, mounters=found.mounters) as reached:
         if reached.missing or not reached.name:
-            raise _SharedCode(f"{path} is no program")
+            raise _SharedCode(f"{path} is not a program")
         _take(found, reached)
         found.canonical = reached.canonical
     return found

@@ -87,27 +87,11 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     "nmcli": _Takes(),
 }  # fmt: skip
 _SAYS = frozenset({"echo", "printf"})
-# Programs that read what `echo` prints, and to which nobody gives a secret so.
-_PLAIN_READERS = frozenset(
-    {
-        "tee",
-        "install",
-        "dd",
-        "patch",
-        "grep",
-        "egrep",
-        "wc",
-        "logger",
-        "cat",
-        "sed",
-        "awk",
-        "tr",
-        "cut",
-        "sort",
-        "bc",
-        "xargs",
-    }
-)
+# Programs that read what `echo` prints, and do not take secrets that way.
+_PLAIN_READERS = frozenset({
+    "awk", "bc", "cat", "cut", "dd", "egrep", "grep", "install", "logger", "patch", "sed", "sort", "tee", "tr", "wc",
+    "xargs",
+})  # fmt: skip
 # What of a command says that its input is a secret, so that a here-document is one.
 _STDIN_READERS = frozenset({"chpasswd", "cryptsetup", "kinit", "passwd", "smbpasswd"})
 _READS_STDIN = regex(r"--[a-z-]{0,40}stdin|--passphrase-fd(?:=0)?")

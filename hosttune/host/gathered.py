@@ -103,7 +103,7 @@ def _why_no_file(entry: os.DirEntry[str]) -> str:
         is_file = entry.is_symlink() and _answer(entry.path, _leads_to_file, _SERVER_S)
     except OSError as error:
         return reason_of(error)
-    return "" if is_file else "is no file"
+    return "" if is_file else "is not a file"
 
 
 def _leads_to_file(path: str) -> bool:

@@ -217,7 +217,7 @@ def why_no_program(path: str) -> str:
     except OSError as error:
         return f"{path}: {error.strerror}"
     is_program = stat.S_ISREG(info.st_mode) and info.st_mode & 0o111
-    return "" if is_program else f"{path} is no program"
+    return "" if is_program else f"{path} is not a program"
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def remove_link(root: str, path: str, *, expected: str) -> None:
     try:
         with opened_entry(root, path) as (folder, name):
             if os.readlink(name, dir_fd=folder) != expected:
-                raise Conflict(f"{path} was changed by somebody else", hint=_AGAIN)
+                raise Conflict(f"{path} was changed in the meantime", hint=_AGAIN)
             os.unlink(name, dir_fd=folder)
             sync_folder(folder)
     except FileNotFoundError:

@@ -67,7 +67,7 @@ def _user_of_helper(target: str) -> int:
         return 0
     if not is_whole:
         raise OSError(errno.EFBIG, f"larger than {_UTAB_MOST >> 20} MiB", _UTAB)
-    for line in os.fsdecode(content).splitlines():
+    for line in os.fsdecode(content).split("\n"):
         fields = dict(word.partition("=")[::2] for word in line.split(" "))
         if decode(fields.get("TARGET", "")) == target:
             options = dict(word.partition("=")[::2] for word in decode(fields.get("OPTS", "")).split(","))

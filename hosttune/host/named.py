@@ -84,7 +84,7 @@ def can_hang() -> bool:
 
 def served_mounts() -> tuple[str, ...]:
     """Where file systems are mounted that wait for a server."""
-    lines = own_mounts().splitlines()
+    lines = own_mounts().removesuffix(b"\n").split(b"\n")  # a name can have a carriage return
     found = (line.split(b" ", 5)[4] for line in lines if _type(line) not in _ANSWERING)
     return tuple(decode(os.fsdecode(one)) for one in found if one != _AUTOMOUNT)
 
@@ -207,6 +207,6 @@ def _is_of_the_kernel(fd: int, info: os.stat_result) -> bool:
     if os.major(info.st_dev):
         return False  # on a block device
     own = mount_id(fd).encode()
-    lines = own_mounts().splitlines()
+    lines = own_mounts().split(b"\n")
     fstype = next((_type(line) for line in lines if line.split(b" ", 1)[0] == own), "")
     return fstype in _OF_THE_KERNEL or (not fstype and info.st_blocks == 0 and info.st_size in {0, 4096})

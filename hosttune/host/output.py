@@ -82,7 +82,7 @@ def publish(root: str, path: str, new: FileValue | Absent) -> None:
 
 
 def open_stream(path: str) -> int:
-    """A descriptor of a file that is written piece by piece, empty, readable by its owner alone; also of a device or a
+    """A descriptor of a file that is written piece by piece, empty, readable only by its owner; also of a device or a
     pipe of one's own. The caller closes it. Raises HosttuneError.
     """
     descriptor = _own_descriptor(path)
@@ -171,11 +171,11 @@ def _is_special(folder: int, name: str, path: str, owner: int) -> bool:
 
 
 def _occupied(path: str) -> HosttuneError:
-    return HosttuneError(f"{path}: is there already, and is no regular file", hint="name another file")
+    return HosttuneError(f"{path}: already exists and is not a regular file", hint="name another file")
 
 
 def _own_descriptor(path: str) -> int:
-    """A copy of an open descriptor that `path` means, by its text alone; -1 for every other path."""
+    """A copy of an open descriptor that `path` means, only by its text; -1 for every other path."""
     found = _OWN.fullmatch(path)
     if not found:
         return -1

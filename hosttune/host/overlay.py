@@ -250,7 +250,7 @@ class Overlay(BeforeReader):
 
     def remove_link(self, path: str, *, expected: str) -> None:
         if self.link(path) != expected:
-            raise Conflict(f"{path} was changed by somebody else", hint="run the plan again")
+            raise Conflict(f"{path} was changed in the meantime", hint="run the plan again")
         self._may_write(path)
         self.links[self._entry(path)] = ABSENT
 

@@ -42,8 +42,8 @@ _COST_OF_INFO = 7  # so many more open files a look into fdinfo counts as
 def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
     """All processes with a program; kernel threads have none. Devices are empty for processes this user may not see.
 
-    Unreadable where there are more processes than one look goes through: a part of a list would say that nobody uses
-    what the rest of it uses.
+    Unreadable if there are more processes than one look goes through: a part of a list would say that what the rest of
+    it uses is free.
     """
     found = []
     look = _Look(folder, _known_devices(head_text(f"{folder}/devices")))

@@ -173,7 +173,7 @@ def _compare(place: FolderEntry, original: int, expected: bytes, before: os.stat
     content = read_all(original, MAX_BYTES)
     now = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     if content != expected or _identity(now) != _identity(before):
-        raise Conflict(f"{place.path} was changed by somebody else", hint=_AGAIN)
+        raise Conflict(f"{place.path} was changed in the meantime", hint=_AGAIN)
 
 
 def _identity(info: os.stat_result) -> tuple[int, ...]:

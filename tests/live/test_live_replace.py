@@ -198,7 +198,7 @@ def touched_midway(disk: Path, file: Path) -> None:
             touch()
 
         module.copy_attributes = copy
-        with pytest.raises(Conflict, match="changed by somebody else"):
+        with pytest.raises(Conflict, match="changed in the meantime"):
             replaced(file)
         assert file.read_bytes() == b"old\n"
         (disk / "second").unlink(missing_ok=True)

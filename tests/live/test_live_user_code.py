@@ -446,7 +446,7 @@ def test_program_of_a_user_has_no_key_of_roots_session(folder):
     add_key = {250: 248, 219: 217, 271: 269}[keyctl]
     python = venv(folder / "venv", EVE, KEYS % (keyctl, keyctl))
     child = os.fork()
-    if child == 0:  # a session keyring of its own, with a key that possession alone lets one find
+    if child == 0:  # a session keyring of its own, with a key that only a possessor finds
         libc = ctypes.CDLL(None, use_errno=True)
         libc.syscall(keyctl, 1, None)
         made = libc.syscall(add_key, b"user", b"hosttune-test", b"secret", 6, -3)

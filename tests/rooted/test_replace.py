@@ -51,7 +51,7 @@ def test_new_file_has_the_mode_asked_for_and_missing_folders_are_made(tmp_path):
 
 
 def test_file_changed_by_somebody_else_is_a_conflict(file):
-    with pytest.raises(Conflict, match="changed by somebody else"):
+    with pytest.raises(Conflict, match="changed in the meantime"):
         replace("/", str(file), NEW, expected=b"other\n")
     assert file.read_bytes() == b"old\n"
 
@@ -329,7 +329,7 @@ def test_overwrite_refuses_another_length(file):
 
 
 def test_overwrite_of_what_somebody_changed_is_a_conflict(file):
-    with pytest.raises(Conflict, match="changed by somebody else"):
+    with pytest.raises(Conflict, match="changed in the meantime"):
         overwrite("/", str(file), b"newer\n", expected=b"other\n")
     assert file.read_bytes() == b"old\n"
 

@@ -304,7 +304,7 @@ def test_role_takes_its_variables_from_the_settings_of_the_controller_only():
     ("rules", "said"),
     [
         (["nonsense"], r"rules\[0\]: is no rule written out; files of rules go into rules_files"),
-        ({"id": "site-a"}, "rules: is no list of rules"),
+        ({"id": "site-a"}, "rules: is not a list of rules"),
         ([{"id": "site-b"}, {"id": "site-b"}], r"rules\[1\]: the rule site-b is there twice"),
         ([{"id": "site-a"}], r"rules\[0\]: the rule site-a is there twice"),
     ],

@@ -98,7 +98,7 @@ def test_keys_that_ansible_acts_on_are_dropped():
         ({"check": {"x": float("nan")}}, "check: no number"),
         ({"check": {"x": 2**64}}, "check: a number of more than 63 bits"),
         ({"check": {"x": object()}}, "check: no JSON"),
-        ({"check": {1: "x"}}, "check: a key that is no text"),
+        ({"check": {1: "x"}}, "check: a key that is not text"),
     ],
     ids=str,
 )
@@ -252,7 +252,7 @@ def test_name_that_would_leave_the_folder_is_no_file_name(name, folding, tmp_pat
     told = {"digest": "", "changes": [], "check": {"host": "x"}}
     result = folding({name: told, "good": told}, folder=str(tmp_path / "a/results"))
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["good.json"]
-    assert "its name in the inventory is no file name" in result["failed_hosts"][name]
+    assert "its name in the inventory is not a valid file name" in result["failed_hosts"][name]
 
 
 def test_two_names_never_share_a_file(folding, tmp_path):

@@ -72,7 +72,7 @@ def test_line_that_would_approve_a_plan_approves_it():
         (f"{DIGEST} {DIGEST}", "is no approval"),
         (f"policy {POLICY}", "is no approval"),
         (f"policy {POLICY} edition 2026.1 risk low low", "is no approval"),
-        ("policy xyz edition 2026.1 risk low", "is no digest of a policy"),
+        ("policy xyz edition 2026.1 risk low", "is not a digest of a policy"),
         (f"policy {POLICY} edition 1999.1 risk low", "there is no edition 1999.1"),
         (f"policy {POLICY} edition 2026.1 risk huge", "huge: is no risk"),
     ],

@@ -138,7 +138,7 @@ def test_pipe_in_a_folder_is_told_and_not_opened(run, put, tmp_path):
         status, out, _ = run(tmp_path / "f")
     finally:
         os.close(held)
-    assert (status, "pipe.json: is no file" in flat(out)) == (1, True)
+    assert (status, "pipe.json: is not a file" in flat(out)) == (1, True)
 
 
 def test_record_beside_a_result_is_read_only_where_it_is_wanted():
@@ -294,7 +294,7 @@ def test_no_text_of_a_result_steers_anything_wherever_it_is(run, put, checked, f
 def test_digest_of_a_result_has_its_form(run, put):
     for name in ("digest", "policy_digest"):
         status, out, _ = run(put("a.json", document({**entry("a"), name: "0" * 63 + "\n"})))
-        assert (status, f"a.json: hosts[0].{name}: is no digest" in flat(out)) == (2, True)
+        assert (status, f"a.json: hosts[0].{name}: is not a digest" in flat(out)) == (2, True)
 
 
 def test_report_is_written_to_a_file(run, put, tmp_path):

@@ -123,7 +123,7 @@ def test_edit_that_no_program_of_the_host_could_try_is_noted_in_the_log():
     logged = []
     machine.writer.log = logged.append
     address_kinds()["fstab-line"].write(machine.writer, change)
-    assert logged == ["/etc/fstab: the edit for /tmp was tried by hosttune's own two readers alone: not tried"]
+    assert logged == ["/etc/fstab: the edit for /tmp was checked only with hosttune's own two parsers: not tried"]
 
 
 def test_trial_mount_that_fails_is_said():

@@ -100,7 +100,7 @@ def test_subsystem_of_a_board_that_is_no_number_is_not_known():
 
 
 def test_variables_of_a_drop_in_do_not_stand_for_the_rule():
-    """As a fault of a rule of somebody's own: `vars: {rule: x}`."""
+    """`vars: {rule: x}` in a rule of a site."""
     fields = {"template": "nfs-read-ahead.conf.j2", "vars": {"rule": "x", "kib": 1}}
     (change,) = WISH.writes((Wish("dropin", "/etc/x.conf", "site-own", fields=fields),))
     assert b"site-own" in change.after.content

@@ -89,6 +89,6 @@ def test_output_of_a_terminal_has_no_colour(run, tmp_path, monkeypatch):
 def test_save_replaces_regular_files_alone(tmp_path, kind):
     target = tmp_path / "x"
     {"link": lambda: target.symlink_to("/dev/null"), "folder": target.mkdir, "fifo": lambda: os.mkfifo(target)}[kind]()
-    with pytest.raises(HosttuneError, match="is no regular file"):
+    with pytest.raises(HosttuneError, match="is not a regular file"):
         save(str(target), b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["x"]

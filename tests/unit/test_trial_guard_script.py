@@ -344,7 +344,7 @@ def test_what_somebody_changed_meanwhile_is_left_and_said(guarded):
     assert root.read(GONE) == b"made anew\n"
     assert root.read(NEW) is None
     assert {"partly", "returned"} <= root.marks()
-    assert f"{FSTAB} was changed by somebody else" in root.said
+    assert f"{FSTAB} was changed in the meantime" in root.said
     assert root.reboots == 1
 
 

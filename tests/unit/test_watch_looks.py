@@ -259,7 +259,7 @@ def test_scope_becomes_the_command(monkeypatch):
 def test_file_that_cannot_be_written_is_refused_beforehand(tmp_path):
     check_writable(str(tmp_path / "x.json"))
     for path in (tmp_path, tmp_path / "missing" / "x.json"):
-        with pytest.raises(HosttuneError, match=r"cannot be written|is no regular file"):
+        with pytest.raises(HosttuneError, match=r"cannot be written|is not a regular file"):
             check_writable(str(path))
 
 

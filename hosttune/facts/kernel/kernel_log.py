@@ -58,7 +58,7 @@ _WANTED = f"(?:{OF_GPUS}|{OF_HOST}|{OF_STORAGE}|{_HEAD})"
 _KERNEL = ("journalctl", "-k", "-b", "--no-pager")
 _FORM = ("--no-hostname", "-o", "short-unix", "--case-sensitive=true", "-r")
 # Each line as `SECONDS-SINCE-1970 kernel: TEXT`, the newest first: at a damaged page journalctl ends without a word.
-# The transport "kernel" alone is also that of what programs write to /dev/kmsg (systemd.journal-fields(7)).
+# The transport "kernel" is also that of what programs write to /dev/kmsg (systemd.journal-fields(7)).
 JOURNAL = (*_KERNEL, *_FORM, f"--grep=^{_WANTED}", "SYSLOG_FACILITY=0")
 _ANY = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix")
 # Any line that is older than a day: one is enough to know that a journal without the head reaches back so far. Without
@@ -202,7 +202,7 @@ def turned(log: str) -> str:
 
 
 def _ask(reader: Reader, argv: tuple[str, ...]) -> Completed | None:
-    """What the program answers; of an older record what it answered to that. None where there is no such program."""
+    """What the program answers; of an older record what it answered to that. None if the program is not installed."""
     answer = reader.query(argv, timeout_s=_TIMEOUT_S)
     if isinstance(answer, Unreadable) and answer.reason.startswith("not in this record"):
         old = reader.query(_OLD[argv], timeout_s=_TIMEOUT_S)

@@ -166,7 +166,7 @@ def _may_be_staged(reader: Reader, pid: str) -> bool:
     a task sleeps in does not tell: others wait for locks that one of them holds.
     """
     status = attempt(text, reader, f"/proc/{pid}/status")
-    words = next((row.split()[1:] for row in str(status).splitlines() if row.startswith("Uid:")), [])
+    words = next((row.split()[1:] for row in str(status).split("\n") if row.startswith("Uid:")), [])
     seen, own = (reader.read(f"/proc/{one}/mountinfo") for one in (pid, "self"))
     if not (isinstance(seen, bytes) and isinstance(own, bytes)):
         return False

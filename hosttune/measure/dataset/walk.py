@@ -243,7 +243,7 @@ def open_quietly(path: str, flags: int) -> tuple[int, bool]:
 
 
 def open_regular(path: str, flags: int) -> tuple[int, bool]:
-    """As `open_quietly`, but nothing is opened that is no regular file: to open a device as root may already do
+    """As `open_quietly`, but nothing is opened that is not a regular file: to open a device as root may already do
     something (a watchdog, a tape). With O_NOFOLLOW no link on the way is followed either. Raises OSError."""
     found = os.open(path, os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW)
     try:

@@ -39,7 +39,7 @@ def find(pid: int, *, proc: str = "/proc") -> Target:
     if _KTHREADD in {pid, stat.parent} and not words:
         raise HosttuneError(f"{pid} ({stat.name}) is a thread of the kernel", hint="name the process of the job")
     status = (content_of(f"{proc}/{pid}/status") or b"").decode("utf-8", "replace")
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    fields = dict(line.split(":", 1) for line in status.split("\n") if ":" in line)
     group = int(fields.get("Tgid", pid))
     if group != pid:
         raise HosttuneError(f"{pid} is a thread of process {group}", hint=f"watch that one: --pid {group}")

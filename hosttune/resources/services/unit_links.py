@@ -123,7 +123,7 @@ def _install(reader: Reader, name: str) -> tuple[UnitFiles, Mapping[str, list[st
     try:
         real, path, _ = files.state(name)
         if not path:
-            raise Refused(f"{name} cannot be enabled: there is no such unit")
+            raise Refused(f"{name} cannot be enabled: unit not found")
         for place in (path, *files.drop_ins(real)):
             for _, section, key, value in assignments(files.content(place)):
                 if section == "Install":

@@ -117,7 +117,7 @@ def _replace(writer: Writer, document: FstabText, new: bytes, target: str) -> No
     rehearsal = writer.rehearse_fstab(document.data, new, trials_of(after, target))
     problem = complaint(rehearsal, document, after, target) if isinstance(rehearsal, Rehearsal) else ""
     if isinstance(rehearsal, Unreadable):
-        told = f"{PATH}: the edit for {target} was tried by hosttune's own two readers alone: {rehearsal.reason}"
+        told = f"{PATH}: the edit for {target} was checked only with hosttune's own two parsers: {rehearsal.reason}"
         writer.log(clean(told))
     if problem:
         hint = f"{PATH} is as it was; look at the line of {target}, at: hosttune fstab, and at: findmnt --verify"

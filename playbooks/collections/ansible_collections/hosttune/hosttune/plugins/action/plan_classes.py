@@ -189,7 +189,7 @@ def replace(folder, host, text, mine):
     device and inode: two names can be one on a file system that does not tell upper case from lower.
     """
     if why := taken.why_no_file_name(host):
-        raise BadName(f"its name in the inventory is no file name: {why}")
+        raise BadName(f"its name in the inventory is not a valid file name: {why}")
     path = os.path.join(folder, host + ".json")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if os.path.lexists(path) and _identity(os.lstat(path)) in mine:

@@ -55,7 +55,7 @@ options:
   approved:
     description:
       - Only with O(state=applied). Digests of plans that somebody has looked at, or their first twelve digits or more.
-        A host whose plan has another digest is left as it is, with RV(approved=false). What is no digest fails.
+        A host whose plan has another digest is left as it is, with RV(approved=false). What is not a digest fails.
       - A plan's digest covers its changes alone, so equal hosts have equal digests.
     type: list
     elements: str

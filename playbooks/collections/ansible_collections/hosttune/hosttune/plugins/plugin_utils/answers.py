@@ -146,7 +146,7 @@ def _copy(value, where, depth, left):
         return [_copy(one, where, depth - 1, left) for one in value]
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
-            raise MalformedAnswer(f"{where}: a key that is no text")
+            raise MalformedAnswer(f"{where}: a key that is not text")
         return {_copy(key, where, depth - 1, left): _copy(one, where, depth - 1, left) for key, one in value.items()}
     return _copy_number(value, where)
 

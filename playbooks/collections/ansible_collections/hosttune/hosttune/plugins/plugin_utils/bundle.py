@@ -190,7 +190,7 @@ def rule_texts(paths):
 def with_written_out(texts, rules):
     """The same and the rules that a task holds itself. Raises AnsibleError where one is no rule or is there twice."""
     if not isinstance(rules, list):
-        raise AnsibleError("rules: is no list of rules")
+        raise AnsibleError("rules: is not a list of rules")
     found = dict(texts)
     for number, rule in enumerate(rules):
         if not isinstance(rule, dict):

@@ -1,0 +1,29 @@
+"""Names that a user gives to a mount hold what Python takes for the end of a line, and the kernel does not escape."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from hosttune.host import mounters, named
+
+ENDS = ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_mount_with_a_server_is_known_by_its_whole_name(end, monkeypatch):
+    """Else a look goes into it, and waits for its server."""
+    place = f"/home/eve/a{end}b"
+    table = f"30 1 8:1 / / rw - ext4 /dev/sda1 rw\n31 1 0:50 / {place} rw - fuse.sshfs x rw,user_id=1001\n"
+    monkeypatch.setattr(named, "own_mounts", table.encode)
+    assert named.served_mounts() == (place,)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_stick_with_an_odd_label_belongs_to_its_user(end, monkeypatch):
+    """Else its owners would count, and they can say root."""
+    target = f"/media/daemon/a{end}b"
+    table = f"SRC=/dev/sdb1 TARGET={target} ROOT=/ OPTS=uhelper=udisks2\n"
+    monkeypatch.setattr(mounters, "head_of", lambda *_: (os.fsencode(table), True))
+    assert mounters._user_of_helper(target) == 1
