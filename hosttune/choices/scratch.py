@@ -34,7 +34,7 @@ class ScratchFolder(Fact):
 def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
     """The folder `params.folder`, where it lies on a disk of this host, and only root and its owners can rename what is
     in it and in the folders above. Whether it is there is looked at at each login, and this again: a disk that was not
-    mounted must not stop anybody.
+    mounted must not stop a login.
     """
     folder = str(params["folder"])
     if not _PATH.fullmatch(folder) or ".." in folder.split("/"):
@@ -61,5 +61,5 @@ def _stranger(facts: Facts, path: str) -> str:
     if status.uid != 0:
         return f"{path} belongs to uid {status.uid}, who can rename what is in it: sudo chown root: {path}"
     if status.mode & 0o022 and not status.mode & 0o1000:
-        return f"everybody who can write in {path} can rename what others have in it: sudo chmod +t {path}"
+        return f"{path} is not sticky: other users can rename what is in it: sudo chmod +t {path}"
     return ""

@@ -71,11 +71,11 @@ def _trouble(message: str, hint: str, status: int = TROUBLE) -> int:
 
 def _tell(text: str, head: str) -> None:
     """A line on standard error, in lines that fit where that is a terminal: a pipe gets it whole."""
-    from hosttune.views.page import sanitize
+    from hosttune.host.cleaned import clean
     from hosttune.views.terminal import width_of, wrapped
 
     surface = console(sys.stderr)
-    line = f"{head}{sanitize(text)}"
+    line = f"{head}{clean(text)}"
     if surface.is_terminal and width_of(line) > surface.columns:
-        line = "\n".join(wrapped(sanitize(text), surface.columns, first=head, rest="    "))
+        line = "\n".join(wrapped(clean(text), surface.columns, first=head, rest="    "))
     talk(line + "\n")

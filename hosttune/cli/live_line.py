@@ -6,8 +6,8 @@ import sys
 import time
 from typing import Final
 
+from hosttune.host.cleaned import clean
 from hosttune.host.console import console, talk
-from hosttune.views.page import sanitize
 
 _EVERY_S: Final = 0.2
 _CLEAR: Final = "\r\x1b[K"
@@ -32,4 +32,4 @@ class LiveLine:
         if now >= self._next:
             self._next = now + _EVERY_S
             self._is_there = True
-            talk(f"{_CLEAR}{sanitize(text)[: self._columns - 1]}")
+            talk(f"{_CLEAR}{clean(text)[: self._columns - 1]}")

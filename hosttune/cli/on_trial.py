@@ -121,10 +121,10 @@ def receipt_blocks(trial: TrialRun | TrialEnd | None, page: Page, reader: Reader
     if trial is None:
         return ()
     if isinstance(trial, TrialEnd):
+        from hosttune.host.cleaned import clean
         from hosttune.views.document import Say
-        from hosttune.views.page import sanitize as safely
 
-        return (Say(f"Nothing is on trial: {safely(trial.reason)}."),)
+        return (Say(f"Nothing is on trial: {clean(trial.reason)}."),)
     return standing_blocks(trial, page, reader.now())
 
 

@@ -13,12 +13,12 @@ def reboot_required(look: LookOnly, show: DisplayOptions) -> int:
     """
     from hosttune.cli.common import open_session, say, write_json
     from hosttune.engine.reboot import reboot_answer
-    from hosttune.views.page import sanitize
+    from hosttune.host.cleaned import clean
 
     session = open_session(look)
     answer = reboot_answer(session.plan(prove=False).findings, session.selected)
     if show.is_json:
         write_json({"format_version": 1, "required": answer.required, "reasons": list(answer.reasons)})
     else:
-        say(f"{answer.head}\n" + "".join(f"  {sanitize(reason)}\n" for reason in answer.reasons))
+        say(f"{answer.head}\n" + "".join(f"  {clean(reason)}\n" for reason in answer.reasons))
     return {True: 0, False: 1, None: 2}[answer.required]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 
+from hosttune.host.cleaned import clean
 from hosttune.host.console import has_title
-from hosttune.views.page import sanitize
 
 _KEEP, _GIVE_BACK = "\x1b[22;2t", "\x1b]2;\x07\x1b[23;2t"
 _MOST = 120  # characters
@@ -27,7 +27,7 @@ class StatusTitle:
         if not self._is_wanted or not has_title(sys.stderr):
             return
         keep, self._is_ours = "" if self._is_ours else _KEEP, True
-        self._write(f"{keep}\x1b]2;{sanitize(text)[:_MOST]}\x07")
+        self._write(f"{keep}\x1b]2;{clean(text)[:_MOST]}\x07")
 
     def close(self) -> None:
         """Give the title back; the next line takes it again."""

@@ -120,7 +120,7 @@ def _missing(data: Mapping[str, Any], source: str) -> HostLook:
 def _seen(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
     findings = entry.get("findings")
     if not isinstance(findings, list):
-        raise _Wrong(f"{where}findings", "is no list" if "findings" in entry else "is missing")
+        raise _Wrong(f"{where}findings", "is not a list" if "findings" in entry else "is missing")
     made = [_finding(one, f"{where}findings[{number}]") for number, one in enumerate(findings)]
     summary = entry.get("summary")
     changes = summary.get("changes_now") if isinstance(summary, dict) else None
@@ -168,7 +168,7 @@ def _finding(data: Any, where: str) -> Finding:
     if verdict is None:
         raise _Wrong(f"{where}.verdict", f"is none of {', '.join(_VERDICTS)}")
     if not isinstance(data.get("changes", []), list):
-        raise _Wrong(f"{where}.changes", "is no list")
+        raise _Wrong(f"{where}.changes", "is not a list")
     rule, subject, reason = data.get("rule"), data.get("subject", ""), data.get("reason", "")
     evidence = data.get("evidence", [])
     if not (isinstance(rule, str) and rule and isinstance(subject, str) and isinstance(reason, str)):

@@ -53,8 +53,10 @@ def kept(make: Callable[[F], T]) -> Callable[[F], T]:
 
     @wraps(make)
     def ask(fact: F) -> T:
-        found = last[0] if last and last[0][0] is fact else (fact, make(fact))
-        last[:] = [found]
+        found = last[0] if last else None
+        if found is None or found[0] is not fact:
+            found = (fact, make(fact))
+            last[:] = [found]
         return found[1]
 
     return ask

@@ -145,8 +145,8 @@ def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False
 
     A sticky folder (/tmp) may be passed, because only its owner replaces an entry there, but not written in, unless
     `is_output`; then a folder of others is passed, too, where a real folder of root's follows (`host/output.py`). The
-    top of an alternate root may belong to the user who unpacked it: the walk cannot leave it. `owner`: hosttune acts with
-    the rights of this user, and what is theirs is followed as what is root's.
+    top of an alternate root may belong to the user who unpacked it: the walk cannot leave it. `owner`:
+    hosttune acts with the rights of this user, and what is theirs is followed as what is root's.
     """
     if os.geteuid() != owner:
         return

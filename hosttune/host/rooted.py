@@ -63,7 +63,8 @@ class RootReader(FileTree):
 
     def _limit_of(self, path: str, info: os.stat_result) -> int:
         """How much is read of a file. An image can come from elsewhere, and its owner says nothing: it belongs to
-        the user who unpacked it. A sparse or packed image costs its author nothing, so all files together have a limit, too.
+        the user who unpacked it. A sparse or packed image costs its author nothing, so all files together have a limit,
+        too.
         """
         is_long = _LONG.fullmatch(path) is not None
         limit = _LONG_LIMIT if is_long else OTHERS_LIMIT

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.host.cleaned import clean
 from hosttune.resources import kind_of
 from hosttune.values import ABSENT, Action, Activation, FileValue, Unreadable
 from hosttune.views.document import Diff
-from hosttune.views.page import sanitize
 from hosttune.views.text import diff_lines
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def diff_of(change: Change, *, is_short: bool = False) -> Diff:
         "" if change.action is Action.CREATE else before,
         "" if change.action is Action.DELETE else after,
         "" if is_short else ", ".join(filter(None, notes)),
-        () if is_short else (*diff, *map(sanitize, _details(change.details))),
+        () if is_short else (*diff, *map(clean, _details(change.details))),
         is_prose=kind_of(change.address).is_set,
-        reason="" if is_short else sanitize(change.reason),
+        reason="" if is_short else clean(change.reason),
     )
 
 
@@ -59,8 +59,8 @@ def address_text(address: Address) -> str:
     """An address on one line; of a set of many names the first, the rest counted (the details name them all)."""
     names = [name for name in address.name.split() if name != "+"]
     if len(names) > 1 and kind_of(address).is_set:
-        return sanitize(f"{address.kind}:{names[0]} and {len(names) - 1} more")
-    return sanitize(str(address))
+        return clean(f"{address.kind}:{names[0]} and {len(names) - 1} more")
+    return clean(str(address))
 
 
 def value_text(value: Value) -> str:
@@ -68,14 +68,14 @@ def value_text(value: Value) -> str:
     if value is ABSENT:
         return "(absent)"
     if isinstance(value, Unreadable):
-        return f"(unreadable: {sanitize(value.reason)})"
+        return f"(unreadable: {clean(value.reason)})"
     if isinstance(value, FileValue):
         return f"({len(value.content)} bytes)"
     if isinstance(value, tuple):
-        return sanitize(", ".join(value)) or "(none)"
+        return clean(", ".join(value)) or "(none)"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return sanitize(str(value)) or '""'
+    return clean(str(value)) or '""'
 
 
 def file_diff(before: Value, after: Value) -> Iterator[str]:
@@ -95,7 +95,7 @@ def file_diff(before: Value, after: Value) -> Iterator[str]:
         if number < 2 or (line.startswith("@@") and not (old and new)):
             continue
         symbol, (text, *rest) = line[:1], line[1:].split("\n")
-        yield line if symbol == "@" else f"{symbol} {sanitize(text.expandtabs())}"
+        yield line if symbol == "@" else f"{symbol} {clean(text.expandtabs())}"
         yield from (f"  {note}" for note in rest)
 
 

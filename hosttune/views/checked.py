@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from hosttune.engine.policy import NO_DRAINS, Drains
 from hosttune.facts.inventory import NO_DRIVER, UNKNOWN, Inventory
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import clean
 from hosttune.values import Plan, Risk
-from hosttune.views.page import Page, sanitize
+from hosttune.views.page import Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +51,7 @@ class Checked:
     @property
     def machine_text(self) -> str:
         """`DGXH100: 8 x NVIDIA H100 80GB HBM3, driver 580.126.20, kernel 6.8.0-48-generic, Ubuntu 24.04.1 LTS`."""
-        words = {name: sanitize(text) for name, text in self.machine.items()}
+        words = {name: clean(text) for name, text in self.machine.items()}
         product = words.pop("product", "")
         alone = {"GPUs", "system"}
         parts = (

@@ -6,11 +6,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
+from hosttune.host.cleaned import clean
 from hosttune.views.comparison import DifferenceKind, files_of, set_by
 from hosttune.views.document import Document, Item, Items, Say, Section, rendered
 from hosttune.views.findings import BY_OUTCOME, explain_finding
 from hosttune.views.masking import masked
-from hosttune.views.page import sanitize
 from hosttune.views.summary import standing
 from hosttune.views.terminal import counted
 
@@ -31,11 +31,11 @@ def diff_report(comparison: CheckComparison, page: Page) -> str:
         items = tuple(_item(one, comparison, page) for one in found)
         blocks.append(Section(title, (Items(items, is_aligned=True),), BY_OUTCOME[found[0].cost].style))
     if comparison.unknown and page.is_whole:
-        names = Items(tuple(Item(text=sanitize(rule)) for rule in comparison.unknown))
+        names = Items(tuple(Item(text=clean(rule)) for rule in comparison.unknown))
         blocks.append(Section("Unknown on both sides", (names,), "red"))
-    explain_finding = Say(" ".join([_decision(comparison), *map(sanitize, comparison.notes)]), "decision")
+    explain_finding = Say(" ".join([_decision(comparison), *map(clean, comparison.notes)]), "decision")
     head = (Items((_side("-", comparison.a), _side("+", comparison.b)), is_aligned=True), explain_finding)
-    name = f"{sanitize(comparison.a.host)} and {sanitize(comparison.b.host)}"
+    name = f"{clean(comparison.a.host)} and {clean(comparison.b.host)}"
     return rendered("hosttune diff", [Document(name, name, head, tuple(blocks))], page)
 
 
@@ -82,7 +82,7 @@ def _decision(comparison: CheckComparison) -> str:
 
 def _side(sign: str, side: Side) -> Item:
     when = side.created_at.replace("T", " ").removesuffix("+00:00")
-    return Item(f"{sign} {sanitize(side.host)}", f"{sanitize(when)} UTC", look="code")
+    return Item(f"{sign} {clean(side.host)}", f"{clean(when)} UTC", look="code")
 
 
 def _title(one: Difference) -> str:
@@ -95,7 +95,7 @@ def _title(one: Difference) -> str:
 
 def _item(one: Difference, comparison: CheckComparison, page: Page) -> Item:
     """The verdicts and the risk, what each side says, who set it and when; with all told what the rule brings."""
-    words = [f"{sanitize(one.subject)}:"] if one.subject else []
+    words = [f"{clean(one.subject)}:"] if one.subject else []
     sides = (standing(one.a) if one.a else "absent", standing(one.b) if one.b else "absent")
     words.append(sides[0] if sides[0] == sides[1] else f"{sides[0]} -> {sides[1]}")
     points = []
@@ -105,9 +105,9 @@ def _item(one: Difference, comparison: CheckComparison, page: Page) -> Item:
             texts = [*_side_texts(finding, page), *(f"written: {text}" for text in own if text not in other)]
             points += [Item(sign, text, joint=" ", look="code") for text in texts]
     if one.gain and page.is_whole:
-        points.append(Item("gain", sanitize(one.gain)))
+        points.append(Item("gain", clean(one.gain)))
     risk = f" (risk {one.risk})" if one.risk else ""
-    return Item(sanitize(one.rule), f"{' '.join(words)}{risk}", tuple(points), look="strong")
+    return Item(clean(one.rule), f"{' '.join(words)}{risk}", tuple(points), look="strong")
 
 
 def _side_texts(finding: Finding, page: Page) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _side_texts(finding: Finding, page: Page) -> Iterator[str]:
     yield sentence or str(finding.verdict)
     if said.why_not:
         yield f"why not: {said.why_not}"
-    others = [sanitize(who) for who in set_by(finding)]
+    others = [clean(who) for who in set_by(finding)]
     seen = f"{sentence} {said.why_not}".replace(" line ", ":")
     if not all(who in seen for who in others):
         yield f"set by: {', '.join(others)}"
@@ -125,7 +125,7 @@ def _side_texts(finding: Finding, page: Page) -> Iterator[str]:
 def _written(finding: Finding | None, side: Side) -> tuple[str, ...]:
     """Of the files that set the value on one side, who writes them and when that was done last."""
     files = [(path, side.files[path]) for path in (files_of(finding) if finding else ()) if path in side.files]
-    return tuple(sanitize(f"{path} {written}") for path, written in files if str(written))
+    return tuple(clean(f"{path} {written}") for path, written in files if str(written))
 
 
 def _side_json(side: Side) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.facts.base import UnknownFact, raw
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import clean
 from hosttune.values import Unreadable
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted, wrapped
 
 if TYPE_CHECKING:
@@ -146,9 +146,9 @@ def disks_text(disks: DiskTree, page: Page) -> str:
 
 def _row(row: DiskRow, page: Page, indent: str) -> list[str]:
     disk = row.disk
-    parts = [page.screen.paint(sanitize(disk.name), "bold"), size_text(raw(disk, "size_bytes"))]
+    parts = [page.screen.paint(clean(disk.name), "bold"), size_text(raw(disk, "size_bytes"))]
     if disk.kind == "disk":
-        parts += [_medium(disk), sanitize(str(raw(disk, "model")))]
+        parts += [_medium(disk), clean(str(raw(disk, "model")))]
     elif disk.kind != "partition":
         parts.append(f"{disk.kind} on {', '.join(_parents(disk))}" if _parents(disk) else disk.kind)
     if row.holds:
@@ -178,12 +178,12 @@ def _medium(disk: Disk) -> str:
 
 
 def _names(holds: Filesystem) -> list[str]:
-    label = [f"label {sanitize(holds.label)}"] if holds.label else []
-    return [*label, *([f"UUID={sanitize(holds.uuid)}"] if holds.uuid else [])]
+    label = [f"label {clean(holds.label)}"] if holds.label else []
+    return [*label, *([f"UUID={clean(holds.uuid)}"] if holds.uuid else [])]
 
 
 def _mounted(mount: Mount) -> str:
-    parts = [f"{sanitize(mount.target)}:", mount.atime + (", read-only" if mount.is_read_only else "")]
+    parts = [f"{clean(mount.target)}:", mount.atime + (", read-only" if mount.is_read_only else "")]
     total, available = raw(mount, "total_bytes"), raw(mount, "available_bytes")
     if isinstance(total, int) and isinstance(available, int) and total:
         parts.append(f"{size_text(available)} free of {size_text(total)} ({_share(total - available, total)} used);")
@@ -203,8 +203,7 @@ def _state(row: DiskRow) -> str:
     """Whether fstab knows it, and what is odd about that."""
     if row.lines:
         said = [
-            f"fstab line {entry.line}: {sanitize(_plain(entry.source))} on {sanitize(entry.target)}"
-            for entry in row.lines
+            f"fstab line {entry.line}: {clean(_plain(entry.source))} on {clean(entry.target)}" for entry in row.lines
         ]
         mounted = {mount.target for mount in row.mounts}
         absent = [entry for entry in row.lines if not entry.is_swap and entry.target not in mounted]
@@ -221,10 +220,10 @@ def _state(row: DiskRow) -> str:
 
 def _notes(disks: DiskTree, page: Page, hidden: int) -> list[str]:
     notes = [
-        f"fstab line {entry.line}: no device is {sanitize(_plain(entry.source))} (for {sanitize(entry.target)})"
+        f"fstab line {entry.line}: no device is {clean(_plain(entry.source))} (for {clean(entry.target)})"
         for entry in disks.missing
     ]
-    notes += [f"unknown: {sanitize(reason)}" for reason in disks.unknown]
+    notes += [f"unknown: {clean(reason)}" for reason in disks.unknown]
     if hidden:
         notes.append(f"{counted(hidden, 'loop, RAM or optical device')} left out (--verbose lists them)")
     if not disks.rows:

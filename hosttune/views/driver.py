@@ -14,7 +14,7 @@ from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.base import UnknownFact, raw
 from hosttune.facts.inventory import UNTOLD_DRIVER
 from hosttune.frozen import frozen
-from hosttune.views.page import sanitize
+from hosttune.host.cleaned import clean
 from hosttune.views.terminal import columned, wrapped
 
 if TYPE_CHECKING:
@@ -287,18 +287,16 @@ def _sentence(state: StateRow) -> str:
 
 def _row_lines(row: DriverRow, page: Page) -> list[str]:
     screen = page.screen
-    lines = [
-        screen.paint(line, "bold") for line in wrapped(f"{sanitize(row.title)} ({row.generation})", screen.columns)
-    ]
+    lines = [screen.paint(line, "bold") for line in wrapped(f"{clean(row.title)} ({row.generation})", screen.columns)]
     if page.is_verbose:
-        lines += wrapped(" ".join(map(sanitize, row.slots)), screen.columns, first="  ", rest="  ")
+        lines += wrapped(" ".join(map(clean, row.slots)), screen.columns, first="  ", rest="  ")
     names = ("installed", "loaded", "available", "recommended", "chosen")
-    cells: list[tuple[str, ...]] = [(name, sanitize(getattr(row, name))) for name in names]
+    cells: list[tuple[str, ...]] = [(name, clean(getattr(row, name))) for name in names]
     return [*lines, *columned(cells, screen, indent=2)]
 
 
 def _paragraph(text: str, page: Page, *styles: str) -> list[str]:
-    lines = wrapped(sanitize(text), page.screen.columns, rest="  ")
+    lines = wrapped(clean(text), page.screen.columns, rest="  ")
     return [page.screen.paint(line, *styles) for line in lines] if styles else lines
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
+from hosttune.host.cleaned import clean
 from hosttune.views.change import change_lines
 from hosttune.views.masking import masked
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import wrapped
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def edition_text(diff: EditionDiff, plans: tuple[PlanDiff, ...], page: Page) -> 
         for one in diff.defaults
     ]
     for plan in plans:
-        lines += ["", screen.paint(sanitize(plan.host), "bold")]
+        lines += ["", screen.paint(clean(plan.host), "bold")]
         for title, changes in (("no longer", plan.lost), ("new", plan.gained)):
             lines += [f"  {title}:"] if changes else []
             lines += [line for change in changes for line in change_lines(change, screen, indent=4)]
@@ -55,4 +55,4 @@ def edition_json(diff: EditionDiff, plans: tuple[PlanDiff, ...]) -> dict[str, An
 
 
 def _plain(value: Any) -> str:
-    return sanitize(", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
+    return clean(", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))

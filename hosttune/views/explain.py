@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.engine.evaluate import evaluate, names_of
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import clean
 from hosttune.resources.steps import CommandLine
 from hosttune.views.change import diff_of
 from hosttune.views.document import Document, Heading, Item, Items, Say, Section, rendered
 from hosttune.views.findings import ALL, sections
 from hosttune.views.masking import masked
-from hosttune.views.page import sanitize
 from hosttune.views.rule_words import (
     figure_text,
     finds_texts,
@@ -102,7 +102,7 @@ def explain_outline(one: Explained, page: Page) -> Document:
     """The rule, and what it says of the host if there is one; the conditions where there is room for them."""
     rule, told = one.rule, one.told
     does, undoes = one.ways
-    loop = Say("For each:", code=sanitize(rule.for_each.source)) if rule.for_each and not page.is_terse else None
+    loop = Say("For each:", code=clean(rule.for_each.source)) if rule.for_each and not page.is_terse else None
     blocks = (
         _facts(rule, one.profiles),
         Section("Why", tuple(_paragraphs(rule.why)), is_prose=True),
@@ -119,8 +119,8 @@ def explain_outline(one: Explained, page: Page) -> Document:
         Section("Switch it off", tuple(_switches(rule, page))) if one.findings else None,
         _list("Sources", _points(rule.sources)),
     )
-    name = sanitize(rule.id)
-    head = Say(sanitize(rule.title), name=name, is_hanging=True)
+    name = clean(rule.id)
+    head = Say(clean(rule.title), name=name, is_hanging=True)
     return Document(name, name, (head,), tuple(block for block in blocks if block))
 
 
@@ -157,9 +157,9 @@ def explain_json(one: Explained) -> dict[str, Any]:
 
 
 def _facts(rule: Rule, profiles: tuple[str, ...]) -> Items:
-    origin = "" if rule.is_builtin else f", from {sanitize(rule.where.path)}"
+    origin = "" if rule.is_builtin else f", from {clean(rule.where.path)}"
     items = (
-        Item("gain", sanitize(" ".join(rule.gain.split())), evidence=(figure_text(rule),)),
+        Item("gain", clean(" ".join(rule.gain.split())), evidence=(figure_text(rule),)),
         Item("risk", risk_text(rule)),
         Item("status", standing_text(rule) + origin),
         Item("profiles", ", ".join(profiles) or "none; it runs where a policy selects it"),
@@ -171,14 +171,14 @@ def _paragraphs(text: str) -> Iterator[Block]:
     """The paragraphs of a text, and its lists: lines that begin with `- `."""
     for paragraph in text.strip().split("\n\n"):
         first, *points = (" ".join(piece.split()) for piece in f"\n{paragraph}".split("\n- "))
-        yield from [Say(sanitize(first))] if first else []
+        yield from [Say(clean(first))] if first else []
         yield from [Items(tuple(_points(points)), has_bullets=True)] if points else []
 
 
 def _points(texts: Iterable[str]) -> Iterator[Item]:
     """Points of a list; what can be copied stands whole, as code."""
     for text in texts:
-        yield Item(sanitize(text), look="code") if isinstance(text, CommandLine) else Item(text=sanitize(text))
+        yield Item(clean(text), look="code") if isinstance(text, CommandLine) else Item(text=clean(text))
 
 
 def _list(title: str, items: Iterable[Item]) -> Section | None:
@@ -188,47 +188,43 @@ def _list(title: str, items: Iterable[Item]) -> Section | None:
 
 def _guards(one: Explained, page: Page) -> Iterator[Item]:
     for text, guard in zip(guard_texts(one.rule, one.wording), one.rule.applies_when, strict=True):
-        yield Item(
-            text=sanitize(text), evidence=() if page.is_terse else (f"unless `{sanitize(guard.condition.source)}`",)
-        )
+        yield Item(text=clean(text), evidence=() if page.is_terse else (f"unless `{clean(guard.condition.source)}`",))
 
 
 def _wants(wishes: tuple[Wish, ...], page: Page) -> list[Item]:
     words = [wish_words(wish) for wish in wishes if wish.name]
     most = WANTED if page.is_terse else len(words)
     more = [Item(text=f"and {len(words) - most} more of this kind")] if len(words) > most else []
-    return [*(Item(sanitize(name), sanitize(text), look="code") for name, text in words[:most]), *more]
+    return [*(Item(clean(name), clean(text), look="code") for name, text in words[:most]), *more]
 
 
 def _params(one: Explained) -> Section | None:
     """The parameters; those of a host with the values in force there."""
     items, here = [], bool(one.findings)
     for name, param in one.rule.params.items():
-        value = sanitize(plain(one.wording.params[name]))
+        value = clean(plain(one.wording.params[name]))
         is_short = len(value) <= SHORT
         head = f"{name} = {value}" if here and is_short else name
-        items.append(
-            Item(head, ("" if is_short or not here else f"{value}: ") + sanitize(param_text(param)), look="code")
-        )
-    how = (Say("in the policy:", code=f"params: {{{sanitize(one.rule.id)}: {{NAME: VALUE}}}}"),) if here else ()
+        items.append(Item(head, ("" if is_short or not here else f"{value}: ") + clean(param_text(param)), look="code"))
+    how = (Say("in the policy:", code=f"params: {{{clean(one.rule.id)}: {{NAME: VALUE}}}}"),) if here else ()
     return Section("Parameters", (Items(tuple(items), is_aligned=True), *how)) if items else None
 
 
 def _here(one: Explained, page: Page) -> Iterator[Block]:
     """What the rule says here with all evidence: which file and line sets the value now, and which wins at boot."""
-    yield Heading(f"On {sanitize(page.host)}")
+    yield Heading(f"On {clean(page.host)}")
     for group in ALL:
         own = [finding for finding in one.findings if group.holds(finding)]
         changes = [] if page.folds else [diff_of(change) for finding in own for change in finding.changes]
         for section in sections((group,), own, replace(page, is_verbose=True)):
             yield replace(section, blocks=(*section.blocks, *changes))
     if one.chosen:
-        yield Say(sanitize(one.chosen), is_hanging=True)
+        yield Say(clean(one.chosen), is_hanging=True)
 
 
 def _switches(rule: Rule, page: Page) -> Iterator[Say]:
-    name = sanitize(rule.id)
-    yield Say(f"in {sanitize(page.policy)}:", code=f"ignore: [{name}]")
+    name = clean(rule.id)
+    yield Say(f"in {clean(page.policy)}:", code=f"ignore: [{name}]")
     yield Say("for a time, with the reason:", code=f"ignore: [{{rule: {name}, reason: ..., until: YYYY-MM-DD}}]")
     yield Say("this time only:", code=f"--ignore {name}")
     if rule.want and page.can_apply:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.engine.expression_hints import fields_of
 from hosttune.facts.base import UnknownFact
+from hosttune.host.cleaned import clean
 from hosttune.values import Unreadable
 from hosttune.views.fact_words import describe_subject, field_words
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import columned, wrapped
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _sized(name: str, value: Any) -> str:
 
 def _plain(name: str, value: Any) -> str:
     if isinstance(value, dict) and value.get("type") == "unreadable":
-        return f"unknown: {sanitize(value['reason'])}"
+        return f"unknown: {clean(value['reason'])}"
     if value is None or value in ("", [], {}):
         return "-"
     if isinstance(value, bool):
@@ -101,4 +101,4 @@ def _plain(name: str, value: Any) -> str:
         return f"{value} ({value / _GIB:.1f} GiB)"
     if isinstance(value, list):
         return ", ".join(_plain("", item) for item in value)
-    return _record(value) if isinstance(value, dict) else sanitize(str(value))
+    return _record(value) if isinstance(value, dict) else clean(str(value))

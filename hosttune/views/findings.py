@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import clean
 from hosttune.values import HoldKind, Verdict
 from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of
 from hosttune.views.document import Fold, Item, Items, Say, Section
-from hosttune.views.page import sanitize
 from hosttune.views.summary import NEEDS_LEAVE, NOT_SAFE, OWNED, WAITS, is_fault, rules_in
 from hosttune.views.terminal import counted, join_words
 
@@ -101,7 +101,7 @@ def gather_findings(findings: Iterable[Finding], *, most: int = 0) -> list[Findi
     """
     alike: dict[object, list[Finding]] = {}
     for finding in findings:
-        names_it = _names(sanitize(finding.reason), finding.subject)
+        names_it = _names(clean(finding.reason), finding.subject)
         alike.setdefault(finding if names_it else replace(finding, subject=""), []).append(finding)
     return [replace(own[0], subject=_together([one.subject for one in own], most)) for own in alike.values()]
 
@@ -113,15 +113,15 @@ def _together(subjects: list[str], most: int) -> str:
 
 def explain_finding(finding: Finding, page: Page) -> Told:
     """What is wrong with the evidence, why it is not acted on, what a person should do."""
-    reason = sanitize(finding.reason)
+    reason: str = clean(finding.reason)
     if finding.subject and not _names(reason, finding.subject):
-        reason = f"{sanitize(finding.subject)}: {reason}" if reason else sanitize(finding.subject)
+        reason = f"{clean(finding.subject)}: {reason}" if reason else clean(finding.subject)
     has_reason_why_not = finding.hold and finding.hold.kind not in {HoldKind.ORPHANED, HoldKind.DEFERRED}
     return Told(
-        sanitize(finding.rule),
-        sanitize(finding.subject),
+        clean(finding.rule),
+        clean(finding.subject),
         reason,
-        tuple(sanitize(line) for line in finding.evidence),
+        tuple(clean(line) for line in finding.evidence),
         _hold(finding.hold) if has_reason_why_not else "",
         page.todo(finding.todo) if finding.todo else "",
     )
@@ -141,7 +141,7 @@ def _section(group: FindingGroup, findings: list[Finding], page: Page, about: Ma
     items = (_item(finding, page, about.get(finding.rule)) for finding in told_of)
     section = group.section(items, rules_in(findings), is_aligned=True)
     if group is DEFERRED and page.is_terse:  # the reason is the same for all
-        names = join_words([sanitize(rule) for rule in dict.fromkeys(finding.rule for finding in findings)])
+        names = join_words([clean(rule) for rule in dict.fromkeys(finding.rule for finding in findings)])
         more = "" if " --hardware " in page.options else BY_RECORD
         return replace(section, blocks=(Say(f"{names}: {LATER}{more}"),))
     return section
@@ -153,7 +153,7 @@ def _item(finding: Finding, page: Page, about: About | None) -> Item:
     """
     one = explain_finding(finding, page)
     if finding.hold.kind is HoldKind.WAIVED and page.is_terse:
-        detail = sanitize(finding.hold.detail)
+        detail = clean(finding.hold.detail)
         return Item(one.rule, f"{one.subject}: {detail}" if one.subject else detail)
     points = [Item(head, text, look="label") for head, text in (("why not", one.why_not), ("do", one.todo)) if text]
     is_said = one.reason or one.evidence or finding.hold
@@ -162,8 +162,8 @@ def _item(finding: Finding, page: Page, about: About | None) -> Item:
         one.reason if is_said else str(finding.verdict),
         tuple(points),
         look="strong",
-        group=sanitize(group_of(finding.rule)),
-        about=sanitize(about.title) if about else "",
+        group=clean(group_of(finding.rule)),
+        about=clean(about.title) if about else "",
         evidence=one.evidence[: page.evidence],
         folded=_folded(finding, about) if page.folds else (),
     )
@@ -171,7 +171,7 @@ def _item(finding: Finding, page: Page, about: About | None) -> Item:
 
 def _folded(finding: Finding, about: About | None) -> tuple[Block, ...]:
     """What a finding would change, at which risk, and what that brings."""
-    gain = sanitize(about.gain) if about else ""
+    gain = clean(about.gain) if about else ""
     if not finding.changes and not gain:
         return ()
     risk = f", risk {about.risk}" if about else ""
@@ -183,8 +183,8 @@ def _folded(finding: Finding, about: About | None) -> tuple[Block, ...]:
 def _hold(hold: Hold) -> str:
     """The hold as half a sentence; a detail that is a sentence itself stands behind a colon."""
     colon = ":" if hold.detail and hold.kind in {HoldKind.BUSY, HoldKind.REFUSED, HoldKind.EDITED} else ""
-    return sanitize(f"{hold.kind}{colon} {hold.detail}".strip())
+    return clean(f"{hold.kind}{colon} {hold.detail}".strip())
 
 
 def _names(sentence: str, subject: str) -> bool:
-    return sanitize(subject) in sentence.replace(",", " ").replace(":", " ").split()
+    return clean(subject) in sentence.replace(",", " ").replace(":", " ").split()

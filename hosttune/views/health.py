@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
 from hosttune.engine.health import Fitness, HealthPoint, NodeHealth
+from hosttune.host.cleaned import clean
 from hosttune.views.document import Document, Item, Items, Say, Section
-from hosttune.views.page import sanitize
 from hosttune.views.prometheus import metrics
 from hosttune.views.summary import reach_text
 from hosttune.views.terminal import counted
@@ -44,7 +44,7 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str]) -> st
     """
     asked = "" if health.points else f" ({counted(len(health.asked), 'rule')} asked)"
     verdict = f"{health.fitness}: {_MEANS[health.fitness]}{asked}"
-    host = sanitize(page.host)
+    host = clean(page.host)
     head = [Say(verdict, "decision", name=host, style=_STYLES[health.fitness])]
     head += [Say(reach)] if (reach := reach_text(health.asked)) else []
     sections = []
@@ -53,7 +53,7 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str]) -> st
             title = str(fitness).capitalize()
             sections.append(Section(title, (Items(own, is_aligned=True),), _STYLES[fitness], str(len(own))))
     if page.is_verbose and (fine := health.fine):
-        items = tuple(Item(sanitize(name), sanitize(titles.get(name, "")), look="strong") for name in fine)
+        items = tuple(Item(clean(name), clean(titles.get(name, "")), look="strong") for name in fine)
         title = "Asked, and nothing against work"
         sections.append(Section(title, (Items(items, is_aligned=True),), "green", str(len(fine))))
     return text(Document(host, host, tuple(head), tuple(sections)), page.screen)
@@ -62,16 +62,16 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str]) -> st
 def learned_text(learned: Learned, health: NodeHealth, *, is_sibling: bool = False) -> str:
     """What was learned of a host, or of a sibling for this one, and what could not be seen of it."""
     held = "this host is held against it from now on" if is_sibling else "it is held against this from now on"
-    lines = [f"{sanitize(learned.name)} is learned: {held} (rule host-baseline)"]
-    lines += [f"  {sanitize(part.name)}: {part.amount:g}" for part in learned.parts]
+    lines = [f"{clean(learned.name)} is learned: {held} (rule host-baseline)"]
+    lines += [f"  {clean(part.name)}: {part.amount:g}" for part in learned.parts]
     lines += [] if is_sibling else [f"  counters of errors: {len(learned.counters)}"]
-    lines += [f"not seen: {sanitize(point.rule)}: {sanitize(point.sentence)}" for point in health.points]
+    lines += [f"not seen: {clean(point.rule)}: {clean(point.sentence)}" for point in health.points]
     return "\n".join(lines) + "\n"
 
 
 def _item(point: HealthPoint, page: Page) -> Item:
     todo = (Item("do", page.todo(point.todo), look="label"),) if point.todo else ()
-    return Item(sanitize(point.rule) or "hosttune", sanitize(point.sentence), todo, look="strong")
+    return Item(clean(point.rule) or "hosttune", clean(point.sentence), todo, look="strong")
 
 
 def health_json(health: NodeHealth, host: str, created_at: str) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def health_prometheus(health: NodeHealth, seconds: int) -> str:
     rows += [("hosttune_health_points", {"fitness": str(one)}, numbers[one]) for one in _NOT_FIT]
     things = dict.fromkeys((point.rule, point.subject, str(point.fitness)) for point in health.points)
     for rule, subject, word in things:
-        labels = {"rule": sanitize(rule), "subject": sanitize(subject), "fitness": word}
+        labels = {"rule": clean(rule), "subject": clean(subject), "fitness": word}
         rows.append(("hosttune_health_point", labels, 1))
     rows.append(("hosttune_health_timestamp_seconds", {}, seconds))
     return metrics(HEALTH_METRICS, rows)
@@ -146,7 +146,7 @@ def _worst(health: NodeHealth) -> str:
 
 def _plain(point: HealthPoint) -> str:
     """A point on one line, without what these formats give a meaning."""
-    return sanitize(f"{point.rule or 'hosttune'}: {point.sentence}").replace("|", "/").replace('"', "'")
+    return clean(f"{point.rule or 'hosttune'}: {point.sentence}").replace("|", "/").replace('"', "'")
 
 
 def _bounded(text: str, most: int) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hosttune.codec import FORMAT_VERSION
+from hosttune.host.cleaned import clean
 from hosttune.values import Phase
 from hosttune.views.document import CommandBlock, Document, Item, Items, Panel, Say, Steps, Table, rendered
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
@@ -28,23 +28,23 @@ def history_report(journal: Journal, page: Page, trial: OnTrial = NO_TRIAL) -> s
     """A table of runs; with --verbose each with its changes. `trial`: what is told of the run on trial, in
     place of its status.
     """
-    host = sanitize(page.host)
+    host = clean(page.host)
     head: list[Say] = []
     blocks: list[Block] = []
     runs = journal.runs[::-1]
     if journal.unreadable:
-        head.append(Say(f"the journal cannot be read: {sanitize(journal.unreadable)}", "decision", host))
+        head.append(Say(f"the journal cannot be read: {clean(journal.unreadable)}", "decision", host))
         blocks.append(Steps("Next", ((page.act("history"), ""),)))
     elif not runs:
         head.append(Say("hosttune has changed nothing here.", "decision", host))
     else:
         rows = tuple(_row(run, journal, trial) for run in runs)
         blocks.append(Table(("run", "what", "status", "changes", "who"), rows))
-        blocks += [Panel(sanitize(run.id), (_steps(run),)) for run in runs if page.is_whole]
-        blocks += [Say(f"{sanitize(run.unread)}: {sanitize(run.way_out)}.") for run in journal.unread]
+        blocks += [Panel(clean(run.id), (_steps(run),)) for run in runs if page.is_whole]
+        blocks += [Say(f"{clean(run.unread)}: {clean(run.way_out)}.") for run in journal.unread]
         applied = (run for run in runs if run.command == "apply" and journal.status(run) not in GONE)
         if (last := next(applied, None)) and not journal.unread:
-            blocks.append(CommandBlock("To look at the way back:", page.act(f"undo {sanitize(last.id)}")))
+            blocks.append(CommandBlock("To look at the way back:", page.act(f"undo {clean(last.id)}")))
     return rendered("hosttune history", [Document(host, f"Runs on {host}", tuple(head), tuple(blocks))], page)
 
 
@@ -92,19 +92,19 @@ def _row(run: Run, journal: Journal, trial: OnTrial) -> tuple[str, ...]:
     failed = sum(step.phase is Phase.FAILED and not (run.is_return and not step.undoes) for step in run.steps)
     number = "?" if run.unread else f"{done}, {failed} failed" if failed else str(done)
     return (
-        sanitize(run.id),
-        sanitize(run.command),
+        clean(run.id),
+        clean(run.command),
         trial.get(run.id) or journal.status(run),
         number,
-        sanitize(run.who),
+        clean(run.who),
     )
 
 
 def _steps(run: Run) -> Block:
     items = tuple(
         Item(
-            f"{step.change.action.symbol} {sanitize(str(step.change.address))}",
-            f"{step.phase} {sanitize(step.error)}".strip(),
+            f"{step.change.action.symbol} {clean(str(step.change.address))}",
+            f"{step.phase} {clean(step.error)}".strip(),
             look="code",
         )
         for step in run.steps

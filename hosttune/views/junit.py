@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from hosttune.host.cleaned import clean
 from hosttune.values import HoldKind, Verdict
 from hosttune.views.checked import group_of
 from hosttune.views.findings import explain_finding
-from hosttune.views.page import sanitize
 from hosttune.views.report import warning_texts
 from hosttune.views.summary import counts, is_fault, standing
 
@@ -37,14 +37,14 @@ def check_junit(hosts: tuple[Checked, ...], *, strict: bool = False) -> str:
 
 
 def _suite(one: Checked, number: int, *, strict: bool) -> Element:
-    plan, host = one.plan, sanitize(one.page.host)
+    plan, host = one.plan, clean(one.page.host)
     suite = Element("testsuite", name=host, hostname=host, package="hosttune", id=str(number))
     suite.set("timestamp", plan.created_at[:19])
     properties = SubElement(suite, "properties")
     facts = {"version": plan.tool_version, "profile": one.profile, "digest": plan.digest, "machine": plan.machine}
     facts |= {name: one.machine[name] for name in one.machine}
     for name, value in facts.items():
-        SubElement(properties, "property", name=name, value=sanitize(value))
+        SubElement(properties, "property", name=name, value=clean(value))
     for finding in sorted(plan.findings, key=lambda one: not is_fault(one)):  # the worst first
         suite.append(_case(finding, explain_finding(finding, one.page), strict=strict))
     if warnings := warning_texts(one):

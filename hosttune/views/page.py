@@ -88,9 +88,4 @@ class Page:
             takes_options = verb in LOOKS or (verb in ACTS and self.can_apply)
             return f"{sudo}{self.program} {verb}{options if takes_options else ''}"
 
-        return OWN_COMMAND.sub(typed, sanitize(text))
-
-
-def sanitize(text: str) -> str:
-    """Text from outside as it may be shown: escaped and masked."""
-    return clean(text)
+        return OWN_COMMAND.sub(typed, clean(text))

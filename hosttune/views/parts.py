@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
+from hosttune.host.cleaned import clean
 from hosttune.resources import wish_kinds
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import columned, counted
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def parts_text(catalog: Catalog, page: Page) -> str:
 def _block(title: str, rows: Sequence[tuple[str, ...]], page: Page) -> list[str]:
     return [
         page.screen.paint(title, "bold"),
-        *columned([tuple(map(sanitize, row)) for row in rows], page.screen, indent=2),
+        *columned([tuple(map(clean, row)) for row in rows], page.screen, indent=2),
         "",
     ]
 

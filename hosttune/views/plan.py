@@ -6,12 +6,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import clean
 from hosttune.values import Disturbs
 from hosttune.views.change import address_text, diff_of
 from hosttune.views.document import CommandBlock, Document, Heading, Lines, Panel, Say, rendered
 from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, sections
 from hosttune.views.measure.measured import of_rule
-from hosttune.views.page import sanitize
 from hosttune.views.report import head, made_text
 from hosttune.views.summary import is_irreversible
 from hosttune.views.terminal import counted, join_words
@@ -62,7 +62,7 @@ def plan_outline(
         words = f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}"
         yes = page.act(f"{words}{trial.words}" if trial else words)
         blocks.append(CommandBlock("To make exactly these changes:", yes))
-    host = sanitize(page.host)
+    host = clean(page.host)
     return Document(host, f"Plan for {host}", head(one, chosen=one.chosen), (*blocks, *more), made_text(one))
 
 
@@ -72,7 +72,7 @@ def undo_report(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] =
     said = f"{counted(len(plan.changes), 'change')} to take back." if plan.changes else "nothing to take back."
     if on_paper:
         said += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
-    host = sanitize(page.host)
+    host = clean(page.host)
     blocks: list[Block] = [*_stages(plan, is_undo=True), *sections((UNKNOWN, *HELD), plan.findings, page)]
     if (plan.changes or on_paper) and page.can_apply:
         yes = page.act(f"{words} --yes --expect {plan.digest[:SHOWN_DIGITS]}")
@@ -84,8 +84,8 @@ def undo_report(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] =
 
 def ignoring(rules: Iterable[str], page: Page) -> list[CommandBlock]:
     """The line of the policy that keeps the next run from doing again what was undone."""
-    names = [sanitize(rule) for rule in rules]
-    why = f"The next apply makes these changes again, unless {sanitize(page.policy)} says:"
+    names = [clean(rule) for rule in rules]
+    why = f"The next apply makes these changes again, unless {clean(page.policy)} says:"
     return [CommandBlock(why, f"ignore: [{', '.join(names)}]", "yaml")] if names else []
 
 
@@ -103,7 +103,7 @@ def describe_costs(changes: tuple[Change, ...]) -> str:
 
 def triggers_text(stage: Stage) -> str:
     """What follows the changes of a stage, or nothing."""
-    names = [sanitize(str(trigger)) for trigger in stage.triggers]
+    names = [clean(str(trigger)) for trigger in stage.triggers]
     return f"Then once: {join_words(names)}" if names else ""
 
 
@@ -139,8 +139,8 @@ def _stages(
             changes = tuple(group)
             quotes = (Say(text, "note", is_hanging=True) for text in of_rule(measured, rule, changes))
             inside = (*quotes, *map(diff_of, changes))
-            title = sanitize(about[rule].title) if rule in about else ""
-            blocks.append(Panel(sanitize(rule), inside, "" if is_undo else describe_costs(changes), title))
+            title = clean(about[rule].title) if rule in about else ""
+            blocks.append(Panel(clean(rule), inside, "" if is_undo else describe_costs(changes), title))
         if text := triggers_text(stage):
             blocks.append(Say(text, is_hanging=True))
     return blocks
@@ -149,4 +149,4 @@ def _stages(
 def more_of(change: Change) -> str:
     """What `reversible` says behind its first word: how the way back goes, or why there is none."""
     word = next((word for word in ("yes", "after a reboot", "no") if change.reversible.startswith(word)), "")
-    return sanitize(change.reversible[len(word) :].lstrip(",:; "))
+    return clean(change.reversible[len(word) :].lstrip(",:; "))

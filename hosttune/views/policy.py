@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
+from hosttune.host.cleaned import clean
 from hosttune.views.masking import masked
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import columned, counted, join_words, wrapped
 
 if TYPE_CHECKING:
@@ -32,22 +32,22 @@ def policy_text(placed: tuple[PlacedPolicy, ...], remarks: tuple[Fault, ...], pa
     """The hosts with the sections that fit them, then what does nothing on any of them."""
     first = placed[0].policy
     sections = f"{counted(len(first.sections), 'section')} for hosts" if first.sections else "no sections for hosts"
-    lines = [page.screen.paint(sanitize(first.source), "bold") + f": no faults, {sections}.", ""]
-    lines += columned([(sanitize(one.name), _held(one)) for one in placed], page.screen, indent=2)
+    lines = [page.screen.paint(clean(first.source), "bold") + f": no faults, {sections}.", ""]
+    lines += columned([(clean(one.name), _held(one)) for one in placed], page.screen, indent=2)
     if remarks:
         lines += ["", page.screen.paint("Nothing comes of", "bold", "yellow") + f" ({len(remarks)})"]
     for fault in remarks:
-        lines += wrapped(sanitize(f"{fault.where}: {fault.message}"), page.screen.columns, first="  ", rest="    ")
-        lines += wrapped(f"hint: {sanitize(fault.hint)}", page.screen.columns, first="    ") if fault.hint else []
+        lines += wrapped(clean(f"{fault.where}: {fault.message}"), page.screen.columns, first="  ", rest="    ")
+        lines += wrapped(f"hint: {clean(fault.hint)}", page.screen.columns, first="    ") if fault.hint else []
     return "\n".join(lines) + "\n"
 
 
 def _held(one: PlacedPolicy) -> str:
     """What holds on one host."""
-    fitting = [sanitize(section.pattern) for section in one.policy.sections if section.fits]
+    fitting = [clean(section.pattern) for section in one.policy.sections if section.fits]
     parts = [f"{'section' if len(fitting) == 1 else 'sections'} {join_words(fitting)}"] if fitting else []
     parts += ["no section"] if one.policy.sections and not fitting else []
-    return ", ".join([*parts, f"profile {sanitize(one.policy.profile)}", counted(one.rules, "rule")])
+    return ", ".join([*parts, f"profile {clean(one.policy.profile)}", counted(one.rules, "rule")])
 
 
 def policy_json(placed: tuple[PlacedPolicy, ...], remarks: tuple[Fault, ...]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from hosttune.engine.plan import waits_for_reboot
-from hosttune.views.page import sanitize
+from hosttune.host.cleaned import clean
 from hosttune.views.summary import STANDINGS, standing, worst
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def check_prometheus(hosts: tuple[Checked, ...]) -> str:
     """The metrics of these hosts; with several, each sample names its host."""
     rows: list[tuple[str, Mapping[str, str], int]] = []
     for one in hosts:
-        host = {"host": sanitize(one.page.host)} if len(hosts) > 1 else {}
+        host = {"host": clean(one.page.host)} if len(hosts) > 1 else {}
         rows += [(name, {**host, **labels}, value) for name, labels, value in _samples(one)]
     return metrics(CHECK_METRICS, rows)
 
@@ -56,9 +56,9 @@ def metrics(helps: Mapping[str, str], rows: Iterable[tuple[str, Mapping[str, str
 
 def _samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
     plan = one.plan
-    yield "hosttune_check_info", {"version": plan.tool_version, "profile": sanitize(one.profile)}, 1
+    yield "hosttune_check_info", {"version": plan.tool_version, "profile": clean(one.profile)}, 1
     if one.machine:
-        yield "hosttune_machine_info", {name.lower(): sanitize(words) for name, words in one.machine.items()}, 1
+        yield "hosttune_machine_info", {name.lower(): clean(words) for name, words in one.machine.items()}, 1
     yield "hosttune_check_timestamp_seconds", {}, int(datetime.fromisoformat(plan.created_at).timestamp())
     numbers = Counter(standing(finding) for finding in plan.findings)
     for name in STANDINGS:
@@ -67,12 +67,12 @@ def _samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
     for finding in plan.findings:
         rules.setdefault(finding.rule, []).append(finding)
     for rule, own in sorted(rules.items()):
-        yield "hosttune_rule_status", {"rule": sanitize(rule), "verdict": standing(worst(own))}, 1
+        yield "hosttune_rule_status", {"rule": clean(rule), "verdict": standing(worst(own))}, 1
     yield "hosttune_changes", {}, len(plan.changes)
     is_blocked = any(finding.blocks_reboot for finding in plan.findings)
     yield "hosttune_reboot_required", {}, int(any(map(waits_for_reboot, plan.findings)) and not is_blocked)
     if one.trial:
-        yield "hosttune_trial", {"state": sanitize(one.trial)}, 1
+        yield "hosttune_trial", {"state": clean(one.trial)}, 1
     yield "hosttune_reboot_blocked", {}, int(is_blocked)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hosttune.host.cleaned import clean
 from hosttune.views.document import Say, Section
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
@@ -26,9 +26,7 @@ def describe_intent(proofs: Sequence[Proof], seconds: float) -> Block:
     runs = sum(1 if one.is_later else 2 for one in proofs)
     minutes = counted(round(runs * seconds / 60) or 1, "minute")
     when = ("before and after", "before; after it comes with the reboot")
-    says = (
-        Say(f"{sanitize(one.rule)}: {sanitize(one.words)}, {when[one.is_later]}", is_hanging=True) for one in proofs
-    )
+    says = (Say(f"{clean(one.rule)}: {clean(one.words)}, {when[one.is_later]}", is_hanging=True) for one in proofs)
     count = f"{counted(runs, 'bench', 'benches')}, about {minutes} at the most"
     return Section("Would be measured", tuple(says), count=count)
 
@@ -40,10 +38,10 @@ def measured_sections(proven: Sequence[Proven], page: Page) -> list[Block]:
 
 def _section(one: Proven, page: Page) -> Section:
     texts = [f"{when}: {_said(result)}" for when, result in (("before", one.before), ("after", one.after)) if result]
-    texts += map(sanitize, one.why)
+    texts += map(clean, one.why)
     texts += [f"after the reboot, type: {page.act(one.proof.later)}"] if one.proof.later else []
     says = (Say(text, is_hanging=True) for text in texts)
-    return Section(f"Measured for {sanitize(one.proof.rule)}", tuple(says))
+    return Section(f"Measured for {clean(one.proof.rule)}", tuple(says))
 
 
 def proven_json(proven: Sequence[Proven]) -> list[dict[str, Any]]:
@@ -68,13 +66,13 @@ def _said(result: BenchResult) -> str:
     """The comparison, and what a first read wrote as the file system is mounted at that moment."""
     from hosttune.views.measure.bench import gist
 
-    texts = [sanitize(gist(result))]
+    texts: list[str] = [clean(gist(result))]
     mounted = result.words.get("mounted", "")
     written = result.figure(f"written_bytes_{'base' if mounted == 'noatime' else 'other'}")
     if mounted and written is not None:
         copies = result.figures.get("copies", 0.0)
         texts.append(
-            f"as it is mounted ({sanitize(mounted)}) the first read of {copies:,.0f} files a day writes "
+            f"as it is mounted ({clean(mounted)}) the first read of {copies:,.0f} files a day writes "
             f"{written / _MIB:.1f} MiB"
         )
     if result.findings:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hosttune.host.cleaned import clean
 from hosttune.values import Phase
 from hosttune.views.change import address_text, diff_of
 from hosttune.views.document import CommandBlock, Document, Item, Items, Lines, Say, Section, rendered
 from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections
-from hosttune.views.page import sanitize
 from hosttune.views.plan import ignoring, more_of
 from hosttune.views.report import faults_text
 from hosttune.views.summary import is_irreversible
@@ -43,7 +43,7 @@ def receipt_report(
     back = _taken_back(receipt)
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
     standing = [o for o in done if o.change.address not in {one.change.address for one in back}]
-    host = sanitize(page.host)
+    host = clean(page.host)
     head = [_verdict(receipt, host, "taken back" if is_undo else "made", len(standing))]
     if trial and not receipt.outcomes:
         head = [Say("nothing is changed for good before it is confirmed.", "decision", host, "green")]
@@ -51,8 +51,8 @@ def receipt_report(
         gone = f"{counted(on_paper, 'change was', 'changes were')} gone already, and booked as undone."
         alone = Say(f"nothing touched: {gone}", "decision", host, "green")
         head = [*head, Say(gone)] if receipt.outcomes else [alone]
-    head += [Say(f"Run {sanitize(receipt.run_id)}")] if receipt.outcomes or on_paper else []
-    head += [Say(sanitize(chosen))] if chosen else []
+    head += [Say(f"Run {clean(receipt.run_id)}")] if receipt.outcomes or on_paper else []
+    head += [Say(clean(chosen))] if chosen else []
     blocks: list[Block] = [
         *_list("Failed", (_failure(outcome, page) for outcome in receipt.failed), "red"),
         *_list("Done", map(_title, standing)),
@@ -82,7 +82,7 @@ def _way_back(receipt: Receipt, standing: list[Outcome], page: Page) -> list[Blo
     if len(lost) == len(standing):
         return blocks
     title = "To take back the rest:" if lost else "To take it back:"
-    return [*blocks, CommandBlock(title, page.act(f"undo {sanitize(receipt.run_id)} --yes"))]
+    return [*blocks, CommandBlock(title, page.act(f"undo {clean(receipt.run_id)} --yes"))]
 
 
 def _taken_back(receipt: Receipt) -> list[Outcome]:
@@ -124,10 +124,10 @@ def _title(outcome: Outcome) -> Item:
 
 
 def _failure(outcome: Outcome, page: Page) -> Item:
-    errors = [Item(text=sanitize(line)) for line in (outcome.error or "no reason given").splitlines()]
+    errors = [Item(text=clean(line)) for line in (outcome.error or "no reason given").splitlines()]
     todo = [Item("do", page.todo(outcome.hint), look="label")] if outcome.hint else []
     return replace(_title(outcome), items=(*errors, *todo))
 
 
 def _sentence(text: str) -> Item:
-    return Item(text=sanitize(text))
+    return Item(text=clean(text))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import to_json
 from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import reboot_blockers, waits_for_reboot
+from hosttune.host.cleaned import clean
 from hosttune.values import Activation, Verdict
 from hosttune.views.document import Document, Say, Steps, Warnings, rendered
 from hosttune.views.findings import ADVICE, ALL, LISTED, WAIVED, sections
 from hosttune.views.masking import masked
 from hosttune.views.measure.measured import measured_section
-from hosttune.views.page import sanitize
 from hosttune.views.summary import exit_status, is_fault, reach_text, rules_in, summarize
 from hosttune.views.terminal import counted, join_words
 from hosttune.views.text import text
@@ -60,10 +60,10 @@ def check_outline(one: Checked, measured: tuple[Quote, ...] = (), folded: int = 
         blocks.append(Say(quiet))
     blocks += measured_section(measured) if page.is_verbose else []
     if chosen := (one.chosen if page.is_verbose else "") or one.proposal:
-        blocks.append(Say(sanitize(chosen), is_hanging=True))
+        blocks.append(Say(clean(chosen), is_hanging=True))
     if steps := next_steps(plan, page):
         blocks.append(Steps("Next", tuple(steps)))
-    host = sanitize(page.host)
+    host = clean(page.host)
     return Document(host, host, head(one), tuple(blocks), made_text(one))
 
 
@@ -113,15 +113,15 @@ def head(one: Checked, *, chosen: str = "") -> tuple[Block, ...]:
     much is somebody else's to decide; `chosen` says which profile that is of.
     """
     machine = (Say(one.machine_text, "machine", is_hanging=True),) if one.machine else ()
-    decision = Say(decision_text(one.plan), "decision", name=sanitize(one.page.host))
+    decision = Say(decision_text(one.plan), "decision", name=clean(one.page.host))
     rules = {finding.rule for finding in one.plan.findings if finding.verdict is not Verdict.NOT_APPLICABLE}
-    said = filter(None, (reach_text(rules), sanitize(chosen)))
+    said = filter(None, (reach_text(rules), clean(chosen)))
     return (*machine, *warnings(one), decision, *map(Say, said))
 
 
 def made_text(one: Checked) -> str:
     """By what and when the report was made."""
-    profile = f", profile {sanitize(one.profile)}" if one.profile else ""
+    profile = f", profile {clean(one.profile)}" if one.profile else ""
     return f"hosttune {one.plan.tool_version}, {one.plan.created_at}{profile}"
 
 
@@ -152,7 +152,7 @@ def faults_text(findings: Iterable[Finding]) -> str:
     """`2 faults (gpu-errors, and gpu-driver-health waiting for reboot)`, or nothing."""
     rules: dict[str, list[Finding]] = {}
     for finding in filter(is_fault, findings):
-        rules.setdefault(sanitize(finding.rule), []).append(finding)
+        rules.setdefault(clean(finding.rule), []).append(finding)
     if not rules:
         return ""
     waiting = [rule for rule, own in rules.items() if all(map(waits_for_reboot, own))]
@@ -173,7 +173,7 @@ def warnings(one: Checked) -> list[Warnings]:
 
 def warning_texts(one: Checked) -> list[str]:
     """What the reader must know before the rest: a system that nothing was tried on, interrupted runs."""
-    name = sanitize(one.other_system)
+    name = clean(one.other_system)
     system = f"Attention: {name} is neither Ubuntu nor Debian, and hosttune was tried on no other system: {_TRY_IT}"
     return [*([system] if name else []), *(f"Attention: {one.page.todo(text)}" for text in one.plan.interrupted)]
 
@@ -205,7 +205,7 @@ def next_steps(plan: Plan, page: Page) -> list[tuple[str, str]]:
     if plan.changes and page.can_apply:
         steps.append((page.act("apply --yes"), f"makes {'this change' if len(plan.changes) == 1 else 'these changes'}"))
     if not steps and summary.after_reboot:
-        before = join_words([sanitize(rule) for rule in reboot_blockers(plan.findings)])
+        before = join_words([clean(rule) for rule in reboot_blockers(plan.findings)])
         words = f"solve what {before} says; no reboot before that." if before else _REBOOT
         steps.append(("", words))
     return steps

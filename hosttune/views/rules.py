@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.engine.rule import Status
-from hosttune.views.page import sanitize
+from hosttune.host.cleaned import clean
 from hosttune.views.terminal import columned, counted, wrapped
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ def rules_text(rules: Iterable[Rule], selected: frozenset[str], page: Page) -> s
     """All rules, those that the policy selects marked with `*`."""
     listed = list(rules)
     rows = [
-        ("*" if rule.id in selected else "", rule.id, _kind(rule), str(rule.risk), sanitize(rule.title))
-        for rule in listed
+        ("*" if rule.id in selected else "", rule.id, _kind(rule), str(rule.risk), clean(rule.title)) for rule in listed
     ]
     chosen = sum(rule.id in selected for rule in listed)
     lines = columned([("", "rule", "kind", "risk", "title"), *rows], page.screen)
@@ -83,7 +82,7 @@ def profiles_json(catalog: Catalog, chosen: str) -> dict[str, Any]:
 
 def faults_text(number: int, faults: list[Fault]) -> str:
     """The faults of rule files, a line each with its hint, or the word that there is none."""
-    lines = [line for fault in faults for line in map(sanitize, str(fault).splitlines())]
+    lines = [line for fault in faults for line in map(clean, str(fault).splitlines())]
     found = f"{counted(len(faults), 'fault')} in" if faults else "No faults in"
     return "\n".join([*lines, *([""] if lines else []), f"{found} {counted(number, 'rule file')}."]) + "\n"
 
@@ -94,8 +93,8 @@ def faults_json(number: int, faults: list[Fault]) -> dict[str, Any]:
 
 def _profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noqa: FBT001 - called in one place
     mark = ", chosen here" if is_chosen else ""
-    lines = [page.screen.paint(profile.id, "bold") + f"{mark}: {sanitize(profile.title)}"]
-    lines += wrapped(sanitize(" ".join(profile.why.split())), page.screen.columns, first="  ", rest="  ")
+    lines = [page.screen.paint(profile.id, "bold") + f"{mark}: {clean(profile.title)}"]
+    lines += wrapped(clean(" ".join(profile.why.split())), page.screen.columns, first="  ", rest="  ")
     for label, entries in (("adds", profile.added), ("leaves out", profile.left_out)):
         names = ", ".join(entry.rule for entry in entries)
         verb = f"{label}: " if profile.extends else "rules: "

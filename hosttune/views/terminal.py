@@ -5,6 +5,7 @@ Colour only repeats what a word or a symbol says already.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import takewhile
 
 from hosttune.frozen import frozen
@@ -107,6 +108,6 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-def join_words(items: list[str]) -> str:
+def join_words(items: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + f" and {items[-1]}" if items else ""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import document, to_json
 from hosttune.engine.trial import TrialPart
 from hosttune.engine.trial_terms import LAST_S, span_text
+from hosttune.host.cleaned import clean
 from hosttune.values import Confirmer
 from hosttune.views.document import CommandBlock, Document, Item, Items, Say, Section, rendered
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ def planned_trial(planned: TrialPlan) -> Section:
     """What a yes would put on trial, and what becomes of it."""
     terms = planned.terms
     if planned.obstacles:
-        why = tuple(Item(text=sanitize(one)) for one in planned.obstacles)
+        why = tuple(Item(text=clean(one)) for one in planned.obstacles)
         return Section("No trial is possible here", (Items(why),), "red")
     who = "somebody, or this host's health," if terms.by is Confirmer.HEALTH else "somebody"
     time = span_text(terms.within_s)
     if planned.has_boot and planned.boot_within_s not in {0, terms.within_s}:
         time += f" (in the boot on trial {span_text(planned.boot_within_s)})"
     promise = f"Until {who} confirms it, at most {time}; otherwise this host goes back by itself."
-    notes = [Say(sanitize(note), "note", is_hanging=True) for note in planned.notes]
+    notes = [Say(clean(note), "note", is_hanging=True) for note in planned.notes]
     if planned.has_boot:
         last = f"Work on its GPUs can delay the reboot by {span_text(LAST_S)}; then the reboot ends it."
         notes.insert(0, Say(f"hosttune may reboot this host once, to come back. {last}", "note", is_hanging=True))
@@ -62,17 +62,17 @@ def _points(planned: TrialPlan) -> Iterable[Item]:
         if rules := _rules(planned.of(part)):
             yield Item(part.value, f"{rules}{how}", look="label")
     for one in planned.of(TrialPart.NO_RETURN):
-        yield Item(TrialPart.NO_RETURN.value, f"{sanitize(one.change.rule)}: {sanitize(one.reason)}", look="label")
+        yield Item(TrialPart.NO_RETURN.value, f"{clean(one.change.rule)}: {clean(one.reason)}", look="label")
 
 
 def _arguments(planned: TrialPlan) -> str:
-    words = [sanitize(" ".join(planned.arguments))] if planned.arguments else []
-    words += [f"without {sanitize(' '.join(planned.dropped))}"] if planned.dropped else []
+    words: list[str] = [clean(" ".join(planned.arguments))] if planned.arguments else []
+    words += [f"without {clean(' '.join(planned.dropped))}"] if planned.dropped else []
     return ", ".join(words)
 
 
 def _rules(tried: Iterable[TriedChange]) -> str:
-    return ", ".join(dict.fromkeys(sanitize(one.change.rule) for one in tried))
+    return ", ".join(dict.fromkeys(clean(one.change.rule) for one in tried))
 
 
 def planned_json(planned: TrialPlan) -> dict[str, Any]:
@@ -111,32 +111,32 @@ def standing_blocks(trial: TrialRun, page: Page, now: float) -> tuple[Block, ...
     """What is on trial after a run, and what to type next."""
     record, state = trial.record, trial.state
     points = [("now", record.live), ("next boot", record.next_boot), ("one boot", record.one_boot)]
-    items = tuple(Item(name, sanitize(", ".join(rules)), look="label") for name, rules in points if rules)
+    items = tuple(Item(name, clean(", ".join(rules)), look="label") for name, rules in points if rules)
     what = Section(TITLE, (Say(f"{_sentence(trial, now)}."), Items(items, is_aligned=True)), "yellow")
     if not state.is_open:
-        return (what, CommandBlock("To take it back:", page.act(f"undo {sanitize(trial.run)} --yes")))
+        return (what, CommandBlock("To take it back:", page.act(f"undo {clean(trial.run)} --yes")))
     why = {
         "on trial: live": "Over a new connection, to keep it:",
         "on trial: next boot": "After a reboot, to keep it:",
     }.get(state.value, "To keep it:")
     return (
         what,
-        CommandBlock(why, page.act(f"confirm {sanitize(trial.run)}")),
-        CommandBlock("To take it back at once:", page.act(f"undo {sanitize(trial.run)} --yes")),
+        CommandBlock(why, page.act(f"confirm {clean(trial.run)}")),
+        CommandBlock("To take it back at once:", page.act(f"undo {clean(trial.run)} --yes")),
     )
 
 
 def _sentence(trial: TrialRun, now: float) -> str:
     verb = "is " if trial.state.value.startswith("on trial") else ""
-    told = f"Run {sanitize(trial.run)} {verb}{standing_words(trial, now)}"
+    told = f"Run {clean(trial.run)} {verb}{standing_words(trial, now)}"
     if trial.state.value == "on trial: next boot":
-        return f"Run {sanitize(trial.run)} is on trial at the next boot, whoever asks for it"
-    return f"{told}: {sanitize(trial.reason)}" if trial.reason else told
+        return f"Run {clean(trial.run)} is on trial at the next boot, whoever asks for it"
+    return f"{told}: {clean(trial.reason)}" if trial.reason else told
 
 
 def trial_report(trial: TrialRun | None, found: tuple[Loss, ...], page: Page, now: float) -> str:
     """What `hosttune trial` says."""
-    host = sanitize(page.host)
+    host = clean(page.host)
     if trial is None:
         head = (Say("nothing is on trial.", "decision", host),)
         return rendered("hosttune trial", [Document(host, f"Trial on {host}", head, ())], page)
@@ -147,8 +147,8 @@ def trial_report(trial: TrialRun | None, found: tuple[Loss, ...], page: Page, no
 
 def loss_blocks(found: tuple[Loss, ...]) -> tuple[Block, ...]:
     """What the host has lost since before the run, and what could not be looked at."""
-    sure = tuple(Item(text=sanitize(one.sentence)) for one in found if one.is_known)
-    unsure = tuple(Item(text=sanitize(one.sentence)) for one in found if not one.is_known)
+    sure = tuple(Item(text=clean(one.sentence)) for one in found if one.is_known)
+    unsure = tuple(Item(text=clean(one.sentence)) for one in found if not one.is_known)
     blocks: list[Block] = []
     blocks += [Section("Not as before", (Items(sure),), "red", str(len(sure)))] if sure else []
     blocks += [Section("Not looked at", (Items(unsure),), "yellow", str(len(unsure)))] if unsure else []
@@ -181,15 +181,15 @@ def trial_json(trial: TrialRun | None, found: tuple[Loss, ...] = (), now: float 
 
 def ended_report(ended: TrialEnd, found: tuple[Loss, ...], page: Page, more: Iterable[Block] = ()) -> str:
     """What `hosttune confirm` did, or why it did not."""
-    host = sanitize(page.host)
-    run = sanitize(ended.trial.run)
+    host = clean(page.host)
+    run = clean(ended.trial.run)
     said, style = {
         "confirmed": (f"run {run} is confirmed and stays.", "green"),
         "on trial: next boot": (
             f"what takes effect at once is confirmed; run {run} is on trial at the next boot.",
             "green",
         ),
-    }.get(ended.state.value, (f"run {run} {sanitize(ended.state.value)}: {sanitize(ended.reason)}.", "red"))
+    }.get(ended.state.value, (f"run {run} {clean(ended.state.value)}: {clean(ended.reason)}.", "red"))
     blocks: list[Block] = [*loss_blocks(found), *more]
     if ended.state.value == "on trial: next boot":
         blocks.append(CommandBlock("After a reboot, to keep it:", page.act(f"confirm {run}")))

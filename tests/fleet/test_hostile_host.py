@@ -295,7 +295,10 @@ def test_text_of_a_host_steers_no_terminal_and_makes_no_line(looked: tuple[Hosts
 
 def test_name_in_the_inventory_leaves_no_folder(looked: tuple[Hosts, Played]):
     hosts, seen = looked
-    assert "../../trav: not all that it answered is kept: its name in the inventory is not a valid file name" in seen.output
+    assert (
+        "../../trav: not all that it answered is kept: its name in the inventory is not a valid file name"
+        in seen.output
+    )
     kept = {path.name for path in hosts.folder.rglob("*.json") if path.name in ("trav.json", ".hidden.json")}
     assert kept == set()
 

@@ -59,8 +59,8 @@ def test_value_that_only_the_next_boot_spoils_is_no_value_of_a_host_that_is_fine
     ("field", "value", "why"),
     [
         ("rule", 7, "must be text"), ("rule", "", "must be text"), ("rule", None, "must be text"),
-        ("subject", 7, "must be text"), ("reason", ["x"], "must be text"), ("evidence", "x", "is no list"),
-        ("evidence", [7], "is no list"), ("changes", {}, "is no list"), ("verdict", 7, "is none of"),
+        ("subject", 7, "must be text"), ("reason", ["x"], "must be text"), ("evidence", "x", "is not a list"),
+        ("evidence", [7], "is not a list"), ("changes", {}, "is not a list"), ("verdict", 7, "is none of"),
         ("verdict", "fine", "is none of"), ("is_fault", "yes", "true or false"), ("blocks_reboot", 1, "true or false"),
     ],
 )  # fmt: skip
@@ -131,7 +131,7 @@ def test_note_of_the_playbook_is_a_host_without_an_answer():
         (document(7), "r.json: hosts[0]", "is no object"),
         (document(entry("")), "r.json: hosts[0].host", "is missing"),
         (document({**entry("a"), "created_at": "soon"}), "r.json: hosts[0].created_at", "is no time"),
-        (document({**entry("a"), "findings": {}}), "r.json: hosts[0].findings", "is no list"),
+        (document({**entry("a"), "findings": {}}), "r.json: hosts[0].findings", "is not a list"),
         (document(entry("a", [finding(verdict="perhaps")])), "r.json: hosts[0].findings[0].verdict", "is none of ok,"),
         (document(entry("a", [finding(hold={"kind": "x"})])), "r.json: hosts[0].findings[0].hold", "is no reason"),
         (document(entry("a", inventory={"settings": {"k": 1}})), "r.json: hosts[0].inventory.settings", "is no table"),

@@ -10,10 +10,10 @@ import pytest
 from hosttune.actions.record import take_record
 from hosttune.actions.record_commands import shared_words
 from hosttune.actions.record_shared import shared_text
+from hosttune.host.cleaned import clean
 from hosttune.host.door import Process
 from hosttune.host.redact import Redactor, people, places, serials
 from hosttune.host.secrets import is_secret_file, is_serial_file, mask_command, mask_mapper_uuid, mask_text
-from hosttune.views.page import sanitize
 from tests.unit.fake_reader import FakeReader
 
 S = "hunter2-XyZ"
@@ -147,7 +147,7 @@ _MASKERS = {
     "a command line": lambda text: mask_command(("curl", "-u", *text.split(" "))),
     "a path": lambda text: (is_secret_file("/sys/" + text), is_serial_file("/sys/" + text)),
     "a device": mask_mapper_uuid,
-    "what is shown": sanitize,
+    "what is shown": clean,
     "rules of udev": lambda text: shared_text("/etc/udev/rules.d/a.rules", text),
     "what modprobe starts": lambda text: shared_text("/etc/modprobe.d/a.conf", "install a " + text),
     "settings of an engine": lambda text: shared_text("/etc/containerd/config.toml", text),

@@ -38,8 +38,8 @@ def test_list_of_numbers_is_written_out_to_a_limit():
 
 
 @pytest.mark.parametrize("text", ["a", "1-", "-1", "1--2", "3-1", "1;2", "\u0661-\u0663", "1" * 30, "0-" + "9" * 5000])
-def test_what_is_no_list_of_numbers_is_refused(text):
-    with pytest.raises(ValueError, match=r"no list of numbers|ends before it begins") as refused:
+def test_text_that_is_not_a_list_of_numbers_is_refused(text):
+    with pytest.raises(ValueError, match=r"not a list of numbers|ends before it begins") as refused:
         number_list(text)
     assert len(str(refused.value)) < 120
 
@@ -78,9 +78,9 @@ def test_endless_list_of_hosts_is_refused(expression):
 
 
 @pytest.mark.parametrize("expression", ["n[3-1]", "n[]", "n[1" + "0" * 30 + "]", "n" + "[1]" * 1000, "n[a-b]"])
-def test_what_is_no_list_of_hosts_is_refused(expression):
+def test_text_that_is_not_a_list_of_hosts_is_refused(expression):
     for ask in (hosts_in, lambda one: names_host(one, "n1")):
-        with pytest.raises(ValueError, match="no list of hosts"):
+        with pytest.raises(ValueError, match="not a list of hosts"):
             ask(expression)
 
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosttune.host.cleaned import safe
+from hosttune.host.cleaned import clean, safe
 from hosttune.host.secrets import mask_secrets as mask
 from hosttune.views.masking import masked
-from hosttune.views.page import Page, sanitize
+from hosttune.views.page import Page
 from hosttune.views.terminal import Screen, columned, counted, join_words, padded, width_of, wrapped
 
 
@@ -110,8 +110,8 @@ def test_masked_reaches_every_text_of_a_document():
 
 
 def test_shown_masks_and_escapes():
-    assert sanitize("password=x\x1b[2J") == "password=(masked)"
-    assert sanitize("a\x1b") == "a\\x1b"
+    assert clean("password=x\x1b[2J") == "password=(masked)"
+    assert clean("a\x1b") == "a\\x1b"
 
 
 def test_page_spells_commands_as_they_have_to_be_typed():

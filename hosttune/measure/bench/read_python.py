@@ -1,8 +1,8 @@
 """Which Python decodes, and as whom: as the user who wrote its code, never with root's rights.
 
-Identity comes from the code, not from the person who asks. A Python that one user can change runs as that user. Only if
-just root can change all of it, the user is chosen: who typed sudo, else the owner of the data, else nobody; the owner of the data
-gets no code of his own into it (no user site-packages).
+Identity comes from the code, not from the person who asks. A Python that one user can change runs as that user. If only
+root can change all of it, the user is chosen: who typed sudo, else the owner of the data, else the user nobody. The
+owner of the data adds no code to it (no user site-packages).
 """
 
 from __future__ import annotations

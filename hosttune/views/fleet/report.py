@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from hosttune.host.cleaned import clean
 from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of
 from hosttune.views.document import Document, Fold, Item, Items, Panel, Say, Section, rendered
@@ -26,7 +27,6 @@ from hosttune.views.fleet.words import (
     value_items,
     worst,
 )
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def fleet_outline(
     head += [Say(text, "note", is_hanging=True) for text in (span(fleet), *notes(fleet)) if text]
     first = [Item(text=text) for text in list_worst(fleet, page.names)]
     missing = (
-        Item(sanitize(one.host), f"{sanitize(one.missing)} ({sanitize(one.at[:16].replace('T', ' '))})", look="strong")
+        Item(clean(one.host), f"{clean(one.missing)} ({clean(one.at[:16].replace('T', ' '))})", look="strong")
         for one in fleet.missing
     )
-    unread = (Item(sanitize(one.place), sanitize(one.reason), look="code") for one in fleet.unread)
+    unread = (Item(clean(one.place), clean(one.reason), look="code") for one in fleet.unread)
     blocks = [
         *_tally("Should not take work", "red", fleet.unfit, page),
         *_section("First these", first, "red", is_alarm=True),
@@ -108,12 +108,12 @@ def _rule(row: RuleRow, page: Page, about: Mapping[str, About]) -> Item:
     whole = (Fold("Hosts by outcome", (Items(outcome_items(row, page, is_whole=True)),)),)
     points = () if page.folds else outcome_items(row, page, is_whole=page.is_verbose, but=FINE)
     return Item(
-        sanitize(row.rule),
+        clean(row.rule),
         outcomes(row),
         (*points, *value_items(row.values, page)),
         look="strong",
-        group=sanitize(group_of(row.rule)),
-        about=sanitize(known.title) if known else "",
+        group=clean(group_of(row.rule)),
+        about=clean(known.title) if known else "",
         folded=whole if page.folds else (),
     )
 
@@ -132,14 +132,14 @@ def _siblings(fleet: Fleet, page: Page) -> list[Block]:
 
 
 def _sibling(one: Siblings, page: Page) -> Item:
-    settings = tuple(Item(sanitize(it.name), items=value_items(it.values, page)) for it in one.settings)
-    return Item(sanitize(one.title), f"({hosts_word(one.hosts.count)})", settings, joint=" ", look="strong")
+    settings = tuple(Item(clean(it.name), items=value_items(it.values, page)) for it in one.settings)
+    return Item(clean(one.title), f"({hosts_word(one.hosts.count)})", settings, joint=" ", look="strong")
 
 
 def _tally(title: str, style: str, tally: ValueTally, page: Page) -> list[Block]:
     """What to know of some hosts, the most common first."""
     told = tally.values if page.is_whole else tally.values[:MOST_TOLD]
-    items = [Item(sanitize(one.value), name_hosts(one.hosts, page.names), more=folded(one.hosts, page)) for one in told]
+    items = [Item(clean(one.value), name_hosts(one.hosts, page.names), more=folded(one.hosts, page)) for one in told]
     if more := len(tally.values) - len(told):
         items.append(Item(text=f"and {format_count(more)} more"))
     return [Section(title, (Items(tuple(items)),), style, format_count(tally.total))] if items else []
@@ -159,7 +159,7 @@ def _plan(one: PlanClass, changes: Iterable[Change], page: Page) -> Panel:
     what = counted(one.changes, "change") if one.changes else "nothing to change"
     names = name_hosts(one.hosts, page.names if page.is_terse or page.folds else 0)
     blocks: list[Block] = [Say(names, more=folded(one.hosts, page))]
-    blocks += [Say("Digest", code=sanitize(one.digest))] if one.digest else []
+    blocks += [Say("Digest", code=clean(one.digest))] if one.digest else []
     diffs = tuple(diff_of(change, is_short=page.is_terse) for change in changes)
     blocks += [Fold("The changes", diffs)] if diffs and page.folds else diffs
     return Panel(f"{hosts_word(one.hosts.count)}: {what}", tuple(blocks))

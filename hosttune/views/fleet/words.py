@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.engine.fleet_seen import FAULT, NOT_APPLICABLE, OK, OUTCOMES, WAIVED
+from hosttune.host.cleaned import clean
 from hosttune.views.document import Item
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted, join_words
 
 if TYPE_CHECKING:
@@ -60,16 +60,14 @@ def span(fleet: Fleet) -> str:
     first, last = (at.replace("T", " ").removesuffix("+00:00")[:16] for at in (fleet.first_at, fleet.last_at))
     when = first if first == last else f"{first} to {last}"
     versions, profiles = format_tally(fleet.versions), format_tally(fleet.profiles)
-    return f"Looked at {sanitize(when)} UTC, by hosttune {versions}, profile {profiles}."
+    return f"Looked at {clean(when)} UTC, by hosttune {versions}, profile {profiles}."
 
 
 def format_tally(tally: ValueTally) -> str:
     """`0.1.0`, or `0.2.0 (1,990) and 0.1.0 (10)`."""
     if tally.is_common:
-        return sanitize(tally.values[0].value) or "unknown" if tally.values else "unknown"
-    parts = [
-        f"{sanitize(one.value) or 'unknown'} ({format_count(one.hosts.count)})" for one in tally.values[:MOST_TOLD]
-    ]
+        return clean(tally.values[0].value) or "unknown" if tally.values else "unknown"
+    parts = [f"{clean(one.value) or 'unknown'} ({format_count(one.hosts.count)})" for one in tally.values[:MOST_TOLD]]
     rest = sum(one.hosts.count for one in tally.values[MOST_TOLD:]) + tally.others.count
     return join_words([*parts, f"others ({format_count(rest)})"] if rest else parts)
 
@@ -86,14 +84,14 @@ def notes(fleet: Fleet) -> list[str]:
             "What changed in between: hosttune diff OLDER NEWER."
         )
     for one in fleet.shared_machines.values:
-        what = f"{sanitize(one.value)} is the machine id of {format_count(one.hosts.count)} names"
+        what = f"{clean(one.value)} is the machine id of {format_count(one.hosts.count)} names"
         found.append(f"{what}: renamed, or cloned from one image ({name_hosts(one.hosts)}).")
     return found
 
 
 def name_hosts(hosts: HostNames, most: int = 0) -> str:
     """`gpu-001, gpu-002 and 510 more`; `most` bounds the names (0: all that were kept)."""
-    names = [sanitize(name) for name in (hosts.names[:most] if most else hosts.names)]
+    names = [clean(name) for name in (hosts.names[:most] if most else hosts.names)]
     rest = hosts.count - len(names)
     if not names:
         return hosts_word(rest) if rest else ""
@@ -105,8 +103,7 @@ def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
     its work, who gave no answer. What only differs can wait for it.
     """
     found = [
-        f"{name_hosts(one.hosts, names)}: {sanitize(one.value)} of the {sanitize(most.value)} GPUs that the siblings "
-        "have"
+        f"{name_hosts(one.hosts, names)}: {clean(one.value)} of the {clean(most.value)} GPUs that the siblings have"
         for group in fleet.siblings
         for setting in group.settings
         if setting.name == "GPUs" and (most := setting.values.majority)
@@ -117,7 +114,7 @@ def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
     for row in fleet.rules:
         hosts = next((one.hosts for one in row.outcomes if one.value == FAULT), None)
         if hosts and hosts.count > drained.get(row.rule, 0):
-            found.append(f"{name_hosts(hosts, names)}: {sanitize(row.rule)}")
+            found.append(f"{name_hosts(hosts, names)}: {clean(row.rule)}")
     return found + ([f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else [])
 
 
@@ -156,7 +153,7 @@ def value_items(tally: ValueTally, page: Page) -> tuple[Item, ...]:
     """The majority, without names unless all is told, then each other value with the hosts that have it."""
     majority = tally.majority
     if tally.is_common and tally.values:
-        return (Item(text=f"everywhere {sanitize(tally.values[0].value)}"),)
+        return (Item(text=f"everywhere {clean(tally.values[0].value)}"),)
     items = []
     if majority:
         head = f"mostly {_counted(majority)}"
@@ -184,4 +181,4 @@ def folded(hosts: HostNames, page: Page) -> str:
 
 
 def _counted(one: Valued) -> str:
-    return f"{sanitize(one.value)} ({format_count(one.hosts.count)})"
+    return f"{clean(one.value)} ({format_count(one.hosts.count)})"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from hosttune.host.cleaned import clean
 from hosttune.measure.bench.statistics import Answer, Interval, too_few
-from hosttune.views.page import Page, sanitize
+from hosttune.views.page import Page
 from hosttune.views.terminal import wrapped
 
 if TYPE_CHECKING:
@@ -72,9 +73,9 @@ def list_text(results: Sequence[BenchResult], page: Page) -> str:
         return f"no bench has been run here: {page.look('bench atime PATH')}\n"
     lines = []
     for result in results:
-        head = f"{result.measured_at[:16].replace('T', ' ')}  {result.kind} {sanitize(result.path)}  "
-        kept = f"(kernel {sanitize(result.kernel)})"
-        lines += wrapped(f"{sanitize(gist(result))} {kept}", page.screen.columns, first=head, rest="    ")
+        head = f"{result.measured_at[:16].replace('T', ' ')}  {result.kind} {clean(result.path)}  "
+        kept = f"(kernel {clean(result.kernel)})"
+        lines += wrapped(f"{clean(gist(result))} {kept}", page.screen.columns, first=head, rest="    ")
     return "\n".join(lines) + "\n"
 
 
@@ -82,14 +83,14 @@ def leftover_text(leftovers: Sequence[Leftover], page: Page) -> str:
     """What benches that were killed left behind, and the way out; "" for nothing."""
     if not leftovers:
         return ""
-    places = ", ".join(sanitize(one.path) for one in leftovers)
+    places = ", ".join(clean(one.path) for one in leftovers)
     return f"a bench that was killed left {places}; to remove it: {page.look('bench clean')}"
 
 
 def cleaned_text(leftovers: Sequence[Leftover], kept: Sequence[Leftover]) -> str:
     """What `bench clean` did."""
-    lines = [f"removed {sanitize(one.path)}" for one in leftovers if one not in kept]
-    lines += [f"left {sanitize(one.path)} alone: it is not a scratch folder of this user any more" for one in kept]
+    lines = [f"removed {clean(one.path)}" for one in leftovers if one not in kept]
+    lines += [f"left {clean(one.path)} alone: it is not a scratch folder of this user any more" for one in kept]
     return "\n".join(lines or ["nothing was left behind"]) + "\n"
 
 
@@ -143,7 +144,7 @@ def _headline(result: BenchResult, finding: BenchFinding, page: Page) -> list[st
     again = f", {skipped:.0f} done again" if skipped else ""
     how_long = f"{finding.pairs} pairs{again}, {result.figures['measured_s']:.0f} s, seed {result.seed}"
     mode = f", {result.words['mounted']}" if "mounted" in result.words else ""
-    title = page.screen.paint(f"bench {result.kind} {sanitize(result.path)} ({sanitize(result.fstype)}{mode})", "bold")
+    title = page.screen.paint(f"bench {result.kind} {clean(result.path)} ({clean(result.fstype)}{mode})", "bold")
     return [title, *wrapped(f"{same}, {how_long}", page.screen.columns, first="  ", rest="    ")]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.host.cleaned import clean
 from hosttune.measure.bench.read_result import kept
 from hosttune.measure.bench.reading import Limit
 from hosttune.views.measure.bench import figures_of
-from hosttune.views.page import Page, sanitize
+from hosttune.views.page import Page
 from hosttune.views.terminal import counted, padded, wrapped
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ def read_text(result: ReadResult, page: Page) -> str:
     columns = page.screen.columns
     lines = [page.screen.paint(line, "bold") for line in wrapped(_headline(result), columns, rest="  ")]
     lines += _table(result)
-    for text in (*_sweep(result), *_decoder(result.decoder), *map(sanitize, result.notes)):
+    for text in (*_sweep(result), *_decoder(result.decoder), *map(clean, result.notes)):
         lines += wrapped(text, columns, first="  ", rest="    ")
-    said = f"limit: {_LIMITS[result.conclusion.limit]}; {sanitize(result.conclusion.reason)}"
+    said = f"limit: {_LIMITS[result.conclusion.limit]}; {clean(result.conclusion.reason)}"
     lines += wrapped(said, columns, first="  ", rest="    ")
     if page.is_verbose:
         lines += [f"  {figure}" for figure in figures_of(kept(result, ""), page)]
@@ -58,7 +59,7 @@ def _headline(result: ReadResult) -> str:
     again = f", {result.skipped} passes done again" if result.skipped else ""
     files = f"{len(sample.paths):,} of {seen} files, {sample.bytes / _MIB:,.0f} MiB"
     run = f"{result.seconds:.0f} s{again}, seed {result.seed}"
-    return f"bench read {sanitize(place.path)} ({sanitize(place.fstype)}, {place.atime})  {files}  {run}"
+    return f"bench read {clean(place.path)} ({clean(place.fstype)}, {place.atime})  {files}  {run}"
 
 
 def _table(result: ReadResult) -> list[str]:
@@ -111,14 +112,14 @@ def _sweep(result: ReadResult) -> list[str]:
 def _decoder(decoder: Decoder | None) -> list[str]:
     if decoder is None:
         return []
-    libraries = ", ".join(sanitize(name) for name in dict.fromkeys(decoder.libraries.values()))
-    who = f"{sanitize(decoder.python)} (Python {sanitize(decoder.version)})"
+    libraries = ", ".join(clean(name) for name in dict.fromkeys(decoder.libraries.values()))
+    who = f"{clean(decoder.python)} (Python {clean(decoder.version)})"
     lines = [f"decoded with {libraries} of {who}, uid {decoder.uid}"]
-    lines += [sanitize(note) for note in decoder.notes]
+    lines += [clean(note) for note in decoder.notes]
     if decoder.failed:
         tried = decoder.decoded + decoder.failed
         lines.append(f"{decoder.failed:,} of {tried:,} files were not decoded, and are left out:")
-        lines += [f"  {sanitize(path)}: {sanitize(why)}" for path, why in decoder.why]
+        lines += [f"  {clean(path)}: {clean(why)}" for path, why in decoder.why]
     return lines
 
 

@@ -6,10 +6,10 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
+from hosttune.host.cleaned import clean
 from hosttune.measure.dataset.formats import kind_of
 from hosttune.measure.dataset.sample import CONTAINERS
 from hosttune.views.disks import size_text
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted, join_words, wrapped
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _headline(dataset: Dataset, page: Page) -> list[str]:
         lines = [page.screen.paint(line, "bold", "yellow") for line in lines]
     names, sizes = dataset.names, dataset.sizes
     least = "" if dataset.names_done else "at least "
-    parts = [f"{sanitize(dataset.path)}: {least}{names.files:,} {'file' if names.files == 1 else 'files'}"]
+    parts = [f"{clean(dataset.path)}: {least}{names.files:,} {'file' if names.files == 1 else 'files'}"]
     if names.folders:
         parts[0] += f" in {names.folders:,} {'folder' if names.folders == 1 else 'folders'}"
     if sizes:
@@ -106,7 +106,7 @@ def _formats(dataset: Dataset, most: int) -> str:
     parts = []
     for one in dataset.formats[:most]:
         share = f" ({_percent((one.bytes or 0) / whole)} of the bytes)" if whole and len(dataset.formats) > 1 else ""
-        parts.append(f"{sanitize(one.name)} {one.files:,} {'file' if one.files == 1 else 'files'}{share}")
+        parts.append(f"{clean(one.name)} {one.files:,} {'file' if one.files == 1 else 'files'}{share}")
     if len(dataset.formats) > most:
         rest = dataset.formats[most:]
         parts.append(f"{len(rest)} more ({sum(one.files for one in rest):,} files)")
@@ -116,18 +116,18 @@ def _formats(dataset: Dataset, most: int) -> str:
 def place_text(place: Underneath) -> str:
     """`ext4 (relatime) on /data: nvme0n1 (nvme, flash) and nvme1n1 (nvme, flash), through md0 (md)`."""
     atime = f" ({place.atime})" if place.kind == "disk" else ""
-    head = f"{sanitize(place.fstype or 'an unknown file system')}{atime} on {sanitize(place.target or '?')}"
+    head = f"{clean(place.fstype or 'an unknown file system')}{atime} on {clean(place.target or '?')}"
     if place.kind == "network":
-        return f"{head}: over the network, from {sanitize(place.source)}"
+        return f"{head}: over the network, from {clean(place.source)}"
     if place.kind == "memory":
         return f"{head}: in memory"
-    through = f", through {join_words([sanitize(layer) for layer in place.layers])}" if place.layers else ""
+    through = f", through {join_words([clean(layer) for layer in place.layers])}" if place.layers else ""
     if not place.disks:
-        return f"{head}{through}: {sanitize(place.note or 'the disk is not known')}"
+        return f"{head}{through}: {clean(place.note or 'the disk is not known')}"
     disks = []
     for disk in place.disks:
         words = [word for word in (disk.transport, disk.medium) if word]
-        disks.append(sanitize(disk.name) + (f" ({', '.join(words)})" if words else ""))
+        disks.append(clean(disk.name) + (f" ({', '.join(words)})" if words else ""))
     return f"{head}: {join_words(disks)}{through}"
 
 
@@ -164,14 +164,14 @@ def _decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
         yield "decoded", f"{text} ({k}){own}; {wide} (K = {decoded.k_float32:.1f})"
     if decoded.guess_low_bytes:
         low, high = size_text(decoded.guess_low_bytes), size_text(decoded.guess_high_bytes)
-        which = join_words([sanitize(name) for name in decoded.untold if name not in videos][:_FORMATS])
+        which = join_words([clean(name) for name in decoded.untold if name not in videos][:_FORMATS])
         least = "with the above, " if decoded.told_share > 0 else ""
         yield (
             "a guess",
             f"{low} to {high} for {which}, where no header tells (K = 2 to 3, a rule of thumb); {least}{fits}",
         )
     if untold := [name for name in decoded.untold if name in videos]:
-        which = join_words([sanitize(name) for name in untold])
+        which = join_words([clean(name) for name in untold])
         yield "decoded", f"not told for {which}: the frames of a video take a hundred times its file and more"
         if dataset.decoded_fit and not decoded.guess_low_bytes:
             yield "decoded", fits
@@ -197,19 +197,19 @@ def _decoded_margin(decoded: Decoded) -> str:
 
 def _asked(asked: Asked) -> Iterator[str]:
     """Who told what containers hold, or why nobody did and what to type."""
-    who = sanitize(asked.python)
+    who = clean(asked.python)
     if asked.libraries:
-        yield f"{join_words([sanitize(name) for name in asked.libraries])} of {who} told what containers hold"
+        yield f"{join_words([clean(name) for name in asked.libraries])} of {who} told what containers hold"
     for kind, why in asked.missing.items():
         name = why.partition("No module named ")[2].strip("'\"").partition(".")[0]
         if name:
             way_out = "name the Python that trains (--python PATH)"
-            yield f"{kind}: {who} has no {sanitize(name)}, so nothing is told: {way_out}"
+            yield f"{kind}: {who} has no {clean(name)}, so nothing is told: {way_out}"
         else:
-            yield f"{kind}: nothing is told: {sanitize(why)}"
+            yield f"{kind}: nothing is told: {clean(why)}"
     if asked.reason:
         about = f"{who} was asked: " if who else ""
-        yield f"containers: {about}{sanitize(asked.reason)}; name the Python that trains (--python PATH)"
+        yield f"containers: {about}{clean(asked.reason)}; name the Python that trains (--python PATH)"
 
 
 def _fit(fit: Fit, dataset: Dataset) -> str:
@@ -253,7 +253,7 @@ def _tells(untold: Iterable[str]) -> str:
             way = "bench read --decode"
         else:
             way = "only the job that decodes it"
-        ways.setdefault(way, []).append(sanitize(key))
+        ways.setdefault(way, []).append(clean(key))
     return (
         "; ".join(f"{join_words(keys[:_FORMATS])}: what tells is {way}" for way, keys in ways.items())
         or "nothing tells"
@@ -274,18 +274,18 @@ def _looked(dataset: Dataset) -> str:
 def _notes(dataset: Dataset) -> Iterator[str]:
     names, look = dataset.names, dataset.look
     if names.unreadable_folders:
-        example = join_words([sanitize(path) for path in names.unreadable_examples])
+        example = join_words([clean(path) for path in names.unreadable_examples])
         many = counted(names.unreadable_folders, "folder")
-        yield f"left out: {many} that could not be read ({sanitize(names.unreadable_reason)}), such as {example}"
+        yield f"left out: {many} that could not be read ({clean(names.unreadable_reason)}), such as {example}"
     if look.denied:
         yield f"{counted(look.denied, 'file')} of the sample could not be looked at (rights)"
     if look.gone:
         yield f"{counted(look.gone, 'file')} of the sample vanished meanwhile"
     if names.other_file_systems:
-        example = join_words([sanitize(path) for path in names.other_examples])
+        example = join_words([clean(path) for path in names.other_examples])
         yield f"{counted(names.other_file_systems, 'other file system')} below not entered: {example} (--follow does)"
     if names.linked_folders:
-        example = join_words([sanitize(path) for path in names.linked_examples])
+        example = join_words([clean(path) for path in names.linked_examples])
         yield f"{counted(names.linked_folders, 'link')} to folders not followed: {example} (--follow does)"
     yield from _links(dataset)
     if names.special_files:
@@ -293,8 +293,8 @@ def _notes(dataset: Dataset) -> Iterator[str]:
     if dataset.asked:
         yield from _asked(dataset.asked)
     for by_name, by_header, count in look.odd_formats:
-        is_what = f"{'is' if count == 1 else 'are'} {sanitize(by_header)} by the header"
-        yield f"{counted(count, 'file')} of the sample named as {sanitize(by_name)} {is_what}"
+        is_what = f"{'is' if count == 1 else 'are'} {clean(by_header)} by the header"
+        yield f"{counted(count, 'file')} of the sample named as {clean(by_name)} {is_what}"
     if look.moved_files or look.moved_folders:
         moved = [counted(look.moved_files, "file")] * bool(look.moved_files)
         moved += [counted(look.moved_folders, "folder")] * bool(look.moved_folders)
@@ -320,7 +320,7 @@ def _advice(advice: DatasetAdvice, dataset: Dataset, page: Page) -> str:
     if advice.rule:
         where = f" ({page.look(f'explain {advice.rule}')})"
     elif advice.command:
-        where = f" ({page.look(advice.command)} {sanitize(quote(dataset.path))})"
+        where = f" ({page.look(advice.command)} {clean(quote(dataset.path))})"
     return f"{advice.text}{where}"
 
 

@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import clean
 from hosttune.views.document import Item, Items, Section
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def quote_results(
         if is_here and result.kind in RULES and result.is_answer:
             rule = RULES[result.kind]
             said = f"measured here{_ago(result.measured_at, now)}: {gist(result)} (bench {result.kind} {result.path})"
-            found.append(Quote(rule, result.target if rule in OF_MOUNTS else "", sanitize(said)))
+            found.append(Quote(rule, result.target if rule in OF_MOUNTS else "", clean(said)))
     return tuple(found)
 
 

@@ -6,12 +6,12 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import document, to_json
+from hosttune.host.cleaned import clean
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import gpu_percent
 from hosttune.measure.watch.verdict import VerdictKind, judge
 from hosttune.views.measure.watch_words import confidence_text, details, evidence, headline, not_the_cause, time_text
-from hosttune.views.page import sanitize
 from hosttune.views.terminal import wrapped
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def watch_text(seen: WatchEnd, page: Page) -> str:
         lines.append(f"confidence: {confidence_text(verdict)}")
     more = details(verdict, account) if page.is_verbose else ()
     for sentence in (*evidence(verdict, account), *more):
-        lines += wrapped(sanitize(sentence), columns, first="  ", rest="    ")
+        lines += wrapped(clean(sentence), columns, first="  ", rest="    ")
     for advice in remedies(verdict, account):
         lines += _advice(advice, page)
     if (others := not_the_cause(verdict)) and verdict.state is not None:
@@ -45,15 +45,15 @@ def watch_text(seen: WatchEnd, page: Page) -> str:
     if verdict.would_decide:
         lines.append("  to be surer:" if verdict.state is not None else "  what would decide it:")
         for sentence in verdict.would_decide:
-            lines += wrapped(sanitize(sentence), columns, first="    - ", rest="      ")
+            lines += wrapped(clean(sentence), columns, first="    - ", rest="      ")
     for note in seen.notes:
-        lines += wrapped(sanitize(note), columns, first="  note: ", rest="    ")
+        lines += wrapped(clean(note), columns, first="  note: ", rest="    ")
     return "\n".join(lines) + "\n"
 
 
 def _advice(advice: Advice, page: Page) -> list[str]:
     columns = page.screen.columns
-    lines = wrapped(sanitize(advice.text), columns, first="  -> ", rest="     ")
+    lines = wrapped(clean(advice.text), columns, first="  -> ", rest="     ")
     if advice.figure:
         where = f" ({advice.measured})" if advice.measured else ""
         lines += wrapped(f"{advice.figure}{where}", columns, first="     ", rest="     ")
@@ -106,7 +106,7 @@ def _gpu_json(gpu: Any) -> dict[str, Any]:
 def command_text(account: Account) -> str:
     """The command as a shell takes it, or the process."""
     words = " ".join(shlex.quote(word) for word in account.watched.command)
-    text = sanitize(words) if len(words) <= 200 else f"{sanitize(words[:200])} ..."
+    text = clean(words) if len(words) <= 200 else f"{clean(words[:200])} ..."
     return text if account.watched.is_child else f"process {account.watched.pid}: {text}"
 
 

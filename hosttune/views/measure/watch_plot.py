@@ -11,12 +11,12 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 
 from hosttune.frozen import frozen
+from hosttune.host.cleaned import clean
 from hosttune.measure.watch.history import Point
 from hosttune.measure.watch.states import State
 from hosttune.rendering import render
 from hosttune.views.measure import chart
 from hosttune.views.measure.chart import AxisLabel, Scale, Value
-from hosttune.views.page import sanitize
 
 _UNITS = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
 STATE_WORDS = {
@@ -89,10 +89,10 @@ def _values(picture: Picture) -> dict[str, object]:
     points = tuple(picture.points)
     scale = _scale(points)
     return {
-        "title": sanitize(picture.title),
-        "headline": sanitize(picture.headline),
-        "report": [sanitize(line) for line in picture.report],
-        "lanes": _lanes(points, sanitize(picture.gpu_gap)),
+        "title": clean(picture.title),
+        "headline": clean(picture.headline),
+        "report": [clean(line) for line in picture.report],
+        "lanes": _lanes(points, clean(picture.gpu_gap)),
         "times": chart.times(scale),
         "stretches": _stretches(points, scale),
         "shares": _shares(points),
