@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from types import FrameType
 
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AFTER_SIGNAL_S: Final = 10.0  # what a signal has not ended in this time waits for a file system
 _TO_TIDY_S: Final = 3.0
 _TO_DIE_S: Final = 1.0
@@ -47,7 +47,7 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
         with suppress(ProcessLookupError):
             os.kill(child, number)
 
-    with _handled(hand_on):
+    with handle_ending(hand_on):
         while time.monotonic() < until[0]:
             status = _status_of(child)
             if status is not None:
@@ -73,9 +73,9 @@ def _status_of(child: int) -> int | None:
 
 
 @contextmanager
-def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Within, these signals go to `handler`; one that is ignored already stays so, because nohup(1) relies on it."""
-    before = {one: signal.getsignal(one) for one in _ENDING}
+def handle_ending(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within, the signals of ENDING go to `handler`. One that is ignored already stays so: nohup(1) relies on it."""
+    before = {one: signal.getsignal(one) for one in ENDING}
     try:
         for one, was in before.items():
             if was is not signal.SIG_IGN:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from hosttune.host.apart import ENDING, handle_ending
 from hosttune.host.console import talk
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TOLD = "hosttune: stopping: what is temporary is taken away first\n"
 
 
@@ -24,21 +24,12 @@ def ended_alike() -> Iterator[None]:
 
     def end(number: int, frame: FrameType | None) -> None:
         del frame
-        for one in _ENDING:
+        for one in ENDING:
             signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt(number)
 
-    # A signal that is ignored already stays so: nohup(1) relies on it.
-    before = {one: signal.getsignal(one) for one in _ENDING}
-    with _answered_at_once():
-        try:
-            for one, handler in before.items():
-                if handler is not signal.SIG_IGN:
-                    signal.signal(one, end)
-            yield
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler or signal.SIG_DFL)
+    with _answered_at_once(), handle_ending(end):
+        yield
 
 
 @contextmanager
@@ -51,14 +42,14 @@ def _answered_at_once() -> Iterator[None]:
 
     def answer() -> None:
         while number := os.read(reader, 1):  # as signal.set_wakeup_fd writes it; nothing when the pipe is closed
-            if number[0] in _ENDING:
+            if number[0] in ENDING:
                 talk(("\r\x1b[K" if sys.stderr.isatty() else "") + _TOLD)
                 return
 
     thread = threading.Thread(target=answer, daemon=True)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     # No signal is delivered to the thread, so that `undisturbed` holds for the whole process.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         thread.start()
     finally:
@@ -77,12 +68,12 @@ def undisturbed() -> Iterator[None]:
     """Within, none of these signals is heard; one that came meanwhile is heard at the end."""
     heard: KeyboardInterrupt | None = None
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     except KeyboardInterrupt as one:  # it came just before; the mask is set all the same
         heard = one
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         if heard:
             raise heard
