@@ -72,18 +72,18 @@ def kind_of(path: str) -> str:
 def short_job(content: str, kind: str) -> str:
     """Of the jobs of users and scripts of a site: what tells of access times and of kernel values, lines in place."""
     lines = told_lines(content, kind).split("\n")
-    return "\n".join(_joined(lines, _kernel_values(content) if kind != "unit" else ()))
+    return "\n".join(_merge_rows(lines, _kernel_values(content) if kind != "unit" else ()))
 
 
 def shared_job(content: str, kind: str) -> str:
     """Of a crontab, script or file of variables what facts read, lines in place."""
     lines = bare_lines(content, kind).split("\n")
-    variables = _joined([], _variables(content))  # they begin a line
-    told = _joined(variables, ((number, line) for number, line in enumerate(lines, 1) if line))
-    return "\n".join(_joined(_joined(told, _kernel_values(content)), _limits(content))) + "\n"
+    variables = _merge_rows([], _variables(content))  # they begin a line
+    told = _merge_rows(variables, ((number, line) for number, line in enumerate(lines, 1) if line))
+    return "\n".join(_merge_rows(_merge_rows(told, _kernel_values(content)), _limits(content))) + "\n"
 
 
-def _joined(lines: Iterable[str], more: Iterable[tuple[int, str]]) -> list[str]:
+def _merge_rows(lines: Iterable[str], more: Iterable[tuple[int, str]]) -> list[str]:
     found = list(lines)
     for number, text in more:
         found += [""] * (number - len(found))
@@ -114,11 +114,11 @@ def _limits(content: str) -> Iterator[tuple[int, str]]:
 def _variables(content: str) -> Iterator[tuple[int, str]]:
     """(line, assignment) of the variables that facts read."""
     for number, name, value in shell_variables(content):
-        if kept := _kept_value(name, value):
+        if kept := _harmless_value(name, value):
             yield number, f"{name}='{kept}'" if " " in kept else f"{name}={kept}"
 
 
-def _kept_value(name: str, value: str) -> str:
+def _harmless_value(name: str, value: str) -> str:
     if is_kept(name) or name in {"LSF_ENVDIR", "GOVERNOR"}:
         return (
             value
@@ -135,7 +135,7 @@ def shared_unit(content: str) -> str:
     ageing = bare_lines(content, "unit").split("\n")
     variables: dict[int, list[str]] = {}
     for number, name, value in systemd_variables(content):
-        if kept := _kept_value(name, value):
+        if kept := _harmless_value(name, value):
             variables.setdefault(number, []).append(f'"{name}={kept}"' if " " in kept else f"{name}={kept}")
     for number, _, key, value in assignments(content):
         if key in UNIT_KEYS or (key.startswith("Exec") and not value):

@@ -45,7 +45,7 @@ class Fact:
         return value
 
 
-def kept(make: Callable[[F], T]) -> Callable[[F], T]:
+def keep_last(make: Callable[[F], T]) -> Callable[[F], T]:
     """For a property of a fact: what it makes is kept for the fact that was asked last. A rule can ask for each of
     many thousand mounts, and would make a table of all of them each time.
     """

@@ -118,7 +118,7 @@ def hosts_in(expression: str) -> tuple[str, ...]:
     """gpu[01-03],head -> gpu01, gpu02, gpu03, head. Raises ValueError for what is no list, or too long."""
     hosts: list[str] = []
     for part in _HOSTS.findall(expression):
-        hosts += _expanded(_pieces(part), part)
+        hosts += _expand_pieces(_pieces(part), part)
         if len(hosts) > _MOST_HOSTS:
             raise _too_long(expression)
     return tuple(hosts)
@@ -127,7 +127,7 @@ def hosts_in(expression: str) -> tuple[str, ...]:
 def names_host(expression: str, host: str) -> bool:
     """Whether a list names a host. The list is not expanded. Raises ValueError if it is not a list."""
     parts = [part for part in _HOSTS.findall(expression) if host.startswith(part.partition("[")[0])]
-    return any(_names(_pieces(part), host) for part in parts)
+    return any(_matches_host(_pieces(part), host) for part in parts)
 
 
 # A text, or what brackets hold: (first, last, width) of each range, where 01 is two digits wide.
@@ -153,7 +153,7 @@ def _pieces(part: str) -> list[_Piece]:
     return [*pieces, rest]
 
 
-def _expanded(pieces: list[_Piece], part: str) -> list[str]:
+def _expand_pieces(pieces: list[_Piece], part: str) -> list[str]:
     numbers = [sum(last - first + 1 for first, last, _ in piece) for piece in pieces if not isinstance(piece, str)]
     longest = sum(len(piece) if isinstance(piece, str) else 20 for piece in pieces)
     if math.prod(numbers) > _MOST_HOSTS or (numbers and longest > _LONGEST_HOST):
@@ -168,12 +168,12 @@ def _expanded(pieces: list[_Piece], part: str) -> list[str]:
     return found
 
 
-def _names(pieces: Sequence[_Piece], host: str) -> bool:
+def _matches_host(pieces: Sequence[_Piece], host: str) -> bool:
     if not pieces:
         return not host
     piece, rest = pieces[0], pieces[1:]
     if isinstance(piece, str):
-        return host.startswith(piece) and _names(rest, host[len(piece) :])
+        return host.startswith(piece) and _matches_host(rest, host[len(piece) :])
     for size in range(1, min(len(host), _DIGITS) + 1):
         digits = host[:size]
         if not (digits.isascii() and digits.isdecimal()):
@@ -181,7 +181,7 @@ def _names(pieces: Sequence[_Piece], host: str) -> bool:
         fits = any(
             first <= int(digits) <= last and str(int(digits)).zfill(width) == digits for first, last, width in piece
         )
-        if fits and _names(rest, host[size:]):
+        if fits and _matches_host(rest, host[size:]):
             return True
     return False
 

@@ -134,14 +134,14 @@ _MAY_TAKE = regex(
 
 def mask_commands(text: str) -> str:
     """Text with the secrets masked that commands in it are given. All else stays as it is, to the character."""
-    return _of_text(text, 0)
+    return _mask_text(text, 0)
 
 
-def _of_text(text: str, depth: int) -> str:
+def _mask_text(text: str, depth: int) -> str:
     if not _MAY_TAKE.search(text):
         return text
     lines = _lines(mask_documents(text))
-    return "".join(_of_line(line, depth) if _MAY_TAKE.search(line) else line for line in lines)
+    return "".join(_mask_line(line, depth) if _MAY_TAKE.search(line) else line for line in lines)
 
 
 def mask_documents(text: str) -> str:
@@ -194,7 +194,7 @@ class _Command:
         self.words: list[_Word] = []
 
 
-def _of_line(line: str, depth: int) -> str:
+def _mask_line(line: str, depth: int) -> str:
     pieces: list[str] = []
     commands = [_Command()]
     command, is_here = 0, False
@@ -210,13 +210,13 @@ def _of_line(line: str, depth: int) -> str:
         elif token["here"]:
             is_here = True
         elif operator := token["op"]:
-            command = _after(operator, commands, command)
+            command = _next_command(operator, commands, command)
         pieces.append(piece)
-    for one, is_given in zip(commands, _gives(commands), strict=True):
-        masked = _of_words(word.plain for word in one.words)
-        said = _of_echo(one.words) if is_given else repeat(None)
+    for one, is_given in zip(commands, _feeds_secret_reader(commands), strict=True):
+        masked = _mask_words(word.plain for word in one.words)
+        said = _mask_echo(one.words) if is_given else repeat(None)
         for word, new in zip(one.words, map(_either, masked, said), strict=True):
-            pieces[word.place] = _within(word.raw, depth) if new is None else _put(word.raw, new)
+            pieces[word.place] = _mask_quoted(word.raw, depth) if new is None else _requote(word.raw, new)
     return "".join(pieces)
 
 
@@ -224,7 +224,7 @@ def _either(first: str | None, second: str | None) -> str | None:
     return second if first is None else first
 
 
-def _after(operator: str, commands: list[_Command], command: int) -> int:
+def _next_command(operator: str, commands: list[_Command], command: int) -> int:
     """The number of the command that goes on behind an operator; adds it where it begins there."""
     last = commands[command]
     if operator == ")" or operator == last.begin == "`":
@@ -246,7 +246,7 @@ def _unquoted(match: re.Match[str]) -> str:
     return next((part for part in match.groups() if part is not None), "")
 
 
-def _put(raw: str, masked: str) -> str:
+def _requote(raw: str, masked: str) -> str:
     """A masked word in the quotes and brackets of the one that it replaces, so that JSON stays JSON."""
     if MASK in raw:
         return raw
@@ -257,14 +257,14 @@ def _put(raw: str, masked: str) -> str:
     )
 
 
-def _within(raw: str, depth: int) -> str:
+def _mask_quoted(raw: str, depth: int) -> str:
     """A word with the commands masked that are quoted in it: `sh -c "curl -u X"`, RUN+="..."."""
     if depth == _DEEPEST or not ('"' in raw or "'" in raw):
         return raw
 
     def inner(found: re.Match[str]) -> str:
         text = found[0]
-        return f"{text[0]}{_of_text(text[1:-1], depth + 1)}{text[-1]}" if text[0] in "\"'" else text
+        return f"{text[0]}{_mask_text(text[1:-1], depth + 1)}{text[-1]}" if text[0] in "\"'" else text
 
     return _QUOTED.sub(inner, raw)
 
@@ -274,7 +274,7 @@ def _ends_with_dollar(command: _Command) -> bool:
     return bool(command.words) and command.words[-1].raw.endswith("$")
 
 
-def _gives(commands: Sequence[_Command]) -> list[bool]:
+def _feeds_secret_reader(commands: Sequence[_Command]) -> list[bool]:
     """For each command whether it prints its words for one that may take them as a secret: `echo X | tee f | gpg
     --passphrase-fd 0`, `docker login --password-stdin < <(echo X)`.
     """
@@ -315,7 +315,7 @@ def _is_cluster(word: str) -> bool:
     return word[:1] == "-" and len(word) <= _LONGEST_CLUSTER and word[1:].isalpha()
 
 
-def _of_echo(words: Sequence[_Word]) -> Iterator[str | None]:
+def _mask_echo(words: Sequence[_Word]) -> Iterator[str | None]:
     is_said = False
     for word in words:
         yield MASK if is_said and not word.plain.startswith(("-", "$")) else None
@@ -337,20 +337,20 @@ def _program(word: str, *, is_first: bool = True) -> str:
 
 def mask_words(words: Iterable[str]) -> list[str | None]:
     """For each word of one command what is to be shown in its place, None for one that tells no secret by its place."""
-    return list(_of_words(words))
+    return list(_mask_words(words))
 
 
-def _of_words(words: Iterable[str]) -> Iterator[str | None]:
+def _mask_words(words: Iterable[str]) -> Iterator[str | None]:
     """Any word may be a program (`sudo -u bob mysql`) or be called like one (the server `db`, `docker`): each adds what
     it takes to that of the programs before it.
     """
     known: set[str] = set()
     options: tuple[str, ...] = ()
     after: list[tuple[list[str], int]] = []
-    asked, is_of_option = _nothing, False
+    asked, is_of_option = _mask_nothing, False
     for number, word in enumerate(words):
-        is_value = asked is not _nothing and (not word.startswith("-") or word in {"-", "--"})
-        is_told = not word.startswith("-") and not (is_value and is_of_option) and _is_told(after, word)
+        is_value = asked is not _mask_nothing and (not word.startswith("-") or word in {"-", "--"})
+        is_told = not word.startswith("-") and not (is_value and is_of_option) and _is_secret_word(after, word)
         name = _program(word, is_first=number == 0)
         if name in _PROGRAMS and name not in known:
             known.add(name)
@@ -358,13 +358,13 @@ def _of_words(words: Iterable[str]) -> Iterator[str | None]:
             after += [(list(verbs), count) for verbs, count in _PROGRAMS[name].verbs]
         if is_value:
             yield MASK if is_told else asked(word)
-            asked = _nothing
+            asked = _mask_nothing
             continue
-        asked, is_of_option = _nothing, word.startswith("-")
+        asked, is_of_option = _mask_nothing, word.startswith("-")
         option = next((one for one in options if f"{word}=".startswith(one)), "")
         letter = f"-{word[-1:]}" if _is_cluster(word) else ""
         if (word == option.rstrip("=") and option) or letter in options:
-            asked, is_of_option = _any, True
+            asked, is_of_option = _mask_value, True
             yield None
         elif option:
             yield option + MASK
@@ -375,17 +375,22 @@ def _of_words(words: Iterable[str]) -> Iterator[str | None]:
                 yield f"{name}={MASK}"
                 continue
             is_user = word in _USERS or letter in _USERS
-            asked = _any if is_named and not equals else _user if is_user else _password if word == "-p" else _nothing
+            if is_named and not equals:
+                asked = _mask_value
+            elif is_user:
+                asked = _mask_user
+            else:
+                asked = _mask_password if word == "-p" else _mask_nothing
             attached = _ATTACHED_USER.fullmatch(word)
             yield attached["name"] + MASK if attached and "://" not in word else None
         elif is_told:
             yield MASK
         else:
-            asked = _any if known and "/" not in word and has_secret_name(word) else _nothing
+            asked = _mask_value if known and "/" not in word and has_secret_name(word) else _mask_nothing
             yield f"pass:{MASK}" if word.startswith("pass:") else None
 
 
-def _is_told(after: list[tuple[list[str], int]], word: str) -> bool:
+def _is_secret_word(after: list[tuple[list[str], int]], word: str) -> bool:
     """Whether a plain word comes after the verbs of its program and the words that are no secrets; counts it."""
     is_told = False
     for number, (verbs, count) in enumerate(after):
@@ -403,18 +408,18 @@ def has_secret_name(name: str) -> bool:
     return _NAMED.search(name[-_LONGEST_NAME:]) is not None
 
 
-def _nothing(word: str) -> str | None:
+def _mask_nothing(word: str) -> str | None:
     del word
     return None
 
 
-def _any(word: str) -> str | None:
+def _mask_value(word: str) -> str | None:
     return None if word.lower() in _HARMLESS else MASK
 
 
-def _user(word: str) -> str | None:
+def _mask_user(word: str) -> str | None:
     return MASK if (":" in word or "%" in word) and not _NO_PASSWORD.fullmatch(word) else None
 
 
-def _password(word: str) -> str | None:
+def _mask_password(word: str) -> str | None:
     return None if _NO_SECRET.fullmatch(word) else MASK

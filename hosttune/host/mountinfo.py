@@ -136,7 +136,7 @@ def topmost_at(mounts: Iterable[MountLine], target: str) -> MountLine | None:
 
 
 @lru_cache(maxsize=2)
-def reached(content: bytes) -> Mapping[str, MountLine]:
+def mounts_by_target(content: bytes) -> Mapping[str, MountLine]:
     """The mount that a path through each target reaches. Made once for a table, as each target is asked for."""
     lines = parse(content)
     seen = visible(lines)

@@ -60,7 +60,7 @@ def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -
     Raises the OSError of `work`; ETIMEDOUT where there is no answer.
     """
 
-    def told() -> bytes:
+    def answer_or_error() -> bytes:
         try:
             return b"+" + work()
         except (OSError, ValueError) as error:
@@ -68,7 +68,7 @@ def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -
             reason = error.strerror if isinstance(error, OSError) else str(error)
             return f"-{number or errno.EIO} {reason}".encode("utf-8", "surrogateescape")
 
-    answer = in_time({path: told}, seconds)[path]
+    answer = in_time({path: answer_or_error}, seconds)[path]
     if isinstance(answer, Waiting):
         raise OSError(errno.ETIMEDOUT, f"gives no answer: its file system did not serve it within {seconds:g} s", path)
     if answer[:1] == b"-":

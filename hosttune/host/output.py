@@ -43,17 +43,17 @@ def save(path: str, content: bytes, mode: int = 0o600, *, root: str = "/", makes
     """
     descriptor = _own_descriptor(path)
     if descriptor >= 0:
-        with _told(path), os.fdopen(descriptor, "wb") as file:
+        with _name_path(path), os.fdopen(descriptor, "wb") as file:
             file.write(content)
         return
-    with _told(path):
+    with _name_path(path):
         _with_rights(lambda owner: _save(path, content, mode, root, 0o755 if makes_folders else None, owner))
 
 
 def _save(path: str, content: bytes, mode: int, root: str, make: int | None, owner: int) -> None:
     with opened_entry(root, os.path.abspath(path), make=make, is_output=True, owner=owner) as (folder, name):
         if _is_special(folder, name, path, owner):
-            raise _occupied(path)
+            raise _existing_file(path)
         draft = f".hosttune-{secrets.token_hex(8)}"
         file_descriptor = os.open(draft, _MAKE, 0o600, dir_fd=folder)
         try:
@@ -72,12 +72,12 @@ def _save(path: str, content: bytes, mode: int, root: str, make: int | None, own
 def publish(root: str, path: str, new: FileValue | Absent) -> None:
     """Write a file below `root` as `save` does, or remove it. Raises HosttuneError."""
     if isinstance(new, FileValue):
-        with _told(path):
+        with _name_path(path):
             _save(path, new.content, new.mode, root, None, 0)
         return
-    with _told(path), suppress(FileNotFoundError), opened_entry(root, path, is_output=True) as (folder, name):
+    with _name_path(path), suppress(FileNotFoundError), opened_entry(root, path, is_output=True) as (folder, name):
         if _is_special(folder, name, path, 0):
-            raise _occupied(path)
+            raise _existing_file(path)
         os.unlink(name, dir_fd=folder)
 
 
@@ -88,7 +88,7 @@ def open_stream(path: str) -> int:
     descriptor = _own_descriptor(path)
     if descriptor >= 0:
         return descriptor
-    with _told(path):
+    with _name_path(path):
         return _with_rights(lambda owner: _open_stream(path, owner))
 
 
@@ -105,14 +105,14 @@ def check_writable(path: str) -> None:
     """Raises HosttuneError where `save` could not write, before an hour of measuring ends in that."""
     if _OWN.fullmatch(path):
         return
-    with _told(path):
+    with _name_path(path):
         _with_rights(lambda owner: _check_writable(path, owner))
 
 
 def _check_writable(path: str, owner: int) -> None:
     with opened_entry("/", os.path.abspath(path), is_output=True, owner=owner) as (folder, name):
         if _is_special(folder, name, path, owner):
-            raise _occupied(path)
+            raise _existing_file(path)
         if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK, effective_ids=True):
             raise HosttuneError(f"{path}: cannot be written", hint="name a file in a folder of yours")
 
@@ -164,13 +164,13 @@ def _is_special(folder: int, name: str, path: str, owner: int) -> bool:
         return False
     is_regular = stat.S_ISREG(info.st_mode)
     if stat.S_ISLNK(info.st_mode) or stat.S_ISDIR(info.st_mode):
-        raise _occupied(path)
+        raise _existing_file(path)
     if os.geteuid() == owner and info.st_uid != owner and not (is_regular and not os.fstat(folder).st_mode & 0o022):
         raise Refused(f"it belongs to uid {info.st_uid}")
     return not is_regular
 
 
-def _occupied(path: str) -> HosttuneError:
+def _existing_file(path: str) -> HosttuneError:
     return HosttuneError(f"{path}: already exists and is not a regular file", hint="name another file")
 
 
@@ -180,12 +180,12 @@ def _own_descriptor(path: str) -> int:
     if not found:
         return -1
     number = {"out": 1, "err": 2}[found["name"]] if found["name"] else int(found["number"])
-    with _told(path):
+    with _name_path(path):
         return os.dup(number)
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _name_path(path: str) -> Iterator[None]:
     """What goes wrong, with the path that was typed."""
     try:
         yield

@@ -168,7 +168,7 @@ def sticky(place) -> Path:
 @pytest.mark.parametrize("made", [["touch"], ["mkfifo"], ["ln", "-s", "/etc/hosttune-test"]])
 def test_in_a_sticky_folder_root_takes_no_file_of_a_user(sticky, write, made):
     as_eve(*made, f"{sticky}/f")
-    with pytest.raises(HosttuneError, match=f"{sticky}/f: (it belongs to uid {EVE}|is there already)"):
+    with pytest.raises(HosttuneError, match=f"{sticky}/f: (it belongs to uid {EVE}|already exists)"):
         write(f"{sticky}/f")
     assert os.lstat(sticky / "f").st_uid == EVE
     assert os.lstat(sticky / "f").st_size in {0, len("/etc/hosttune-test")}

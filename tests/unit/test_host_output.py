@@ -69,7 +69,7 @@ def test_stream_begins_empty(tmp_path):
 
 def test_device_takes_a_stream_and_no_file():
     os.close(open_stream("/dev/null"))
-    with pytest.raises(HosttuneError, match="no regular file"):
+    with pytest.raises(HosttuneError, match="is not a regular file"):
         save("/dev/null", b"x")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, kept, lazy
+from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy
 from hosttune.facts.reading import answered, derived
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
@@ -65,13 +65,13 @@ class Filesystems(Fact):
     all: tuple[Filesystem, ...]
 
     @property
-    @kept
+    @keep_last
     def by_path(self) -> Mapping[str, Filesystem]:
         """Device path -> what is on it."""
         return MappingProxyType({one.path: one for one in self.all})
 
     @property
-    @kept
+    @keep_last
     def by_tag(self) -> Mapping[str, Filesystem]:
         """`UUID=...` and the other tags, and paths -> what is on the device; a tag of two devices names neither."""
         found: dict[str, list[Filesystem]] = {}

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused, Where
-from hosttune.facts.base import Fact, kept, unread
+from hosttune.facts.base import Fact, keep_last, unread
 from hosttune.facts.storage.fstab_lines import PATH, FstabLine, FstabText, LineKind, line_problem, parse, separator_of
 from hosttune.facts.storage.fstab_options import decode, items, masked_line
 from hosttune.facts.storage.mounts import is_network
@@ -71,7 +71,7 @@ class Fstab(Fact):
     untried_by: tuple[str, ...] = ()  # programs that cannot try an edit of it here, each with the reason
 
     @property
-    @kept
+    @keep_last
     def at(self) -> Mapping[str, FstabEntry]:
         """The first entry of each target; mount(8) takes the first of several."""
         found: dict[str, FstabEntry] = {}
@@ -81,7 +81,7 @@ class Fstab(Fact):
         return MappingProxyType(found)
 
     @property
-    @kept
+    @keep_last
     def by_path(self) -> Mapping[str, FstabEntry]:
         """The first entry of each target after symbolic links."""
         found: dict[str, FstabEntry] = {}

@@ -10,7 +10,7 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, kept, lazy, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy, shared, unread
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.reading import require_known, sure
 from hosttune.frozen import frozen
@@ -135,7 +135,7 @@ class Mounts(Fact):
         return found
 
     @property
-    @kept
+    @keep_last
     def at(self) -> Mapping[str, Mount]:
         """The visible mount of each target."""
         return MappingProxyType({mount.target: mount for mount in self.visible})

@@ -80,7 +80,7 @@ def _links_of(reader: Reader, name: str) -> Mapping[str, str]:
     for one in _units_of(reader, name):
         files, keys = _install(reader, one)
         path = files.path(one)
-        default = next((_expanded(word, one) for word in keys.get("DefaultInstance", [])[-1:]), "")
+        default = next((_expand_specifiers(word, one) for word in keys.get("DefaultInstance", [])[-1:]), "")
         prefix, at, rest = one.partition("@")
         is_template = bool(at) and rest.startswith(".")
         enabled = f"{prefix}@{default}{rest}" if is_template and default else one
@@ -88,11 +88,10 @@ def _links_of(reader: Reader, name: str) -> Mapping[str, str]:
             for target in keys.get(key, []):
                 if is_template and not default:
                     raise Refused(f"{one} cannot be enabled without an instance: it has no DefaultInstance=")
-                links[f"{ADMIN}/{_named(_expanded(target, enabled), key, one)}{ending}/{_named(enabled, key, one)}"] = (
-                    path
-                )
+                wanting = _require_unit_name(_expand_specifiers(target, enabled), key, one)
+                links[f"{ADMIN}/{wanting}{ending}/{_require_unit_name(enabled, key, one)}"] = path
         for alias in keys.get("Alias", []):
-            other = _named(_expanded(alias, enabled), "Alias", one)
+            other = _require_unit_name(_expand_specifiers(alias, enabled), "Alias", one)
             if other.rpartition(".")[2] != one.rpartition(".")[2]:
                 raise Refused(f"{one} cannot be enabled: its alias {other} is a unit of another type")
             if other != one:
@@ -112,7 +111,7 @@ def _units_of(reader: Reader, name: str) -> frozenset[str]:
         found.add(real)
         if len(found) > _MOST_UNITS:
             raise Refused(f"{name} cannot be enabled: Also= names more than {_MOST_UNITS} units")
-        todo += [_named(_expanded(word, real), "Also", real) for word in keys.get("Also", [])]
+        todo += [_require_unit_name(_expand_specifiers(word, real), "Also", real) for word in keys.get("Also", [])]
     return frozenset(found)
 
 
@@ -133,13 +132,13 @@ def _install(reader: Reader, name: str) -> tuple[UnitFiles, Mapping[str, list[st
     return files, keys
 
 
-def _named(word: str, key: str, unit: str) -> str:
+def _require_unit_name(word: str, key: str, unit: str) -> str:
     if not _NAME.fullmatch(word):
         raise Refused(f"{unit} cannot be enabled: {key}= holds {word!r}, which is no name of a unit")
     return word
 
 
-def _expanded(word: str, name: str) -> str:
+def _expand_specifiers(word: str, name: str) -> str:
     """A word of [Install] with its specifiers, of which only those of the name are known in an image."""
     stem, _, _ = name.rpartition(".")
     prefix, _, instance = stem.partition("@")

@@ -12,7 +12,7 @@ from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab_options import set_atime
 from hosttune.facts.storage.mounts import MOUNTINFO
-from hosttune.host.mountinfo import reached
+from hosttune.host.mountinfo import mounts_by_target
 from hosttune.resources.base import OLD, AddressKind, FieldSpec, WishKind, action_between, in_general
 from hosttune.resources.steps import CommandLine, each, shorten_list
 from hosttune.resources.storage.fstab import options_diff
@@ -52,7 +52,7 @@ class MountAddress(AddressKind):
         data = reader.read(MOUNTINFO)
         if not isinstance(data, bytes):
             return data
-        mount = reached(data).get(name)
+        mount = mounts_by_target(data).get(name)
         return mount.atime if mount else ABSENT
 
     def write(self, writer: Writer, change: Change) -> None:
