@@ -99,8 +99,8 @@ def _made(parent: int, name: str, mark: ScratchMark) -> int:
         fd = os.open(name, _FOLDER, dir_fd=parent)
     except OSError as error:
         raise HosttuneError(f"{mark.path} cannot be made: {error.strerror}") from error
-    # Whoever owns the folder above may have put another there since: his own, a mount that says it is ours, or one
-    # with things in it.
+    # The owner of the folder above may have put another one there since: their own, a mount that says it is ours, or
+    # one with things in it.
     if not _is_private(fd) or _mount_id(fd) != _mount_id(parent) or os.listdir(fd):
         os.close(fd)
         raise HosttuneError(f"{mark.path} was exchanged for another folder while it was made")
