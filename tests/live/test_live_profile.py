@@ -46,6 +46,13 @@ def test_user_gets_a_folder_of_their_own(shell, scratch):
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_working_directory_that_is_closed_to_the_user_changes_nothing(shell, scratch, tmp_path, monkeypatch):
+    tmp_path.chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    assert session(shell, scratch)[0] == f"{scratch}/nobody/tmp"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_what_is_set_already_stays(shell, scratch):
     assert session(shell, scratch, TMPDIR="/mine")[0] == "/mine"
 

@@ -53,7 +53,7 @@ def folder(mode, uid=0, kind="directory"):
     [
         ({"/data/scratch": folder(0o1777)}, ""),
         ({"/data/scratch": folder(0o755)}, ""),
-        ({"/data/scratch": folder(0o777)}, "rename what others have in it: sudo chmod +t /data/scratch"),
+        ({"/data/scratch": folder(0o777)}, "other users can rename what is in it: sudo chmod +t /data/scratch"),
         ({"/data/scratch": folder(0o775)}, "sudo chmod +t /data/scratch"),
         ({"/data/scratch": folder(0o1777, uid=1001)}, "/data/scratch belongs to uid 1001"),
         ({"/data/scratch": folder(0o777, kind="link")}, "/data/scratch is a link"),

@@ -308,7 +308,7 @@ def test_sums_that_cannot_be_true_are_not_believed():
 
 def test_python_that_is_named_and_cannot_be_used_is_refused(tmp_path, facts):
     (tmp_path / "a.parquet").write_bytes(content("table.parquet"))
-    with pytest.raises(Refused, match="no program"):
+    with pytest.raises(Refused, match="is not a program"):
         look(str(tmp_path), facts, Patience(), python=str(tmp_path / "a.parquet"))
 
 
