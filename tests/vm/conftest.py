@@ -76,7 +76,16 @@ def pytest_runtest_makereport(
     module = item.getparent(pytest.Module)
     if module is not None and report.failed and FAILED_STEP not in module.stash:
         module.stash[FAILED_STEP] = item.name
+        report.sections += [("serial console", guest.console_tail()) for guest in guests_of(item)]
     return report
+
+
+def guests_of(item: pytest.Item) -> list[Guest]:
+    """Those that its fixtures gave the test, also as a part of what they gave."""
+    given = getattr(item, "funcargs", {}).values()
+    return [
+        one for value in given for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Guest)
+    ]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
