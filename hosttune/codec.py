@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 _LATER = "later"  # the field of a Change that carries what a later version added
+# Whoever sets one of these in a file is asked or left alone, so that what a change finds there is the kernel's default.
+_WORKED_OUT = frozenset({"sysctl", "sysfs", "sysfs-set"})
 _VERSION = regex(r"[0-9][0-9A-Za-z.+~-]{0,30}")
 
 T = TypeVar("T")
@@ -92,10 +94,23 @@ def receipt_from_json(data: Any, where: str = "receipt") -> Receipt:
 
 
 def canonical(changes: Iterable[Change]) -> bytes:
-    """The bytes under a plan's digest: what the changes do, in order, without what is only said about them."""
-    fields = ("address", "action", "before", "after", "rule", "activation", "triggers")
-    rows = [{name: to_json(getattr(change, name)) for name in fields} for change in changes]
-    return json.dumps(rows, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    """The bytes under a plan's digest: what the changes do, without what is only said about them, and without what
+    differs between two boots, or two equal hosts: their order, which is that of the devices; the kernel's number of a
+    device; and the value that a live setting has, which the kernel works out from the memory that it found.
+    """
+    rows = sorted(json.dumps(_intent(change), sort_keys=True, separators=(",", ":")) for change in changes)
+    return f"[{','.join(rows)}]".encode("ascii")
+
+
+def _intent(change: Change) -> dict[str, Any]:
+    fields = ("action", "before", "after", "rule", "activation", "triggers")
+    kind, name = change.address.kind, change.address.name
+    intent = {field: to_json(getattr(change, field)) for field in fields}
+    if change.device:
+        name = f"{change.device} {name.rpartition('/')[2]}"
+    if kind in _WORKED_OUT:
+        del intent["before"]
+    return intent | {"address": f"{kind}:{name}"}
 
 
 def dumps(data: Any) -> str:

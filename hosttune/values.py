@@ -239,6 +239,7 @@ class Change:
     reason: str = ""
     triggers: tuple[Trigger, ...] = ()
     details: tuple[str, ...] = ()  # lines for people: packages with versions, what apt would remove ...
+    device: str = ""  # what udev knows the device by whose name in the address another boot may give to another one
     later: tuple[tuple[str, str], ...] = ()  # fields that a later version added: name, JSON; written again as they were
 
 

@@ -103,7 +103,9 @@ class ExpectedMount(Fact):
 
 @frozen
 class Mounts(Fact):
-    """All mounts, in the kernel's order."""
+    """All mounts by their targets; of those at one place in the kernel's order. Which disk a boot mounts first is chance,
+    and decides nothing.
+    """
 
     all: tuple[Mount, ...]
     are_planned: bool = False  # by the fstab of an image
@@ -260,7 +262,8 @@ def _mounted(reader: Reader, facts: Facts) -> tuple[Mount, ...]:
     reachable = visible(lines)
     binds = binds_of(lines)
     devices = _MountDisks(reader, facts)
-    return tuple(_mount(line, line.id in reachable, line.id in binds, devices) for line in lines)
+    mounts = (_mount(line, line.id in reachable, line.id in binds, devices) for line in lines)
+    return tuple(sorted(mounts, key=lambda mount: mount.target))
 
 
 def _in_fstab(facts: Facts) -> frozenset[str]:

@@ -91,6 +91,10 @@ class SysfsWish(WishKind):
         return tuple(changes)
 
 
+def _match(wish: Wish) -> str:
+    return str(wish.fields.get("match") or "")
+
+
 def _persist(wish: Wish) -> str:
     return str(wish.fields.get("persist") or "tmpfiles")
 
@@ -171,7 +175,7 @@ def _why_not(wish: Wish) -> str:
         return f"{wish.name} is no file below /sys"
     if bad := next((bound.value for bound in wish.bounds if not _VALUE.fullmatch(str(bound.value))), None):
         return f"{bad!r} cannot be written into a drop-in"
-    match = str(wish.fields.get("match") or "")
+    match = _match(wish)
     if match and (_persist(wish) != "udev" or "".join(found[0] for found in _MATCH.finditer(match)) != match):
         return f'match belongs to `persist: udev`, and reads KEY=="value", KEY=="value"; it is {match!r}'
     if _persist(wish) == "udev" and device_of(wish.name) is None:
@@ -187,7 +191,7 @@ def _is_of(one: Setter, wish: Wish) -> bool:
     """Whether a line of our own file is about exactly this wish's devices: not those of another wish of the rule, nor
     more than these, as an earlier version may have written it.
     """
-    wanted = _matches(str(wish.fields.get("match") or ""))
+    wanted = _matches(_match(wish))
     if not wanted:
         return not one.condition
     names = {f'KERNEL=="{one.pattern}"'} if one.pattern not in {"", "*"} else set()
@@ -274,11 +278,11 @@ def _compare_dropin(path: str, settings: list[_SysfsComparison], context: Contex
 
 def _text(settings: list[_SysfsComparison]) -> bytes:
     lines: list[str] = []
-    for one in settings:
+    for one in sorted(settings, key=lambda one: _match(one.wish)):  # not by names, which differ from boot to boot
         write = _udev_rule if _persist(one.wish) == "udev" else _tmpfiles_line
         values = set(one.wanted.values())
         # a `match` means other devices as well, so the better value of this one does not belong there
-        common = values.pop() if len(values) == 1 and not one.wish.fields.get("match") else nearest("", one.wish)
+        common = values.pop() if len(values) == 1 and not _match(one.wish) else nearest("", one.wish)
         lines.append(write(one.wish, one.wish.name, common))
         better = ((path, value) for path, value in sorted(one.wanted.items()) if value != common)
         lines += [write(one.wish, path, value) for path, value in better if path != one.wish.name]
@@ -293,7 +297,7 @@ def _udev_rule(wish: Wish, path: str, value: str) -> str:
     device = device_of(path)
     if device is None:  # _why_not has refused it
         return ""
-    match = str(wish.fields.get("match") or "")
+    match = _match(wish)
     names = match if match and path == wish.name else f'KERNEL=="{device.device}"'
     kind = ', ENV{DEVTYPE}=="disk"' if device.subsystem == "block" else ""
     return f'ACTION=="add|change", SUBSYSTEM=="{device.subsystem}"{kind}, {names}, ATTR{{{device.attribute}}}="{value}"'
@@ -311,7 +315,10 @@ def _live_changes(setting: _SysfsComparison, context: Context) -> list[Change]:
         now, then = (spelled({number: held[path] for number, path in numbered.items()}) for held in (live, wanted))
         values = [(Address("sysfs-set", name), now, then)]
     return [
-        Change(address, action_between(before, after), before, after, setting.wish.rule, context.risk, context.disturbs)
+        Change(
+            address, action_between(before, after), before, after, setting.wish.rule, context.risk, context.disturbs,
+            device=_match(setting.wish),
+        )
         for address, before, after in values
     ]
 
