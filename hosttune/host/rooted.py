@@ -115,7 +115,7 @@ class RootReader(FileTree):
         from hosttune.host.rehearsal import rehearse_fstab
 
         del tmpfs_options  # the kernel of the image is another one
-        return rehearse_fstab(before, after, ())
+        return rehearse_fstab(before, after, (), is_of_image=True)
 
     def fstab_untried_by(self) -> tuple[str, ...]:
         from hosttune.host.rehearsal import untried_by
