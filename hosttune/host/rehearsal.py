@@ -29,8 +29,8 @@ _answers: dict[_Question, tuple[float, Rehearsal]] = {}  # of this process, each
 def rehearse_fstab(
     before: bytes, after: bytes, tmpfs_options: tuple[str, ...], *, is_of_image: bool = False
 ) -> Answer[Rehearsal]:
-    """Try both texts. Unreadable where it cannot be done: without root, or where namespaces are forbidden. What an image
-    names means nothing here, and its fstab is tried where none of this host's files and devices are.
+    """Try both texts. Unreadable where it cannot be done: without root, or where namespaces are forbidden. The devices
+    of an image are not those of this host, and its fstab is tried where none of this host's files can be reached.
 
     The plan asks, then apply's own plan, then the write, moments apart; it is tried once. What counts of it is how the
     two texts differ, read one after the other on the same host.
