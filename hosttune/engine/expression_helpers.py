@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 from types import GenericAlias
 from typing import Any, TypeVar
 
@@ -40,8 +41,19 @@ def join(items: tuple[str, ...], separator: str = ", ") -> str:
     return separator.join(items)
 
 
+MAX_PATTERN = 1000  # characters: Python makes a program of each pattern, and keeps it
+
+
 def like(text: str, pattern: str) -> bool:
-    return fnmatchcase(text, pattern)
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(f"a pattern has at most {MAX_PATTERN} characters")
+    return _matcher(pattern)(text) is not None
+
+
+@lru_cache(256)
+def _matcher(pattern: str) -> Callable[[str], Any]:
+    """As fnmatchcase, which keeps up to 32768 of them."""
+    return re.compile(translate(pattern)).match
 
 
 def words(text: str) -> tuple[str, ...]:

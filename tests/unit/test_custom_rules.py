@@ -270,10 +270,15 @@ def test_template_of_a_rule_is_one_of_ours_and_runs_nothing(tmp_path, form):
     text = RULE[: RULE.index("  - sysctl")] + wish
     files = {f"{FOLDER}/site-swappiness.yaml": text, "/etc/hosttune/policy.yaml": "select: [site-swappiness]"}
     reader = FakeReader(files)
-    with pytest.raises(HosttuneError) as caught:
+    try:
         found = load_catalog(reader)
-        examine(reader, found, load_policy(reader, found)).plan()
-    assert "SECRET" not in str(caught.value)
+        plan = examine(reader, found, load_policy(reader, found)).plan()
+        (said,) = (one for one in plan.findings if one.rule == "site-swappiness")
+        assert said.verdict is Verdict.UNKNOWN
+    except BadInput as refused:
+        said = refused
+    assert "template must be one of" in str(said) or "is not one of the choices" in str(said)
+    assert "SECRET" not in str(said)
     assert not (tmp_path / "ran").exists()
 
 
@@ -282,3 +287,32 @@ def test_values_of_a_template_run_nothing(monkeypatch):
     monkeypatch.setitem(render.__globals__["_environment"]().loader.__dict__, "load_func", lambda _name: text)
     with pytest.raises(HosttuneError, match="SecurityError"):
         render("a-template.j2", value="")
+
+
+def told_of(*wishes, others=""):
+    """What a host says whose record brings a rule with these wishes."""
+    text = RULE[: RULE.index("  - sysctl")] + "".join(f"  - {wish}\n" for wish in wishes)
+    policy = f"select: [site-swappiness{others}]"
+    reader = FakeReader({f"{FOLDER}/site-swappiness.yaml": text, "/etc/hosttune/policy.yaml": policy})
+    found = load_catalog(reader)
+    return {one.rule: one for one in examine(reader, found, load_policy(reader, found)).plan(prove=False).findings}
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ("{dropin: /x, template: \"{{ 'document.html.j2' }}\"}", "want[0].template: template must be one of "),
+        ("{dropin: /x, template: nfs-read-ahead.conf.j2, trigger: \"{{ 'restart' }}\"}", "trigger must be one of daemon-reload"),
+        ("{dropin: /x, template: nfs-read-ahead.conf.j2, activation: \"{{ 'zz' }}\"}", "activation must be one of "),
+        ("{sysfs: /sys/block/sda/queue/scheduler, exactly: none, persist: \"{{ 'zz' }}\"}", "persist must be one of "),
+        ('{sysctl: vm.swappiness, exactly: "{{ policy }}"}', "exactly must be a text, a number"),
+        ("{dropin: /x, template: nfs-read-ahead.conf.j2, vars: {self: 1}}", "template nfs-read-ahead.conf.j2: "),
+        ("{dropin: /x, template: nfs-read-ahead.conf.j2}", "template nfs-read-ahead.conf.j2: "),
+    ],
+)  # fmt: skip
+def test_value_that_a_field_does_not_take_is_told_of_its_rule(wish, said):
+    """Of an expression lint knows the type only; another value costs this rule, and nothing else."""
+    findings = told_of(wish, others=", memory-swappiness")
+    assert findings["site-swappiness"].verdict is Verdict.UNKNOWN
+    assert said in findings["site-swappiness"].reason
+    assert "memory-swappiness" in findings
