@@ -14,7 +14,7 @@ from hosttune.engine.rule import build_rule, choice_module
 from hosttune.engine.schema import check, nearest
 from hosttune.engine.shapes import edition_faults, rule_shape
 from hosttune.engine.yamlio import load_document
-from hosttune.errors import BadInput, Fault
+from hosttune.errors import MOST_FAULTS, BadInput, Fault
 from hosttune.facts import CLASSES, MODULES
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC
@@ -256,6 +256,8 @@ class _Checker:
         self.sysctls += [(path, key) for one in expressions for key in sorted(one.sysctls)]
 
     def _try(self, parse: Any) -> Any:
+        if len(self.faults) > MOST_FAULTS:
+            return None
         try:
             return parse()
         except BadInput as error:
