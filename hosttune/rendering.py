@@ -38,4 +38,6 @@ def render(name: str, /, **values: Any) -> str:
         return _environment().get_template(name).render(values)
     except (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"template {name}: {error.__class__.__name__}: {error}"
-        raise HosttuneError(message, hint="reinstall hosttune, or name a template that exists") from error
+        raise HosttuneError(
+            message, hint="name a template that exists, with the values that it takes (`vars`), or reinstall hosttune"
+        ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from fnmatch import translate
 from functools import lru_cache
@@ -156,6 +157,12 @@ HELPERS: Mapping[str, Helper] = {
         (Form((str, str), bool),),
         "like(text, pattern)",
         "whether the whole text fits a pattern of the shell: * any text, ? one character, [abc] one of these",
+    ),
+    "shell_word": Helper(
+        shlex.quote,
+        (Form((str,), str),),
+        "shell_word(text)",
+        "the text as one word of a shell command: in quotes where a shell would act on it",
     ),
     "words": Helper(words, (Form((str,), list_of(str)),), "words(text)", "the words of a text, split at blanks"),
     "lower": Helper(str.lower, (Form((str,), str),), "lower(text)", "the text in lower case"),

