@@ -29,8 +29,18 @@ _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
 _OF_A_PROCESS = regex(r"/proc/(?!1/)[0-9]+/(.+)")  # process 1 is root's, and its mounts are those of the host
 
 
+class ElsewhereError(OSError):
+    """A path leads to what is not looked at there; `answer` says why."""
+
+    def __init__(self, answer: Unreadable) -> None:
+        super().__init__(errno.EXDEV, answer.reason)
+        self.answer = answer
+
+
 def refusal(error: OSError, path: str) -> Absent | Unreadable:
     """What a failed look means: not there, forbidden, or broken."""
+    if isinstance(error, ElsewhereError):
+        return error.answer
     if error.errno in _GONE:
         return ABSENT
     if error.errno in _FORBIDDEN and os.geteuid() != 0:
@@ -130,8 +140,7 @@ class FileTree:
         there, and the file.
         """
         try:
-            with walk(self.root, path) as found:
-                _need(found, path)
+            with self._walk(path) as found:
                 info = found.stat()
                 if not stat.S_ISREG(info.st_mode):
                     return Unreadable(f"{path} is not a regular file"), ()
@@ -149,6 +158,13 @@ class FileTree:
         return (Unreadable(f"{path} is larger than {_size(limit)}") if content is None else content), strangers
 
     @contextmanager
+    def _walk(self, path: str, *, follow: bool = True) -> Iterator[ResolvedPath]:
+        """The way to what is there: all that does not take the kernel's own walk comes by here."""
+        with walk(self.root, path, follow=follow) as found:
+            _need(found, path)
+            yield found
+
+    @contextmanager
     def _looked_at(self, path: str) -> Iterator[tuple[os.stat_result, int]]:
         """Open a regular file or a folder for reading; other things are not opened (a watchdog device starts when it
         is), only described, with descriptor -1."""
@@ -159,8 +175,7 @@ class FileTree:
                 return
             fd = os.open(path, _LOOK)
         else:
-            with walk(self.root, path) as found:
-                _need(found, path)
+            with self._walk(path) as found:
                 info = found.stat()
                 if found.fd < 0:
                     fd = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=found.parent)
@@ -192,8 +207,7 @@ class FileTree:
         try:
             if self._is_live:
                 return os.readlink(path)
-            with walk(self.root, path, follow=False) as found:
-                _need(found, path)
+            with self._walk(path, follow=False) as found:
                 if found.fd < 0:
                     return ABSENT
                 return os.readlink("", dir_fd=found.fd)
@@ -207,8 +221,7 @@ class FileTree:
         try:
             if self._is_live:
                 return to_stat(_live_status(path, follow=follow))
-            with walk(self.root, path, follow=follow) as found:
-                _need(found, path)
+            with self._walk(path, follow=follow) as found:
                 return to_stat(found.stat())
         except OSError as error:
             return refusal(error, path)
@@ -219,8 +232,7 @@ class FileTree:
         try:
             if self._is_live:
                 return os.path.realpath(path, strict=True)
-            with walk(self.root, path) as found:
-                _need(found, path)
+            with self._walk(path) as found:
                 return found.canonical
         except OSError as error:
             return refusal(error, path)
@@ -232,8 +244,7 @@ class FileTree:
             if self._is_live:
                 info = os.statvfs(path)
             else:
-                with walk(self.root, path) as found:
-                    _need(found, path)
+                with self._walk(path) as found:
                     info = os.statvfs(found.fd if found.fd >= 0 else found.parent)
         except OSError as error:
             return refusal(error, path)
