@@ -133,11 +133,17 @@ def jobs_of(processes: Iterable[Process]) -> tuple[str, ...]:
     for process in processes:
         if match := _SLURM.match(process.cgroup):
             jobs.add(f"slurm job {match[1] or match[2]}")
-        elif process.uid == 0 and is_daemon(process, ("slurmstepd",)) and (match := _step(process)):
-            jobs.add(f"slurm job {match[1]}")
+        elif process.uid == 0 and is_daemon(process, ("slurmstepd",)) and (number := _number_of_step(process)):
+            jobs.add(f"slurm job {number}")
         elif match := _PBS.match(process.cgroup):
             jobs.add(f"pbs job {match[1]}")
     return tuple(sorted(jobs))
+
+
+def _number_of_step(process: Process) -> str:
+    """The number of the job of a step daemon. If its title could not be read, it counts as a job."""
+    match = _step(process)
+    return match[1] if match else "?" if process.command == (CUT,) else ""
 
 
 def _step(process: Process) -> re.Match[str] | None:

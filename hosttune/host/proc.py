@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from dataclasses import replace
 
 from hosttune.errors import HosttuneError
 from hosttune.host.bounded import CUT, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text, names_in
 from hosttune.host.door import CONTAINED, Process
 from hosttune.host.filestatus import FileStatus, status_of
 from hosttune.host.proc_fields import process_fields
+from hosttune.host.process_memory import MemoryLook
 from hosttune.host.secrets import mask_command
 from hosttune.ranges import parse_ranges
 from hosttune.regex import regex
@@ -46,10 +48,11 @@ def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
     it uses is free.
     """
     found = []
+    memory = MemoryLook(folder)
     look = _Look(folder, _known_devices(head_text(f"{folder}/devices")))
     texts: dict[str, str] = {}  # processes share users, names and groups
     try:
-        for info in process_fields(folder):
+        for info in process_fields(folder, memory):
             if info["is_kernel"]:
                 continue
             pid = info["pid"]
@@ -72,14 +75,24 @@ def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
                     started_at=info["create_time"] or 0.0,
                     parent=info["ppid"] or 0,
                     cpus=_cpus(status) if is_gpu else 0,
-                    variables=_variables(process) if is_gpu else (),
                     uid=info["uid"],
                     program=_program(process, info["uid"]),
                 )
             )
     except HosttuneError as error:
         return Unreadable(error.message)
-    return tuple(sorted(found, key=lambda process: process.pid))
+    found.sort(key=lambda process: process.pid)
+    return _with_variables(found, folder, memory)
+
+
+def _with_variables(found: list[Process], folder: str, memory: MemoryLook) -> tuple[Process, ...]:
+    """The same, those that hold a GPU with what their environments say."""
+    on_gpu = [one.pid for one in found if any(device.startswith("/dev/nvidia") for device in one.devices)]
+    if not on_gpu:
+        return tuple(found)
+    said = memory.ask(on_gpu, lambda pid: _variables(f"{folder}/{pid}"))
+    asked = frozenset(on_gpu)
+    return tuple(replace(one, variables=said.get(one.pid, (CUT,)) or ()) if one.pid in asked else one for one in found)
 
 
 def _status(process: str, *, is_gpu: bool) -> list[str]:
@@ -102,12 +115,9 @@ def _cpus(status: list[str]) -> int:
 def _variables(process: str) -> tuple[str, ...]:
     """Those of VARIABLES that it was started with; of a value that is no plain word only that there is one.
 
-    CUT is among them where its environment is longer than what is read of it.
+    CUT is among them where its environment is longer than what is read of it. Raises OSError.
     """
-    try:
-        content, is_whole = head_of(f"{process}/environ")
-    except OSError:
-        return ()
+    content, is_whole = head_of(f"{process}/environ")
     entries = content.decode("utf-8", "replace").split("\0")
     pairs = (entry.partition("=") for entry in (entries if is_whole else entries[:-1]))
     known = {name: value for name, _, value in pairs if name in VARIABLES}

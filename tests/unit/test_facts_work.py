@@ -116,6 +116,14 @@ def test_title_of_a_batch_job_counts_of_root_s_slurmstepd_alone():
     assert work(daemon(1, "slurmstepd", command=title, program="/opt/slurm/sbin/slurmstepd (deleted)")).is_gpu_busy
 
 
+def test_step_daemon_whose_title_cannot_be_read_counts_as_a_job():
+    assert jobs_of([daemon(1, "slurmstepd", command=(CUT,)), process(2, "slurmstepd", command=(CUT,))]) == (
+        "slurm job ?",
+    )
+    with pytest.raises(UnknownFact, match="command line of process 1"):
+        _ = Facts(FakeReader(processes=(daemon(1, "slurmd", command=(CUT,)),))).processes["slurmd"].commands
+
+
 def test_root_of_a_container_is_no_daemon_of_the_host():
     """In the mount namespace of a container any file has any path."""
     title = ("slurmstepd: [4711.0]",)
