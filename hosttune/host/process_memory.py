@@ -46,6 +46,7 @@ class _Reader(Thread, Generic[T]):
         self.stuck_at = 0
         self.owner: int | str = -1
         self.is_given_up = False
+        self.error: Exception | None = None
         self._todo, self._read, self._is_refused = todo, read, is_refused
 
     def run(self) -> None:
@@ -61,6 +62,9 @@ class _Reader(Thread, Generic[T]):
                 self.found[self.at] = self._read(self.at)
             except OSError:
                 self.found[self.at] = None
+            except Exception as error:  # noqa: BLE001 - for the thread that asks
+                self.error = error
+                self._todo.clear()
 
     @property
     def is_stuck(self) -> bool:
@@ -102,6 +106,8 @@ class MemoryLook:
             self._await_last()
             refused = [pid for one in readers for pid in one.refused]
             for one in readers:
+                if one.error:
+                    raise one.error
                 found.update(dict(one.found))
                 one.refused = []
             readers = [one for one in readers if one.is_alive()]
