@@ -37,6 +37,10 @@ class LiveReader(FileTree):
             from hosttune.host.interpreter import ask as ask_interpreter
 
             return ask_interpreter(argv)
+        if argv[0] == "devices-of":  # host/container_devices.py
+            from hosttune.host.container_devices import ask as ask_devices
+
+            return ask_devices(argv)
         if program == "nvidia-smi":
             from hosttune.host.driver_root import contained
 
