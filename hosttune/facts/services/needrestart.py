@@ -31,8 +31,8 @@ _PATTERN = (
 )
 _KEY = regex(rf"(?:->)?\s*\{{\s*{_PATTERN}\s*\}}\s*=\s*['\"]?(\d)['\"]?\s*(?:;|$)")
 _PAIR = regex(rf"{_PATTERN}\s*(?:=>|,)\s*['\"]?(\d)['\"]?")
-# Of a record or an image the pattern is foreign text, and a search by it can take for ever: nothing that is repeated is a
-# group here, and one pattern has few ways to match.
+# In a record or an image the pattern is foreign text, and a search by it can take for ever: nothing that is repeated is
+# a group here, and one pattern has few ways to match.
 _ONE = r"(?:[\w @:.,=/-]|\\[^\w\s]|\\[bdsw]|\[\^?[\w @:.-]+\])"
 _PLAIN = regex(rf"(?:{_ONE}[*+?]?|\((?:\?:)?|\)\??|[|^$])*")
 _CHOICE = regex(r"(?<!\\)(?:[*+(]|(?<!\()\?)")
