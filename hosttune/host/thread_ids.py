@@ -6,7 +6,6 @@ holds (host/process_memory.py) never does. The kernel's own calls change one thr
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -36,6 +35,8 @@ def rights_of(uid: int, gid: int, groups: Sequence[int]) -> Iterator[None]:
 
 def _set_groups(groups: Sequence[int]) -> None:
     if numbers := _numbers():
+        import ctypes
+
         _call(numbers[0], len(groups), (ctypes.c_uint32 * len(groups))(*groups))
     else:
         os.setgroups(groups)
@@ -61,6 +62,8 @@ def _numbers() -> tuple[int, int, int] | None:
 
 
 def _call(number: int, *arguments: object) -> None:
+    import ctypes
+
     syscall = ctypes.CDLL(None, use_errno=True).syscall
     words = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
     if syscall(ctypes.c_long(number), *words) != 0:
