@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from hosttune.frozen import frozen
 
+MOST_FAULTS = 100  # of one input that are told; to look for the next word to each unknown one takes its time
+
 
 @frozen
 class Where:
@@ -43,10 +45,13 @@ class HosttuneError(Exception):
 
 
 class BadInput(HosttuneError):
-    """An input file has faults; carries all of them, in file order."""
+    """An input file has faults; carries them in file order, the first ones where they are too many to read."""
 
     def __init__(self, faults: tuple[Fault, ...] | list[Fault]) -> None:
-        self.faults = tuple(faults)
+        self.faults = tuple(faults[:MOST_FAULTS])
+        if len(faults) > MOST_FAULTS:
+            more = f"and {len(faults) - MOST_FAULTS} more faults"
+            self.faults += (Fault(Where(faults[-1].where.path, faults[-1].where.line), more),)
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 

@@ -35,7 +35,9 @@ def render(name: str, /, **values: Any) -> str:
     import jinja2
 
     try:
-        return _environment().get_template(name).render(**values)
-    except jinja2.TemplateError as error:
+        return _environment().get_template(name).render(values)
+    except (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"template {name}: {error.__class__.__name__}: {error}"
-        raise HosttuneError(message, hint="reinstall hosttune, or name a template that exists") from error
+        raise HosttuneError(
+            message, hint="name a template that exists, with the values that it takes (`vars`), or reinstall hosttune"
+        ) from error

@@ -11,6 +11,7 @@ from hosttune import __version__
 from hosttune.actions.journal import Journal, read_journal
 from hosttune.engine.compare import compare
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
+from hosttune.engine.expression_values import MAX_HOST, MAX_RULE, Budget
 from hosttune.engine.leftovers import find_orphans, point_out, rules_left
 from hosttune.engine.plan import (
     digest,
@@ -32,7 +33,7 @@ from hosttune.resources.base import Applied, Context
 from hosttune.values import Finding, Plan, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.plan import Reason
@@ -101,7 +102,7 @@ class Session:
         policy, catalog, journal = self.policy, self.catalog, self.journal
         if ledger is None:
             ledger = journal.ledger()
-        evaluations = [_evaluated(rule, catalog, policy, facts) for rule in self.selected]
+        evaluations = list(_evaluated(self.selected, catalog, policy, facts))
         wishes, clashes = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
         state, unknown = read_state(wishes, facts)
         findings = [finding for one in evaluations for finding in one.findings] + list(unknown)
@@ -133,12 +134,19 @@ def faults_of(session: Session, reader: Reader) -> tuple[Finding, ...]:
     return standing_faults(again.look(facts))
 
 
-def _evaluated(rule: Rule, catalog: Catalog, policy: Policy, facts: Facts) -> Evaluation:
-    """A rule whose expression cannot be computed (a division by zero) is unknown; the others go on."""
-    try:
-        return evaluate(rule, facts, policy.params_of(rule, catalog), policy.declared)
-    except HosttuneError as error:
-        return Evaluation(rule, (Finding(rule.id, "", Verdict.UNKNOWN, reason=error.message, todo=error.hint),))
+def _evaluated(rules: Iterable[Rule], catalog: Catalog, policy: Policy, facts: Facts) -> Iterator[Evaluation]:
+    """A rule whose expression cannot be computed (a division by zero, too much work) is unknown; the others go on, with
+    what it leaves of the budget of the host.
+    """
+    left = MAX_HOST
+    for rule in rules:
+        budget = Budget(min(MAX_RULE, left))
+        left -= budget.left
+        try:
+            yield evaluate(rule, facts, policy.params_of(rule, catalog), policy.declared, budget)
+        except HosttuneError as error:
+            yield Evaluation(rule, (Finding(rule.id, "", Verdict.UNKNOWN, reason=error.message, todo=error.hint),))
+        left += max(0, budget.left)
 
 
 def _orphans(

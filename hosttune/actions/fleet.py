@@ -22,7 +22,7 @@ from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.facts.inventory import inventory
 from hosttune.frozen import frozen
-from hosttune.host.gathered import SpoolFile, content_of, list_files, paired, stem_of
+from hosttune.host.gathered import SpoolFile, content_of, host_of, list_files, paired, stem_of
 from hosttune.host.record import RecordReader, parse_record
 from hosttune.host.workers import each
 
@@ -79,7 +79,7 @@ def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: C
             paths.append(path)
     paths = paired(paths, wants_records=ask.is_new)
     chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
-    looks: LookCollector[tuple[int, int]] = LookCollector()
+    looks: LookCollector[tuple[int, int]] = LookCollector(frozenset(map(stem_of, paths)))
     with closing(SpoolFile()) as scratch:
         done = 0
         for chunk, found in zip(chunks, each(partial(_looks, ask), chunks, min(jobs, len(chunks))), strict=True):
@@ -87,7 +87,7 @@ def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: C
                 if isinstance(one, Unread):
                     fold.miss(one)
                 else:
-                    looks.add(*one[0], scratch.add(one[1]))
+                    looks.add(*one[0], scratch.add(one[1]), of=stem_of(one[0][3]))
             done += len(chunk)
             progress(done, len(paths))
         # in an order that has nothing to do with what the hosts say (engine/fleet.py tells why)
@@ -95,6 +95,8 @@ def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: C
             fold.add(_renamed(seen_from_row(zlib.decompress(scratch.row(chosen.kept))), chosen.name))
     for host in looks.older():
         fold.supersede(host)
+    for source, host in looks.refused():
+        fold.miss(Unread(source, f"is said to be of {host}, after which another file is named: it does not count"))
     for machine, hosts in looks.shared():
         fold.share(machine, hosts)
     return fold.result()
@@ -175,7 +177,7 @@ def _evaluated(content: bytes, path: str, ask: Ask) -> HostLook:
     idle = without_effect(session.policy, session.catalog, plan.findings, everything=False)
     return seen_of_plan(
         plan,
-        host=str(reader.data["name"]),
+        host=host_of(path) or str(reader.data["name"]),
         source=path,
         profile=session.policy.profile,
         inventory=inventory(session.facts),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import boot_id, goes_on_with
@@ -68,7 +69,8 @@ def _undecided(reader: Reader) -> str:
     if trial is None or trial.state.is_open:
         return ""
     if trial.state.value == "failed to come back":
-        return f"run {trial.run} failed to come back ({trial.reason}): sudo hosttune undo {trial.run} --yes tries again"
+        again = f"sudo hosttune undo {quote(trial.run)} --yes tries again"
+        return f"run {trial.run} failed to come back ({trial.reason}): {again}"
     why = f" ({trial.reason})" if trial.reason else ""
     how = trial.state if trial.state.value.startswith("came back") else f"is {trial.state}"
     return f"run {trial.run} was on trial and {how}{why}: the next run books it"

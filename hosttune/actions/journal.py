@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.actions.journal_lines import CONFIRM, HEADER, JournalStep, Run, StepId, parse_run
@@ -208,8 +209,8 @@ class Journal:
 def goes_on_with(step: StepId, undoes: StepId | None) -> str:
     """What goes on with a step that stopped half-way, a phrase with the command."""
     if undoes:
-        return f"sudo hosttune undo {undoes.run} --yes goes on with it"
-    return f"sudo hosttune apply --yes goes on with it; to take it back: sudo hosttune undo {step.run} --yes"
+        return f"sudo hosttune undo {quote(undoes.run)} --yes goes on with it"
+    return f"sudo hosttune apply --yes goes on with it; to take it back: sudo hosttune undo {quote(step.run)} --yes"
 
 
 def way_out(error: HosttuneError, step: StepId, undoes: StepId | None) -> str:

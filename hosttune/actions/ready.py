@@ -11,6 +11,7 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions.apply import apply, reboot_obstacles, reboot_reasons
@@ -91,7 +92,7 @@ def read_state(reader: Reader) -> ReadyState | None:
     try:
         state = state_from_json(json.loads(text), name)
     except ValueError as error:
-        raise HosttuneError(f"{name}: is no JSON: {error}", hint=f"remove it: sudo rm {name}") from error
+        raise HosttuneError(f"{name}: is no JSON: {error}", hint=f"remove it: sudo rm {quote(name)}") from error
     return state if state.machine in {"", machine(reader)} else None
 
 

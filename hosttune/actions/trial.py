@@ -13,6 +13,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions import one_shot, trial_clock, trial_guard
@@ -233,7 +234,7 @@ def require_confirmable(session: Session, reader: Reader, run_id: str | None) ->
     if trial.record.made_s == 0:
         raise Refused(
             f"run {trial.run} has not come to its end: there is nothing to confirm",
-            hint=f"wait for it; of one that was cut off: sudo hosttune undo {trial.run} --yes",
+            hint=f"wait for it; of one that was cut off: sudo hosttune undo {quote(trial.run)} --yes",
         )
     if trial.state is TrialState.LIVE and (reason := refusal(read_login(reader), trial.record.made_s)):
         way_out = "log in anew by ssh, beside this one, and type it there; a text console of this machine does as well"
@@ -318,14 +319,14 @@ def on_trial_text(trial: TrialRun) -> Cleaned:
 
 
 def _on_trial_text(trial: TrialRun) -> str:
-    record = trial.record
+    record, keep = trial.record, f"sudo hosttune confirm {quote(trial.run)}"
     if trial.state is TrialState.LIVE:
         within = span_text(record.within_s)
-        return f"run {trial.run} is on trial for {within} and goes back then, unless: sudo hosttune confirm {trial.run}"
+        return f"run {trial.run} is on trial for {within} and goes back then, unless: {keep}"
     if trial.state is TrialState.NEXT_BOOT:
-        return f"run {trial.run} is on trial at the next boot: reboot, then: sudo hosttune confirm {trial.run}"
+        return f"run {trial.run} is on trial at the next boot: reboot, then: {keep}"
     if trial.state is TrialState.THIS_BOOT:
-        return f"run {trial.run} is on trial in this boot and goes back, unless: sudo hosttune confirm {trial.run}"
+        return f"run {trial.run} is on trial in this boot and goes back, unless: {keep}"
     return f"run {trial.run} {trial.state}" + (f": {trial.reason}" if trial.reason else "")
 
 
@@ -500,7 +501,9 @@ def _failed(writer: Writer, trial: TrialRun, reason: str, receipt: Receipt | Non
         with suppress(HosttuneError):
             trial_guard.mark(writer, name)
     trial_clock.stop(writer, trial.run)
-    text = clean(f"run {trial.run} failed to come back: {reason}; sudo hosttune undo {trial.run} --yes tries again")
+    text = clean(
+        f"run {trial.run} failed to come back: {reason}; sudo hosttune undo {quote(trial.run)} --yes tries again"
+    )
     trial_clock.announce(writer, text)
     show_at_login(writer, trial_clock.MOTD, text)
     return TrialEnd(trial, TrialState.FAILED, reason, receipt)
@@ -513,10 +516,10 @@ def on_trial_to_undo(session: Session, reader: Reader, run_id: str | None, rule:
         return None
     its = session.journal.run(run_id).id if run_id else trial.run
     if rule or its != trial.run:
-        what = f"a rule of run {trial.run}" if rule else f"run {its}"
+        what, run = f"a rule of run {trial.run}" if rule else f"run {its}", quote(trial.run)
         raise Refused(
             f"run {trial.run} is {trial.state}; {what} is not taken back beside it",
-            hint=f"sudo hosttune confirm {trial.run}, or take it back as a whole: sudo hosttune undo {trial.run} --yes",
+            hint=f"sudo hosttune confirm {run}, or take it back as a whole: sudo hosttune undo {run} --yes",
         )
     return trial
 

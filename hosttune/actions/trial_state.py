@@ -8,6 +8,7 @@ proc_uptime(5), random(4), systemd.timer(5).
 from __future__ import annotations
 
 import json
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions import trial_clock, trial_guard
@@ -223,8 +224,8 @@ def require_none(reader: Reader) -> None:
     except UnknownFact as unknown:
         raise Refused(f"it cannot be told whether a run is on trial: {unknown.reason}") from None
     if trial is not None:
-        back = f"sudo hosttune undo {trial.run} --yes"
+        back = f"sudo hosttune undo {quote(trial.run)} --yes"
         if trial.state is TrialState.FAILED:
             raise Refused(f"run {trial.run} failed to come back: {trial.reason}", hint=f"mend that, then: {back}")
-        way_out = f"sudo hosttune confirm {trial.run}, or take it back: {back}"
+        way_out = f"sudo hosttune confirm {quote(trial.run)}, or take it back: {back}"
         raise Refused(f"run {trial.run} is {trial.state}; nothing else is changed meanwhile", hint=way_out)

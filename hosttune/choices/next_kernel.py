@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
@@ -37,7 +38,7 @@ def commands(facts: Facts, kernel: str) -> str:
     """
     driver = facts.driver
     if driver.runfile and not driver.branch:
-        again = f"run the installer that brought the driver again, with --dkms --kernel-name={kernel}"
+        again = f"run the installer that brought the driver again, with --dkms --kernel-name={quote(kernel)}"
         return f"{again}, or boot another kernel"
     if not driver.branch:
         return f"bring the module for {kernel} in the way this driver came, or boot another kernel"
@@ -45,9 +46,9 @@ def commands(facts: Facts, kernel: str) -> str:
     if not is_compiled(facts):
         return ready or f"install a driver that builds its module for {kernel}, or boot another kernel"
     if _dkms_package(facts):
-        build = f"sudo apt-get install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}"
+        build = f"sudo apt-get install linux-headers-{quote(kernel)} && sudo dkms autoinstall -k {quote(kernel)}"
     else:
-        build = f"sudo apt-get install linux-headers-{kernel} {_dkms_of_nvidia(facts)}"
+        build = f"sudo apt-get install linux-headers-{quote(kernel)} {_dkms_of_nvidia(facts)}"
     log = _failed_log(facts, kernel)
     mend = f"mend what {log} names, then {build}" if log else build
     return f"{ready} (where apt has none: {mend})" if log and ready else mend
@@ -63,15 +64,15 @@ def prebuilt(facts: Facts, kernel: str) -> str:
         return ""
     names = [f"linux-modules-nvidia-{driver.name}-{kernel}"]
     if facts.packages[names[0]].is_installed:  # its files are gone, or the module that it makes of them
-        return f"sudo apt-get install --reinstall {names[0]}"
+        return f"sudo apt-get install --reinstall {quote(names[0])}"
     names += [f"linux-modules-nvidia-{driver.name}-{one}" for one in metapackages(facts.packages.names, flavour)]
-    return f"sudo apt-get update && sudo apt-get install {' '.join(names)}"
+    return f"sudo apt-get update && sudo apt-get install {' '.join(map(quote, names))}"
 
 
 def prebuilt_instead(facts: Facts, kernel: str) -> str:
     """As `prebuilt`, in the place of what DKMS compiles here: depmod.d(5) puts updates/dkms before it."""
     install, dkms = prebuilt(facts, kernel), _dkms_package(facts)
-    return f"{install} {dkms}-" if install and dkms else install
+    return f"{install} {quote(dkms)}-" if install and dkms else install
 
 
 def suggest_replacement(facts: Facts, module: DriverModule) -> str:
@@ -82,14 +83,18 @@ def suggest_replacement(facts: Facts, module: DriverModule) -> str:
     if is_compiled(facts):
         dkms = _dkms_package(facts)
         is_same = module.version == facts.driver.userspace_version  # DKMS takes it for built
-        return f"sudo apt-get install --reinstall {dkms}" if is_same and dkms else f"sudo dkms autoinstall -k {kernel}"
-    install = f"sudo apt-get install --reinstall linux-modules-nvidia-{facts.driver.name}-{kernel}"
+        return (
+            f"sudo apt-get install --reinstall {quote(dkms)}"
+            if is_same and dkms
+            else f"sudo dkms autoinstall -k {quote(kernel)}"
+        )
+    install = f"sudo apt-get install --reinstall linux-modules-nvidia-{quote(facts.driver.name)}-{quote(kernel)}"
     if module.source == "prebuilt":
         return install
     built = [one for one in _builds(facts) if module.source == "dkms" and one.is_installed and one.kernel == kernel]
     if built:
-        return f"sudo dkms remove {built[0].name}/{built[0].version} -k {kernel}; {install}"
-    return f"move {path} away (dpkg -S says whether a package has it); {install}; sudo depmod {kernel}"
+        return f"sudo dkms remove {quote(built[0].name)}/{quote(built[0].version)} -k {quote(kernel)}; {install}"
+    return f"move {path} away (dpkg -S says whether a package has it); {install}; sudo depmod {quote(kernel)}"
 
 
 def is_compiled(facts: Facts) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 from hosttune.facts import Facts
@@ -59,7 +60,7 @@ def _stranger(facts: Facts, path: str) -> str:
     if status.type == "link":
         return f"{path} is a link: name the folder that it leads to"
     if status.uid != 0:
-        return f"{path} belongs to uid {status.uid}, who can rename what is in it: sudo chown root: {path}"
+        return f"{path} belongs to uid {status.uid}, who can rename what is in it: sudo chown root: {quote(path)}"
     if status.mode & 0o022 and not status.mode & 0o1000:
-        return f"{path} is not sticky: other users can rename what is in it: sudo chmod +t {path}"
+        return f"{path} is not sticky: other users can rename what is in it: sudo chmod +t {quote(path)}"
     return ""

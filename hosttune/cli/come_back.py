@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from enum import Enum
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from hosttune.cli.options import Argument, DisplayOptions, HostOptions
@@ -109,7 +110,7 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
         if trial.record.by is not Confirmer.HEALTH:
             if _left_s(writer, run):
                 how = f"something is not as before: {told}" if told else "this host is as before"
-                announce(writer, clean(f"{how}; run {run} goes back, unless: sudo hosttune confirm {run}"))
+                announce(writer, clean(f"{how}; run {run} goes back, unless: sudo hosttune confirm {quote(run)}"))
             return None
         if not judged.is_healthy:
             return _take_back(look, run, f"not as before: {told or 'it could not be told'}")

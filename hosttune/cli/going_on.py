@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError, Refused
@@ -182,7 +183,10 @@ def _boot_on_trial(writer: Writer, policy: Policy, trial: TrialRun) -> int:
         return 0
     now: TrialRun | None = trial
     if trial.state is TrialState.LIVE:
-        tell(f"hosttune: this host boots when that is confirmed, over a new connection: sudo hosttune confirm {run}")
+        tell(
+            "hosttune: this host boots when that is confirmed, over a new connection: "
+            f"sudo hosttune confirm {quote(run)}"
+        )
     while now is not None and now.run == run and now.state is TrialState.LIVE:
         time.sleep(_EVERY_S)
         now = trial_of(writer)

@@ -9,7 +9,7 @@ from hosttune.cli.options import Argument, Choose, Option, ShowReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hosttune.engine.fleet_values import Fleet
+    from hosttune.engine.fleet_values import Fleet, PlanClass
     from hosttune.values import Change
 
 _STEP = 100  # files from one line of progress to the next
@@ -46,7 +46,7 @@ def report(
     )
     fleet = survey(files, ask, names=names, jobs=jobs or usable_cpus(), progress=_progress())
     shown = [one for one in fleet.classes if one.digest][:plans]
-    changes = {one.digest: changes_of(one.source, one.host, ask) for one in shown}
+    changes = {one: changes_of(one.source, one.host, ask) for one in shown}
     deliver(_rendered(fleet, changes, show), show.output)
     if not fleet.hosts and not fleet.missing_count:
         raise HosttuneError(
@@ -56,7 +56,7 @@ def report(
     return int(not is_fine)
 
 
-def _rendered(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], show: ShowReport) -> str:
+def _rendered(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], show: ShowReport) -> str:
     """The report in its format."""
     if show.is_json:
         from hosttune.codec import dumps

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.resources import wish_kinds
 from hosttune.values import Finding, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from hosttune.engine.policy import Policy
     from hosttune.engine.rule import Rule
@@ -25,8 +26,16 @@ def compare(rule: Rule, wishes: Sequence[Wish], context: Context, policy: Policy
             findings += _compare_kind(kind, tuple(wish for wish in wishes if wish.kind == kind), context, policy)
         except UnknownFact as error:
             findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=error.reason))
-    spoken = [wish for wish in wishes if wish.message or wish.todo or wish.is_fault]
-    return [_expose(_put_in_words(finding, spoken), rule.exposes) for finding in findings]
+        except HosttuneError as error:  # a template that does not take the values of this rule
+            findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=error.message, todo=error.hint))
+    spoken: dict[str, dict[int, Wish]] = {}  # subject or name -> the wishes that say something of it
+    for number, wish in enumerate(wishes):
+        if wish.message or wish.todo or wish.is_fault:
+            for called in (wish.name, wish.subject):
+                spoken.setdefault(called, {})[number] = wish
+    return [
+        _expose(_put_in_words(finding, spoken.get(finding.subject, {}).values()), rule.exposes) for finding in findings
+    ]
 
 
 def _compare_kind(kind: str, wishes: tuple[Wish, ...], context: Context, policy: Policy) -> tuple[Finding, ...]:
@@ -42,9 +51,8 @@ def _compare_kind(kind: str, wishes: tuple[Wish, ...], context: Context, policy:
     return (*wish_kinds()[kind].compare(others, context), *wish_kinds()[kind].compare(tuple(waived), context))
 
 
-def _put_in_words(finding: Finding, spoken: Iterable[Wish]) -> Finding:
+def _put_in_words(finding: Finding, own: Collection[Wish]) -> Finding:
     """A difference in the words of its wishes, where these have some. What the kind says is evidence then."""
-    own = [wish for wish in spoken if finding.subject in {wish.name, wish.subject}]
     if any(wish.is_fault for wish in own) and finding.verdict in {Verdict.DIFFERS, Verdict.ADVICE}:
         finding = replace(finding, is_fault=True)  # also where it is somebody's decision
     if finding.verdict is not Verdict.DIFFERS or not own:

@@ -5,19 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from hosttune.engine.expression_helpers import text_of
+from hosttune.engine.expression_values import Budget, OverBudget
 from hosttune.engine.policy import NOTHING, Declared
 from hosttune.errors import HosttuneError
 from hosttune.facts import MODULES
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
+from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC, Bound, Operator, Wish
 from hosttune.values import Activation, Finding, Hold, HoldKind, Verdict
 
+_TYPES: Mapping[type, tuple[type, ...]] = {
+    str: (str, int, float), int: (int,), bool: (bool,), list: (tuple, list), dict: (dict, MappingProxyType),
+}  # fmt: skip
+_CALLED = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a mapping"}
+_MOST_COMPARED = 100  # wishes for one thing; of more that contradict each other all are held
+PER_FINDING = 500  # what a finding or a wish costs: it is compared, held back, told
+
 if TYPE_CHECKING:
-    from hosttune.engine.rule import Rule, WishSpec
+    from hosttune.engine.rule import Rule, WishSpec, Written
     from hosttune.facts import Facts
+    from hosttune.resources.base import WishKind
 
 
 @frozen
@@ -31,11 +43,14 @@ class Evaluation:
 
 @frozen
 class ExpressionNames(Mapping[str, Any]):
-    """The names an expression sees: fact subjects and the choice (made when touched), params, policy, item."""
+    """The names an expression sees: fact subjects and the choice (made when touched), params, policy, item. `budget` is
+    what may still be spent on looking at them.
+    """
 
     facts: Facts
     own: dict[str, Any] = field(default_factory=dict)
     choose: Callable[[], Any] | None = None
+    budget: Budget = field(default_factory=Budget)
 
     def __getitem__(self, name: str) -> Any:
         if name in self.own:
@@ -53,22 +68,34 @@ class ExpressionNames(Mapping[str, Any]):
         return len(self.own) + len(MODULES)
 
     def with_(self, **own: Any) -> ExpressionNames:
-        return ExpressionNames(self.facts, {**self.own, **own}, self.choose)
+        return ExpressionNames(self.facts, {**self.own, **own}, self.choose, self.budget)
 
 
-def names_of(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Declared = NOTHING) -> ExpressionNames:
+def names_of(
+    rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Declared = NOTHING, budget: Budget | None = None
+) -> ExpressionNames:
     """What the expressions of a rule see on a host, but for the item that they look at."""
     choose = (lambda: rule.choose(facts, params)) if rule.choice else None
-    return ExpressionNames(facts, {"params": params, "policy": declared}, choose)
+    return ExpressionNames(facts, {"params": params, "policy": declared}, choose, budget or Budget())
 
 
-def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Declared = NOTHING) -> Evaluation:
-    """Evaluate one rule. An unread fact makes an `unknown` finding that says which fact and why."""
-    names = names_of(rule, facts, params, declared)
+def evaluate(
+    rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Declared = NOTHING, budget: Budget | None = None
+) -> Evaluation:
+    """Evaluate one rule. An unread fact makes an `unknown` finding that says which fact and why. Raises HosttuneError
+    where its expressions cannot be worked out.
+    """
+    try:
+        return _evaluated(rule, names_of(rule, facts, params, declared, budget))
+    except OverBudget as error:
+        raise HosttuneError(f"{rule.where}: cannot work out what it says: {error}") from None
+
+
+def _evaluated(rule: Rule, names: ExpressionNames) -> Evaluation:
     try:
         for guard in rule.applies_when:
             if not guard.condition.evaluate(names):
-                return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, str(guard.otherwise.evaluate(names))),))
+                return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, _said(guard.otherwise, names)),))
         items = tuple(_items(rule, names))
     except UnknownFact as unknown:
         return Evaluation(rule, (_finding(rule, Verdict.UNKNOWN, unknown.reason),))
@@ -77,6 +104,7 @@ def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Decl
     findings: list[Finding] = []
     wishes: list[Wish] = []
     for subject, inner in items:
+        names.budget.spend(PER_FINDING * (len(rule.want) + len(rule.expect)))
         try:
             findings += _advice(rule, subject, inner)
             wishes += [_wish(rule, spec, subject, inner) for spec in rule.want]
@@ -91,7 +119,10 @@ def _items(rule: Rule, names: ExpressionNames) -> Iterator[tuple[str, Expression
         return
     found: Any = rule.for_each.evaluate(names)
     for item in found:
-        yield subject_of(item), names.with_(item=item)
+        names.budget.read(item)
+        subject = subject_of(item)
+        names.budget.spend(len(subject))
+        yield subject, names.with_(item=item)
 
 
 def subject_of(item: object) -> str:
@@ -108,8 +139,8 @@ def _advice(rule: Rule, subject: str, names: ExpressionNames) -> list[Finding]:
     for expectation in rule.expect:
         try:
             if not expectation.condition.evaluate(names):
-                message = str(expectation.message.evaluate(names))
-                todo = str(expectation.todo.evaluate(names)) if expectation.todo else ""
+                message = _said(expectation.message, names)
+                todo = _said(expectation.todo, names) if expectation.todo else ""
                 is_fault, blocks, waits, impairs = (
                     bool(one and one.evaluate(names))
                     for one in (
@@ -137,23 +168,49 @@ def _advice(rule: Rule, subject: str, names: ExpressionNames) -> list[Finding]:
 
 
 def _wish(rule: Rule, spec: WishSpec, subject: str, names: ExpressionNames) -> Wish:
-    fields = {name: value.evaluate(names) for name, value in spec.fields.items()}
-    bounds = tuple(_bound(operator, value.evaluate(names), spec) for operator, value in spec.bounds)
+    kind = wish_kinds()[spec.kind]
+    fields = {name: _field(rule, kind, name, value, names) for name, value in spec.fields.items()}
+    bounds = tuple(_bound(rule, operator, value, names) for operator, value in spec.bounds)
     name = spec.name.evaluate(names)
-    message, todo = (str(one.evaluate(names)) if one else "" for one in (spec.message, spec.todo))
-    if isinstance(name, tuple | list):  # a set of things has no name of its own
-        called = " ".join(str(part) for part in name)
+    message, todo = (_said(one, names) if one else "" for one in (spec.message, spec.todo))
+    if isinstance(name, (tuple, list)):  # a set of things has no name of its own
+        called = " ".join(map(text_of, name))
     else:
-        called, subject = str(name), subject or str(name)
+        called = text_of(name)
+        subject = subject or called
     is_fault = bool(spec.fault and spec.fault.evaluate(names))
     return Wish(spec.kind, called, rule.id, subject, fields, bounds, message, todo, is_fault)
 
 
-def _bound(operator: Operator, value: Any, spec: WishSpec) -> Bound:
+def _said(text: Written, names: ExpressionNames) -> str:
+    return text_of(text.evaluate(names))
+
+
+def _field(rule: Rule, kind: WishKind, name: str, written: Written, names: ExpressionNames) -> Any:
+    """A field of a wish. Its value is checked here, too: of an expression, lint knows no more than the type."""
+    value, spec = written.evaluate(names), kind.fields[name]
+    if spec.choices and value not in spec.choices:
+        raise _unfit(rule, written, name, f"one of {', '.join(spec.choices)}", value)
+    if not isinstance(value, _TYPES[spec.type]) or (isinstance(value, bool) and spec.type is int):
+        raise _unfit(rule, written, name, _CALLED[spec.type], value)
+    return value
+
+
+def _bound(rule: Rule, operator: Operator, written: Written, names: ExpressionNames) -> Bound:
+    value = written.evaluate(names)
     if operator in NUMERIC and (isinstance(value, bool) or not isinstance(value, int)):
-        message = f"{operator} of a {spec.kind} must be a whole number, and is {value!r}"
-        raise HosttuneError(message, hint="correct the rule, or the parameter that it takes the number from")
+        raise _unfit(rule, written, operator, _CALLED[int], value)
+    if not all(isinstance(one, (str, int, float)) for one in (value if isinstance(value, (tuple, list)) else [value])):
+        raise _unfit(rule, written, operator, "a text, a number, true, false, or a list of those", value)
     return Bound(operator, value)
+
+
+def _unfit(rule: Rule, written: Written, name: str, wanted: str, value: object) -> HosttuneError:
+    shown = (
+        repr(value) if isinstance(value, (str, int, float)) else "empty" if value is None else "a value of another type"
+    )
+    message = f"{getattr(written, 'where', rule.where)}: {name} must be {wanted}, and is {shown[:100]}"
+    return HosttuneError(message, hint="correct the rule, or the parameter that it takes the value from")
 
 
 def _finding(rule: Rule, verdict: Verdict, reason: str, subject: str = "") -> Finding:
@@ -179,11 +236,17 @@ def merge_bounds(wishes: tuple[Wish, ...]) -> tuple[tuple[Wish, ...], dict[str, 
         if satisfiable(bounds):
             merged[key] = bounds
             continue
-        wants = ", ".join(f"{bound.operator} {bound.value}" for bound in bounds)
-        for wish in group:
-            others = {one.rule for one in group if not satisfiable((*wish.bounds, *one.bounds))}
+        wants = ", ".join(f"{bound.operator} {bound.value}" for bound in bounds[:_MOST_COMPARED])
+        each = dict.fromkeys((wish.rule, wish.bounds) for wish in group)
+        every = {rule for rule, _ in each}
+        for rule, own in each:
+            if rule in clashes:
+                continue
+            others = (
+                {one for one, its in each if not satisfiable((*own, *its))} if len(each) <= _MOST_COMPARED else every
+            )
             if others:
-                clashes.setdefault(wish.rule, (tuple(sorted(others)), f"{key[0]} {key[1]} ({wants})"))
+                clashes[rule] = tuple(sorted(others)), f"{key[0]} {key[1]} ({wants})"
     return tuple(
         replace(wish, bounds=merged[wish.kind, wish.name]) if (wish.kind, wish.name) in merged else wish
         for wish in wishes

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 from types import GenericAlias
 from typing import Any, TypeVar
 
@@ -40,8 +42,19 @@ def join(items: tuple[str, ...], separator: str = ", ") -> str:
     return separator.join(items)
 
 
+MAX_PATTERN = 1000  # characters: Python makes a program of each pattern, and keeps it
+
+
 def like(text: str, pattern: str) -> bool:
-    return fnmatchcase(text, pattern)
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(f"a pattern has at most {MAX_PATTERN} characters")
+    return _matcher(pattern)(text) is not None
+
+
+@lru_cache(256)
+def _matcher(pattern: str) -> Callable[[str], Any]:
+    """As fnmatchcase, which keeps up to 32768 of them."""
+    return re.compile(translate(pattern)).match
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -144,6 +157,12 @@ HELPERS: Mapping[str, Helper] = {
         (Form((str, str), bool),),
         "like(text, pattern)",
         "whether the whole text fits a pattern of the shell: * any text, ? one character, [abc] one of these",
+    ),
+    "shell_word": Helper(
+        shlex.quote,
+        (Form((str,), str),),
+        "shell_word(text)",
+        "the text as one word of a shell command: in quotes where a shell would act on it",
     ),
     "words": Helper(words, (Form((str,), list_of(str)),), "words(text)", "the words of a text, split at blanks"),
     "lower": Helper(str.lower, (Form((str,), str),), "lower(text)", "the text in lower case"),

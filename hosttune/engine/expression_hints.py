@@ -207,6 +207,11 @@ def is_numbers(hint: Any) -> bool:
     return get_origin(hint) is tuple and item_of(hint) is not Any and is_number(item_of(hint))
 
 
+def is_bare_word(hint: Any) -> bool:
+    """Whether a value of this type is no more than a word, whatever a host says: a number, or one of certain words."""
+    return all(get_origin(one) is Literal or base(one) in {int, float, bool, NoneType} for one in options_of(hint))
+
+
 def text_fault(hint: Any) -> str:
     """What is wrong with a value of this type inside a longer text; empty when nothing is."""
     if hint is Any:

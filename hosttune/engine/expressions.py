@@ -22,12 +22,12 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hosttune.engine.expression_helpers import CONSTANTS, HELPERS, text_of
 from hosttune.engine.expression_judge import Judge
-from hosttune.engine.expression_values import ERRORS, value_of
+from hosttune.engine.expression_values import ERRORS, MAX_LENGTH, Budget, OverBudget, value_of
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -93,12 +93,14 @@ class Expression:
         return frozenset(self.judged().asked["sysctl"])
 
     def evaluate(self, names: Mapping[str, object]) -> Any:
-        """The value. Raises UnknownFact, or HosttuneError when it cannot be worked out (1 / 0, a missing key)."""
+        """The value. Raises UnknownFact, or HosttuneError when it cannot be worked out (1 / 0, a missing key, too much
+        work).
+        """
         try:
-            return value_of(self._node or self.node, names)
-        except ERRORS as error:
+            return value_of(self._node or self.node, names, budget_of(names))
+        except (*ERRORS, OverBudget) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise HosttuneError(f"{self.where}: cannot work out `{self.source}`: {reason}") from error
+            raise HosttuneError(f"{self.where}: cannot work out `{_short(self.source)}`: {reason}") from error
 
 
 @frozen
@@ -127,9 +129,30 @@ class Text:
 
     def evaluate(self, names: Mapping[str, object]) -> Any:
         """The text, or the value where the whole text is one expression. Raises as Expression.evaluate does."""
-        if len(self.parts) == 1 and isinstance(self.parts[0], Expression):
-            return self.parts[0].evaluate(names)
-        return "".join(part if isinstance(part, str) else _inserted(part, names) for part in self.parts)
+        budget = budget_of(names)
+        try:
+            if len(self.parts) == 1 and isinstance(self.parts[0], Expression):
+                value = self.parts[0].evaluate(names)
+            else:
+                value = "".join(self._pieces(names, budget))
+            budget.read(value)
+        except OverBudget as error:
+            raise HosttuneError(f"{self.where}: cannot work out the text: {error}") from None
+        return value
+
+    def _pieces(self, names: Mapping[str, object], budget: Budget) -> Iterator[str]:
+        length = 0
+        for part in self.parts:
+            piece = part if isinstance(part, str) else _inserted(part, names, budget)
+            length += len(piece)
+            if length > MAX_LENGTH:
+                raise HosttuneError(f"{self.where}: cannot work out the text: the result is too long")
+            yield piece
+
+
+def budget_of(names: Mapping[str, object]) -> Budget:
+    """The budget that comes with the names of a rule; a fresh one where none does."""
+    return getattr(names, "budget", None) or Budget()
 
 
 def parse_expression(text: str, where: Where, scope: Mapping[str, Any]) -> Expression:
@@ -201,8 +224,9 @@ def _parts(
     return tuple(parts), faults
 
 
-def _inserted(part: Expression, names: Mapping[str, object]) -> str:
+def _inserted(part: Expression, names: Mapping[str, object], budget: Budget) -> str:
     value = part.evaluate(names)
+    budget.read(value)
     try:
         return text_of(value)
     except TypeError as error:

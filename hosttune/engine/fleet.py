@@ -147,7 +147,7 @@ class FleetAggregator:
         self.rules: dict[str, tuple[dict[str, _Names], _Values]] = {}
         self.groups: dict[tuple[tuple[str, str], ...], _Group] = {}
         self.unplaced = 0
-        self.classes: dict[str, tuple[_Names, int, tuple[str, str]]] = {}
+        self.classes: dict[tuple[str, str], tuple[_Names, int, tuple[str, str]]] = {}
         self.other_classes = _Names(names)
         self.missing: list[tuple[str, str, HostLook]] = []
         self.missing_count = 0
@@ -224,8 +224,9 @@ class FleetAggregator:
         group.add(seen)
 
     def _add_class(self, seen: HostLook) -> None:
-        digest = seen.digest if seen.changes else ""
-        known = self.classes.get(digest)
+        # A digest is approved for what is shown with it, so no host may show other changes for that of others.
+        key = (seen.digest, seen.shown) if seen.changes else ("", "")
+        known = self.classes.get(key)
         if known is None:
             if len(self.classes) >= MOST_CLASSES:
                 self.other_classes.add(seen.host)
@@ -233,15 +234,15 @@ class FleetAggregator:
             known = (_Names(self.bound), seen.changes, (seen.host, seen.source))
         names, changes, first = known
         names.add(seen.host)
-        self.classes[digest] = (names, changes, min(first, (seen.host, seen.source)))
+        self.classes[key] = (names, changes, min(first, (seen.host, seen.source)))
 
     def result(self) -> Fleet:
         """The report on what was added so far."""
         groups = [(group.hosts.count, group.result(hardware)) for hardware, group in self.groups.items()]
         siblings = [one for count, one in groups if count >= LEAST_SIBLINGS]
         classes = [
-            PlanClass(digest, changes, names.result, source, host)
-            for digest, (names, changes, (host, source)) in self.classes.items()
+            PlanClass(digest, changes, names.result, source, host, shown)
+            for (digest, shown), (names, changes, (host, source)) in self.classes.items()
         ]
         return Fleet(
             hosts=self.hosts,

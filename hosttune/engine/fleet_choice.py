@@ -2,6 +2,9 @@
 
 A host is a name with a machine id. Machines of one name (`ubuntu`) are hosts of their own, and a look that does not
 know the machine id belongs to the one machine of that name, where there is one only.
+
+Who gathers files names them, what stands in them a host says of itself. So where a file is named after a host, no file
+of another name speaks for it, unless it is the older look.
 """
 
 from __future__ import annotations
@@ -26,14 +29,23 @@ class Chosen(Generic[T]):
 
 
 class LookCollector(Generic[T]):
-    """Collects (host, machine, at, source, what to keep). `at` compares as text: ISO 8601, UTC, to the second."""
+    """Collects (host, machine, at, source, what to keep). `at` compares as text: ISO 8601, UTC, to the second. `named`
+    are the hosts that files are named after.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, named: frozenset[str] = frozenset()) -> None:
+        self._named = named
         self._newest: dict[str, dict[str, tuple[str, str, T]]] = {}
         self._older: dict[tuple[str, str], int] = {}
+        self._claims: list[tuple[str, str, str]] = []  # host, at, source
 
-    def add(self, host: str, machine: str, at: str, source: str, kept: T) -> None:
-        """One more look. Of two at the same time the later source by name counts: some rule has to."""
+    def add(self, host: str, machine: str, at: str, source: str, kept: T, *, of: str = "") -> None:
+        """One more look; `of` is what its file is named after. Of two at the same time the later source by name counts:
+        some rule has to.
+        """
+        if host in self._named and of != host:
+            self._claims.append((host, at, source))
+            return
         machines = self._newest.setdefault(host, {})
         known = machines.get(machine)
         if known is not None:
@@ -55,6 +67,14 @@ class LookCollector(Generic[T]):
                 kept = machine if machine in joined else next(iter(joined))
                 idle = self._older.get((host, machine), 0) + (machine not in joined)
                 yield from [self._name(host, kept)] * idle
+        yield from (host for host, at, _ in self._claims if self._is_over(host, at))
+
+    def refused(self) -> Iterator[tuple[str, str]]:
+        """The looks that do not count, as another file is named after their host: (source, host)."""
+        yield from ((source, host) for host, at, source in self._claims if not self._is_over(host, at))
+
+    def _is_over(self, host: str, at: str) -> bool:
+        return any(newest > at for newest, _, _ in self._newest.get(host, {}).values())
 
     def shared(self) -> Iterator[tuple[str, list[str]]]:
         """The machine ids that several names have, with the names."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import other_format
 from hosttune.engine.fleet_seen import HostLook, Unread, pairs, seen_of
 from hosttune.engine.health import Fitness, judge
-from hosttune.errors import Where
+from hosttune.engine.plan import digest
+from hosttune.errors import BadInput, Where
 from hosttune.regex import regex
 from hosttune.values import Finding, Hold, HoldKind, Verdict
 
@@ -86,13 +87,27 @@ def read_document(data: Mapping[str, Any], source: str, stem: str) -> Iterator[H
 
 def changes_in(data: Mapping[str, Any], host: str) -> tuple[Change, ...]:
     """The changes of one host of a document. Raises BadInput."""
-    from hosttune.codec import change_from_json
-
     for entry in data["hosts"] if isinstance(data.get("hosts"), list) else [{"host": host, **data}]:
         if isinstance(entry, dict) and entry.get("host") == host:
-            found = [one for finding in entry["findings"] for one in finding.get("changes", ())]
-            return tuple(change_from_json(one) for one in found)
+            return _changes(entry["findings"], "findings")
     return ()
+
+
+def _changes(findings: list[Any], where: str) -> tuple[Change, ...]:
+    from hosttune.codec import change_from_json
+
+    return tuple(
+        change_from_json(one, f"{where}[{number}].changes")
+        for number, finding in enumerate(findings)
+        for one in finding.get("changes", ())
+    )
+
+
+def _shown(findings: list[Any], where: str) -> str:
+    try:
+        return digest(_changes(findings, where))
+    except BadInput as error:
+        raise _Wrong(where, str(error.faults[0])) from None
 
 
 def moment(text: str) -> float:
@@ -122,10 +137,8 @@ def _seen(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
     if not isinstance(findings, list):
         raise _Wrong(f"{where}findings", "is not a list" if "findings" in entry else "is missing")
     made = [_finding(one, f"{where}findings[{number}]") for number, one in enumerate(findings)]
-    summary = entry.get("summary")
-    changes = summary.get("changes_now") if isinstance(summary, dict) else None
-    if not _is_count(changes):
-        changes = sum(len(one.get("changes", ())) for one in findings)
+    changes = sum(len(one.get("changes", ())) for one in findings)
+    named = _digest(entry, "digest", where)
     unfit, impaired = _health(entry, made, where)
     about = entry.get("inventory")
     told: dict[str, Any] = about if isinstance(about, dict) else {}
@@ -138,7 +151,8 @@ def _seen(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
         tool_version=_text(entry, "tool_version", where, ""),
         profile=_text(entry, "profile", where, ""),
         policy_digest=_digest(entry, "policy_digest", where),
-        digest=_digest(entry, "digest", where),
+        digest=named,
+        shown=_shown(findings, f"{where}findings") if named and changes else "",
         changes=changes,
         unfit=unfit,
         impaired=impaired,
@@ -225,7 +239,3 @@ def _time(data: Mapping[str, Any], name: str, where: str) -> str:
         return datetime.fromtimestamp(moment(text), timezone.utc).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
         raise _Wrong(f"{where}{name}", "is no time such as 2026-05-28T20:26:40+00:00") from None
-
-
-def _is_count(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -52,6 +52,7 @@ class HostLook:
     profile: str = ""
     policy_digest: str = ""
     digest: str = ""
+    shown: str = ""  # the digest of the changes in the file: the same, unless secrets are masked, or a host made it up
     changes: int = 0
     unfit: tuple[str, ...] = ()  # the rules for which it should not take work
     impaired: tuple[str, ...] = ()  # the rules for which it works slower, or not for long
@@ -137,6 +138,7 @@ def seen_of_plan(
         profile=profile,
         policy_digest=plan.policy_digest,
         digest=plan.digest,
+        shown=plan.digest,
         changes=len(plan.changes),
         asks=inventory.reboot,
         problems=tuple(problems),

@@ -87,6 +87,12 @@ class PlanClass:
     hosts: HostNames
     source: str
     host: str
+    shown: str  # the digest of the changes that the file shows
+
+    @property
+    def is_as_shown(self) -> bool:
+        """Whether the digest is that of the changes in the file: no secret is masked there, and no host made it up."""
+        return self.digest == self.shown
 
 
 @frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.values import ABSENT, Finding, Hold, HoldKind, Verdict
@@ -44,7 +45,7 @@ def find_orphans(
             Hold(HoldKind.ORPHANED),
             f"applied earlier, {whys[rule]}: it stays until it is undone",
             tuple(addresses),
-            todo=f"sudo hosttune undo --rule {rule} --yes",
+            todo=f"sudo hosttune undo --rule {quote(rule)} --yes",
         )
         for rule, addresses in left.items()
         if whys[rule]
@@ -78,4 +79,6 @@ def point_out(finding: Finding, left: Iterable[str]) -> Finding:
     if finding.hold.kind is not HoldKind.OWNED:
         return finding
     rule = next((one for one in left if f"{DROPIN}{one}." in finding.hold.detail), "")
-    return replace(finding, todo=f"take it back first: sudo hosttune undo --rule {rule} --yes") if rule else finding
+    return (
+        replace(finding, todo=f"take it back first: sudo hosttune undo --rule {quote(rule)} --yes") if rule else finding
+    )

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+import ast
 import typing
 from functools import cache
 from importlib import import_module
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from hosttune.engine.expression_hints import is_bare_word
 from hosttune.engine.expressions import parse_expression, parse_text
 from hosttune.engine.policy import Declared, param_faults
 from hosttune.engine.rule import build_rule, choice_module
 from hosttune.engine.schema import check, nearest
 from hosttune.engine.shapes import edition_faults, rule_shape
 from hosttune.engine.yamlio import load_document
-from hosttune.errors import BadInput, Fault
+from hosttune.errors import MOST_FAULTS, BadInput, Fault
 from hosttune.facts import CLASSES, MODULES
+from hosttune.regex import regex
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from hosttune.engine.document import YamlFile
-    from hosttune.engine.expressions import Expression
+    from hosttune.engine.expression_types import Checker
+    from hosttune.engine.expressions import Expression, Text
     from hosttune.engine.rule import Rule
 
 # A rule is named for the tunable or the concern, so that its name still fits when the advice changes.
 VERBS = ("set", "enable", "disable", "use", "fix", "optimize", "optimise", "tune", "check", "install")
 PLACEHOLDER = "FILL IN"  # begins what a frame leaves to be written
+_COMMAND = regex(r"\bsudo\s|\$\(|`")  # a text in which a command stands
 PARAM_TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "list": tuple[str, ...]}
 
 
@@ -56,7 +61,9 @@ def rule_faults(document: YamlFile) -> list[Fault]:
 
 def lint_faults(document: YamlFile) -> list[Fault]:
     """What `rules lint` tells: every fault, and what stops no command but is not finished either."""
-    return rule_faults(document) or [*key_faults(document), *placeholder_faults(document.data, document)]
+    return rule_faults(document) or [
+        *key_faults(document), *command_faults(document), *placeholder_faults(document.data, document)
+    ]  # fmt: skip
 
 
 def placeholder_faults(data: Any, document: YamlFile, path: str = "") -> list[Fault]:
@@ -97,6 +104,45 @@ def key_faults(document: YamlFile) -> list[Fault]:
         for path, sentence in dict.fromkeys([*named, *((path, unknown_key(key)) for path, key in checker.sysctls)])
         if sentence
     ]
+
+
+def command_faults(document: YamlFile) -> list[Fault]:
+    """A fault for each value that a text puts into a command as it is: a name from the host could be more than a word
+    there, and the line is copied into root's shell. Not among those of `rule_faults`, as `key_faults`.
+    """
+    data = document.data if isinstance(document.data, dict) else {}
+    checker = _Checker(document)
+    _check_expressions(checker, data)
+    hint = "write shell_word(...) around it"
+    return [
+        Fault(document.where(path), f"`{part}` stands in a command without quotes", hint)
+        for path, text, scope in checker.texts
+        if _COMMAND.search(text.source)
+        for part in dict.fromkeys(_unquoted(text, scope))
+    ]
+
+
+def _unquoted(text: Text, scope: dict[str, Any]) -> Iterator[str]:
+    from hosttune.engine.expression_types import Checker
+
+    checker = Checker(scope)
+    for expression in text.expressions:
+        yield from map(ast.unparse, _bare(expression.node, checker))
+
+
+def _bare(node: ast.expr, checker: Checker) -> Iterator[ast.expr]:
+    """The parts of what an expression writes that may be other than a word: no constants, numbers and quoted words."""
+    name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    if isinstance(node, ast.IfExp):
+        yield from (*_bare(node.body, checker), *_bare(node.orelse, checker))
+    elif isinstance(node, ast.BinOp):
+        yield from (*_bare(node.left, checker), *_bare(node.right, checker))
+    elif name == "join" and isinstance(node, ast.Call) and isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp)):
+        yield from (part for one in (node.args[0].elt, *node.args[1:]) for part in _bare(one, checker))
+    elif name == "str" and isinstance(node, ast.Call):
+        yield from _bare(node.args[0], checker)
+    elif name != "shell_word" and not isinstance(node, ast.Constant) and not is_bare_word(checker.type_of(node)):
+        yield node
 
 
 def _name_faults(document: YamlFile, data: dict[str, Any]) -> list[Fault]:
@@ -205,6 +251,7 @@ class _Checker:
     def __init__(self, document: YamlFile) -> None:
         self.document = document
         self.faults: list[Fault] = []
+        self.texts: list[tuple[str, Text, dict[str, Any]]] = []  # (field, text, its names)
         self.sysctls: list[tuple[str, str]] = []  # (field, key) of each that is asked for by name
 
     def boolean(self, path: str, value: object, scope: dict[str, Any]) -> None:
@@ -241,6 +288,7 @@ class _Checker:
         text = self._try(lambda: parse_text(value, self.document.where(path), scope))
         found = text.type if text else None
         self._note(path, text.expressions if text else ())
+        self.texts += [(path, text, scope)] if text else []
         if wanted in {int, bool} and found not in {wanted, Any, None} and "{{" in value:
             self.faults.append(
                 Fault(self.document.where(path), f"must be {wanted.__name__}, and the expression is not")
@@ -256,6 +304,8 @@ class _Checker:
         self.sysctls += [(path, key) for one in expressions for key in sorted(one.sysctls)]
 
     def _try(self, parse: Any) -> Any:
+        if len(self.faults) > MOST_FAULTS:
+            return None
         try:
             return parse()
         except BadInput as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.codec import canonical
@@ -142,11 +143,11 @@ def hold_back(
     if reverted:
         applied = ledger[reverted[0]]
         hold = Hold(HoldKind.REVERTED, f"({reverted[0]}, set in {applied.times} runs, last {applied.run_id})")
-        afresh = f"sudo hosttune undo --rule {finding.rule} --yes starts afresh"
+        afresh = f"sudo hosttune undo --rule {quote(finding.rule)} --yes starts afresh"
         todo = f"find out who sets it back, or ignore {finding.rule}; {afresh}"
     elif back := _back(finding, policy, came_back or {}):
         hold = Hold(HoldKind.CAME_BACK, back)
-        todo = f"mend the cause, then: sudo hosttune apply --yes --again {finding.rule}"
+        todo = f"mend the cause, then: sudo hosttune apply --yes --again {quote(finding.rule)}"
     elif risk > policy.max_risk:
         hold = Hold(HoldKind.ABOVE_MAX_RISK, f"{policy.max_risk} (risk {risk})")
         todo = f"allow it with --max-risk {risk} (policy: max_risk: {risk})"

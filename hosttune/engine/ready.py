@@ -7,6 +7,7 @@ boot. They are forgotten when the host was ready, so that each change may have i
 from __future__ import annotations
 
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.approval import approval_of
@@ -90,7 +91,7 @@ def state_from_json(data: Any, name: str) -> ReadyState:
             raise TypeError("a field is of another type")
     except (KeyError, TypeError, ValueError) as error:
         message = f"{name}: is not what hosttune keeps there: {error}"
-        raise HosttuneError(message, hint=f"see what it says, then remove it: sudo rm {name}") from error
+        raise HosttuneError(message, hint=f"see what it says, then remove it: sudo rm {quote(name)}") from error
     return found
 
 

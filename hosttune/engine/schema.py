@@ -192,7 +192,7 @@ class TableSpec(_Mapping):
             if key in self.fields:
                 at.key(key).check(item, self.fields[key])
             else:
-                at.key(key).fault("unknown key", nearest(key, tuple(self.fields)))
+                at.key(key).fault("unknown key", at.nearest(key, self.fields))
 
     def schema(self) -> dict[str, Any]:
         made: dict[str, Any] = {
@@ -219,7 +219,7 @@ class FirstKey(_Mapping):
         if first in self.tables:
             self.tables[first].look(value, at)
             return
-        hint = f"the first key names the kind; {nearest(first, tuple(self.tables))}"
+        hint = f"the first key names the kind; {at.nearest(first, self.tables)}"
         if value:
             at.key(first).fault("unknown kind", hint)
         else:

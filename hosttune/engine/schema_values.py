@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hosttune.errors import Fault
+from hosttune.errors import MOST_FAULTS, Fault
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hosttune.engine.document import YamlFile
 
 KEBAB = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
@@ -50,6 +52,10 @@ class At:
     def fault(self, message: str, hint: str = "") -> None:
         self.faults.append(Fault(self.document.where(self.path), message, hint))
 
+    def nearest(self, name: str, valid: Iterable[str]) -> str:
+        """The hint for a wrong word; none where more faults are found than are told."""
+        return nearest(name, tuple(valid)) if len(self.faults) < MOST_FAULTS else ""
+
     def key(self, name: str) -> At:
         return At(self.document, self.faults, f"{self.path}.{name}" if self.path else name)
 
@@ -82,7 +88,7 @@ class String:
 
     def look(self, value: str, at: At) -> None:
         if self.choices and value not in self.choices:
-            at.fault(f"{value!r} is not one of the choices", nearest(value, self.choices))
+            at.fault(f"{value!r} is not one of the choices", at.nearest(value, self.choices))
         elif not value.strip() and not self.may_be_empty:
             at.fault("must not be empty")
         elif self.pattern and not re.fullmatch(self.pattern, value):

@@ -29,7 +29,7 @@ from hosttune.engine.schema import (
     of_type,
 )
 from hosttune.engine.trial_terms import span_s
-from hosttune.errors import Fault, HosttuneError
+from hosttune.errors import MOST_FAULTS, Fault, HosttuneError
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC
 from hosttune.values import Confirmer, Disturbs, Risk
@@ -311,10 +311,10 @@ def _section_faults(document: YamlFile, catalog: Catalog, prefix: str, data: dic
 def rule_name_faults(document: YamlFile, catalog: Catalog, named: list[tuple[str, str]]) -> list[Fault]:
     """A fault for each (path, rule) whose rule nobody knows."""
     rules = tuple(catalog.rules)
+    unknown = [(path, name) for path, name in named if catalog.current(name) not in catalog.rules]
     return [
-        Fault(document.where(path), f"no rule is called {name}", nearest(name, rules))
-        for path, name in named
-        if catalog.current(name) not in rules
+        Fault(document.where(path), f"no rule is called {name}", nearest(name, rules) if number < MOST_FAULTS else "")
+        for number, (path, name) in enumerate(unknown)
     ]
 
 

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError
+from hosttune.lines import LineNumbers
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def read_trusted(
     try:
         return name, data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = LineNumbers(data).at(error.start)
         raise HosttuneError(f"{name}:{line}: is not UTF-8 text") from error
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from hosttune.engine.document import YamlFile
 from hosttune.errors import BadInput, Fault, Where
+from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 
 MAX_BYTES = 1 << 20
@@ -78,11 +79,11 @@ class _Builder:
         if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
             self.fault(0, "the file is larger than 1 MiB", "split it")
             return False
-        seen: set[int] = set()
+        seen, line_at = 0, LineNumbers(text).at
         for match in _FORBIDDEN.finditer(text):
-            line = text.count("\n", 0, match.start()) + 1
-            if line not in seen:
-                seen.add(line)
+            line = line_at(match.start())
+            if line != seen:
+                seen = line
                 self._forbidden(line, match.group())
         return not seen
 

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.reading import names_in
+from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def settings_of(content: str, name: str) -> Iterator[tuple[str, int]]:
     wanted = name.lower()
     scopes: list[str] = []
     words: list[str] = []
+    line = LineNumbers(content).at
     for found in _PART.finditer(content):
         part = found[0]
         if part.startswith(("//", "/*")) or (part.startswith("#") and part != CLEAR):
@@ -48,9 +50,9 @@ def settings_of(content: str, name: str) -> Iterator[tuple[str, int]]:
             continue
         elif words[:1] == [CLEAR]:
             if any(wanted == one.lower() or wanted.startswith(f"{one.lower()}::") for one in words[1:]):
-                yield CLEAR, content.count("\n", 0, found.start()) + 1
+                yield CLEAR, line(found.start())
         elif words and words[-1].startswith('"'):
             tag = "::".join((*scopes[-1:], *words[:-1]))
             if tag.removesuffix("::").lower() == wanted:
-                yield words[-1][1:-1], content.count("\n", 0, found.start()) + 1
+                yield words[-1][1:-1], line(found.start())
         words = []

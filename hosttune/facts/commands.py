@@ -19,6 +19,7 @@ from hosttune.facts.services.unit_files import UnitFiles
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -61,10 +62,7 @@ class Commands(Fact):
 def values_in(content: str) -> Iterator[tuple[int, str, str]]:
     """(line from 1, path, value) of what a script, or a command line, sets."""
     plain = "\n".join("" if row.lstrip().startswith("#") else row for row in content.split("\n"))
-
-    def line(start: int) -> int:
-        return plain.count("\n", 0, start) + 1
-
+    line = LineNumbers(plain).at
     for found in _SYSCTL.finditer(plain):
         yield line(found.start()), "/proc/sys/" + found[1].replace(".", "/"), found[2]
     for found in _ECHO.finditer(plain):

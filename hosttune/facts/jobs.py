@@ -129,8 +129,9 @@ def _top(pid: int, gpu: Mapping[int, Process]) -> int:
 
 def _rank(process: Process, workers: int, quota: float | None) -> Rank:
     own = dict(one.partition("=")[::2] for one in process.variables)
-    program = (process.command or ("",))[0].rpartition("/")[2]
-    reason = f"the environment of {process.name} ({process.pid}) is longer than what is read of it"
+    first = process.command[0] if process.command not in ((), (CUT,)) else process.name
+    program = first.rpartition("/")[2]
+    reason = f"the environment of {process.name} ({process.pid}) could not be read whole"
     cut = unread(reason) if CUT in process.variables else None
     threads = own.get("OMP_NUM_THREADS", "").partition(",")[0]
     return Rank(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
+from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -93,7 +94,9 @@ class Packages(Fact):
         over: it configures what depends on it first.
         """
         again = [one.name for one in self.to_reinstall]
-        return "; ".join([REPAIR, *([f"sudo apt-get install --reinstall {' '.join(again)}"] if again else [])])
+        return "; ".join(
+            [REPAIR, *([f"sudo apt-get install --reinstall {' '.join(map(quote, again))}"] if again else [])]
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ most 15 characters (proc_pid_comm(5)); the start is in proc_pid_stat(5). In an i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import if_absent
 from hosttune.frozen import frozen
+from hosttune.host.bounded import CUT
 from hosttune.host.door import CONTAINED, FIRST_PERSON
 from hosttune.regex import regex
 
@@ -89,7 +90,7 @@ def collect(reader: Reader, facts: Facts) -> Processes:  # noqa: ARG001 - the in
     def named(name: str) -> NamedProcesses:
         found = shared(lambda: _named(listed(), name))
         return NamedProcesses(
-            commands=lazy(lambda: tuple(" ".join(one.command) for one in found())),
+            commands=lazy(lambda: _commands(found())),
             started_at=lazy(lambda: min((int(one.started_at) for one in found()), default=0)),
         )
 
@@ -104,3 +105,9 @@ def _named(listed: tuple[Process, ...], name: str) -> tuple[Process, ...]:
                 f"whether process {one.pid} is {name} cannot be told: that needs root, and no older record"
             )
     return tuple(one for one in listed if is_daemon(one, (short,)))
+
+
+def _commands(found: Iterable[Process]) -> tuple[str, ...]:
+    if silent := next((one for one in found if one.command == (CUT,)), None):
+        raise UnknownFact(f"the command line of process {silent.pid} ({silent.name}) could not be read")
+    return tuple(" ".join(one.command) for one in found)

@@ -18,13 +18,12 @@ from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.values import Absent
 
 _WILD = regex(r"[*?\[]")
+_MOST_BRACES, _MOST_PATTERNS = 20, 256
 _BRACES = regex(r"\{([^{}]*)\}")
 _BESIDE = {
     "scaling_governor": "scaling_available_governors",
@@ -38,20 +37,26 @@ _OTHERS = regex(r"/sys/(?:kernel/(?:debug|tracing|config)|fs/(?:bpf|pstore|selin
 def fits(path: str, pattern: str) -> bool:
     """Whether a pattern of glob(7), braces included, means this path: wildcards do not reach over a slash."""
     parts = _plain(path).split("/")
-    return any(fits_parts(parts, _plain(one).split("/")) for one in _unbraced(pattern))
+    every = _unbraced(pattern)
+    return every is None or any(fits_parts(parts, _plain(one).split("/")) for one in every)
 
 
 def _plain(path: str) -> str:
     return path.replace("/sys/class/block/", "/sys/block/", 1)
 
 
-def _unbraced(pattern: str) -> Iterator[str]:
-    match = _BRACES.search(pattern)
-    if match is None:
-        yield pattern
-        return
-    for word in match[1].split(","):
-        yield from _unbraced(pattern[: match.start()] + word + pattern[match.end() :])
+def _unbraced(pattern: str) -> list[str] | None:
+    """The patterns without braces that it stands for; None where these are too many: it may mean any path."""
+    found = [pattern]
+    for _ in range(_MOST_BRACES):
+        match = _BRACES.search(found[0])
+        if match is None:
+            return found
+        words = match[1].split(",")
+        if len(found) * len(words) > _MOST_PATTERNS:
+            return None
+        found = [word.join(_BRACES.split(one, 1)[::2]) for one in found for word in words]
+    return None
 
 
 def expand(reader: Reader, pattern: str) -> tuple[str, ...]:

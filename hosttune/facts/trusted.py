@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
@@ -25,9 +26,9 @@ def stranger(reader: Reader, place: str) -> str:
         if not isinstance(info, Stat):
             return f"{place}: {why(info)}"
         if info.uid != 0:
-            return f"{place} belongs to uid {info.uid}, not to root (sudo chown root: {place})"
+            return f"{place} belongs to uid {info.uid}, not to root (sudo chown root: {quote(place)})"
         if info.mode & 0o022:
-            return f"others than root can write {place} (sudo chmod go-w {place})"
+            return f"others than root can write {place} (sudo chmod go-w {quote(place)})"
         if place == "/":
             return ""
         place = posixpath.dirname(place)
@@ -64,7 +65,7 @@ def of_root(reader: Reader, path: str, most: int) -> bytes | Absent:
     if not isinstance(place, str):
         raise UnknownFact(f"{path} cannot be read: {place.reason}")
     if who := link_stranger(reader, path):
-        way_out = "" if "(sudo" in who else f": sudo install -m 644 -o root -g root FILE {path}"
+        way_out = "" if "(sudo" in who else f": sudo install -m 644 -o root -g root FILE {quote(path)}"
         raise UnknownFact(f"{path} is not followed, because {who}{way_out}")
     content = reader.read(place)
     if not isinstance(content, bytes):

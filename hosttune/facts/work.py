@@ -24,9 +24,10 @@ from hosttune.facts.processes import (
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.host.bounded import CUT
-from hosttune.host.door import Stat
+from hosttune.host.door import Completed, Stat
+from hosttune.host.mountinfo import parse
 from hosttune.regex import regex
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -68,7 +69,8 @@ _SLURM_STEP = regex(r"slurmstepd: \[(\d+)")
 _PBS = regex(r"(?:/[^/]+\.slice)*/pbs(?:pro|_jobs)?\.(?:service|slice)/jobid/([^/]+)")
 _OF_USER = regex(r"/user@\d+\.service/")
 _GROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")  # of version 2; systemd's own of version 1
-_NVIDIA_MAJOR = 195  # kernel: Documentation/admin-guide/devices.txt
+_QUOTED = regex(r'"([A-Za-z0-9_.:-]{1,64})"')
+_ID = regex(r"[0-9a-f]{12,64}$")  # of a container, at the end of its control group without a suffix
 # Device nodes that only a privileged container sees; it sees every GPU of the host whether it uses one or not.
 _PRIVILEGED = frozenset({"kmsg", "mem"})
 
@@ -133,11 +135,17 @@ def jobs_of(processes: Iterable[Process]) -> tuple[str, ...]:
     for process in processes:
         if match := _SLURM.match(process.cgroup):
             jobs.add(f"slurm job {match[1] or match[2]}")
-        elif process.uid == 0 and is_daemon(process, ("slurmstepd",)) and (match := _step(process)):
-            jobs.add(f"slurm job {match[1]}")
+        elif process.uid == 0 and is_daemon(process, ("slurmstepd",)) and (number := _number_of_step(process)):
+            jobs.add(f"slurm job {number}")
         elif match := _PBS.match(process.cgroup):
             jobs.add(f"pbs job {match[1]}")
     return tuple(sorted(jobs))
+
+
+def _number_of_step(process: Process) -> str:
+    """The number of the job of a step daemon. If its title could not be read, it counts as a job."""
+    match = _step(process)
+    return match[1] if match else "?" if process.command == (CUT,) else ""
 
 
 def _step(process: Process) -> re.Match[str] | None:
@@ -244,11 +252,10 @@ def _gpu_containers(
             continue
         if any(map(_is_service, inside)):
             continue  # NVIDIA's own: the device plugin, the exporter
-        place = f"/proc/{inside[0].pid}/root/dev"
-        nodes = reader.list(place)
-        if isinstance(nodes, Unreadable):
-            unseen.append(f"whether the container {name} has a GPU: {nodes.reason}")
-        elif isinstance(nodes, tuple) and has_gpu(nodes) and _has_node(reader, place, nodes):
+        given = _given_devices(reader, group, inside)
+        if isinstance(given, Unreadable):
+            unseen.append(f"whether the container {name} has a GPU: {given.reason}")
+        elif has_gpu(given):
             found.add(name)
     return tuple(sorted(found)), tuple(unseen[:1])
 
@@ -266,16 +273,27 @@ def _is_delegated(reader: Reader, group: str) -> bool:
     return bool(_OF_USER.search(group)) or any(isinstance(one, Stat) and one.uid != 0 for one in stats)
 
 
-def _has_node(reader: Reader, place: str, nodes: Iterable[str]) -> bool:
-    """Whether one of the names is a GPU's device node, in a folder of the container's own."""
-    own = reader.stat(place, follow=False)
-    stats = (reader.stat(f"{place}/{name}", follow=False) for name in nodes if _GPU.fullmatch(name))
-    is_node = any(isinstance(one, Stat) and one.type == "character" and one.major == _NVIDIA_MAJOR for one in stats)
-    return is_node and isinstance(own, Stat) and own.type == "directory"
+def _given_devices(reader: Reader, group: str, inside: Iterable[Process]) -> frozenset[str] | Unreadable:
+    """The names below /dev that the engine gave to a container. What is in its /dev tells nothing: its root makes nodes
+    there. A mount of the host's own node is no work of its root, and what the engine wrote for the runtime neither.
+    """
+    first = min(inside, key=lambda process: (process.started_at, process.pid))
+    table = reader.read(f"/proc/{first.pid}/mountinfo")
+    if isinstance(table, Unreadable):
+        return table
+    mounts = parse(table) if isinstance(table, bytes) else ()
+    names = {one.target[5:] for one in mounts if one.fstype == "devtmpfs" and one.target.startswith("/dev/")}
+    match = _ID.search(group)
+    told = reader.query(("devices-of", match[0])) if match else ABSENT
+    if isinstance(told, Unreadable):
+        return told
+    if isinstance(told, Completed):
+        names.update(_QUOTED.findall(told.text))
+    return frozenset(names)
 
 
 def has_gpu(nodes: Iterable[str]) -> bool:
-    """Whether the names in a container's /dev, which its runtime made for it, mean that it was given a GPU."""
+    """Whether the device nodes that a container was given mean that it was given a GPU."""
     names = frozenset(nodes)
     return any(map(_GPU.fullmatch, names)) and not names >= _PRIVILEGED
 

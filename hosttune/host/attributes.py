@@ -7,6 +7,7 @@ import fcntl
 import os
 import stat as stat_module
 import struct
+from shlex import quote
 from typing import Final
 
 from hosttune.errors import Refused
@@ -41,9 +42,9 @@ def refuse_flags(fd: int, path: str) -> None:
     """An immutable, append-only or sealed file is somebody's decision: it is never cleared here."""
     flags = flags_of(fd)
     if flags & IMMUTABLE:
-        raise Refused(f"{path} is immutable (chattr +i)", hint=f"if it may change: sudo chattr -i {path}")
+        raise Refused(f"{path} is immutable (chattr +i)", hint=f"if it may change: sudo chattr -i {quote(path)}")
     if flags & APPEND_ONLY:
-        raise Refused(f"{path} is append-only (chattr +a)", hint=f"if it may change: sudo chattr -a {path}")
+        raise Refused(f"{path} is append-only (chattr +a)", hint=f"if it may change: sudo chattr -a {quote(path)}")
     if flags & VERITY:
         raise Refused(f"{path} is sealed by fs-verity", hint="it was signed as it is; whoever seals it must change it")
 

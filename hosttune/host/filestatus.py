@@ -8,13 +8,15 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 from hosttune.frozen import frozen
 
 _AT_FDCWD = -100
-_AT_NO_AUTOMOUNT, _AT_STATX_DONT_SYNC = 0x800, 0x4000
+_AT_NO_AUTOMOUNT, _AT_EMPTY_PATH, _AT_STATX_DONT_SYNC = 0x800, 0x1000, 0x4000
+_PART = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _STATX_BASIC_STATS = 0x7FF
 _SIZE = 256  # of struct statx (linux/stat.h)
 _HEAD = struct.Struct("=IIQIIIHHQ")  # mask, blksize, attributes, nlink, uid, gid, mode, (spare), ino
@@ -35,10 +37,32 @@ class FileStatus:
 
 def status_of(path: str) -> FileStatus | None:
     """What the kernel knows of the file, links followed; None where it is not there or may not be looked at."""
-    statx = _statx()
+    return _status(_AT_FDCWD, os.fsencode(path))
+
+
+def status_without_links(path: str, avoided: Iterable[str]) -> FileStatus | None:
+    """The same of an absolute path that another mount namespace has given: no link is followed, and nothing below an
+    `avoided` mount is looked up. None for what is there.
+    """
+    if any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in avoided):
+        return None
+    here = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        for part in filter(None, path.split("/")):
+            below = os.open(part, _PART, dir_fd=here)
+            os.close(here)
+            here = below
+        return _status(here, b"")
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(here)
+
+
+def _status(folder: int, path: bytes) -> FileStatus | None:
     buffer = ctypes.create_string_buffer(_SIZE)
-    flags = _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC
-    if statx(_AT_FDCWD, os.fsencode(path), flags, _STATX_BASIC_STATS, buffer) != 0:
+    flags = _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC | (0 if path else _AT_EMPTY_PATH)
+    if _statx()(folder, path, flags, _STATX_BASIC_STATS, buffer) != 0:
         return None
     _, _, _, _, uid, _, mode, _, inode = _HEAD.unpack_from(buffer)
     major, minor, held_major, held_minor = _NUMBERS.unpack_from(buffer, _NUMBERS_AT)

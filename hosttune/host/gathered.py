@@ -134,7 +134,12 @@ def _result_of(path: str) -> str:
 
 def stem_of(path: str) -> str:
     """The name of a file without its folder and its suffix."""
-    return os.path.basename(path).removesuffix(SUFFIX)
+    return os.path.basename(path).removesuffix(RECORD_SUFFIX).removesuffix(SUFFIX)
+
+
+def host_of(path: str) -> str:
+    """The host that playbooks/check.yml has named a record after; empty where the record itself tells its host."""
+    return stem_of(path) if os.path.lexists(_result_of(path) or path + "/") else ""
 
 
 def content_of(path: str) -> bytes | str:

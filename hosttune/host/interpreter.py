@@ -25,9 +25,10 @@ from typing import Final
 from hosttune.frozen import frozen
 from hosttune.host.code_owner import owner_of_code
 from hosttune.host.door import Completed
-from hosttune.host.job_limits import JobConfinement, fields_of, limits_of, whole_file, why_other_view
+from hosttune.host.job_limits import JobConfinement, fields_of, limits_of, why_other_view
 from hosttune.host.named import answer_of, can_hang
 from hosttune.host.process import Ended, bounded, locate
+from hosttune.host.process_memory import head_in_time
 from hosttune.textfiles import own_file
 from hosttune.values import Answer, Unreadable
 
@@ -293,8 +294,8 @@ def _of_one_user(path: str, uid: int, gid: int, status: Mapping[str, str]) -> In
 
 def _candidates(folder: int) -> list[str]:
     """Where the program may be: as it was called, from its folder, in its environment, on its PATH, as it runs."""
-    called = os.fsdecode(whole_file(folder, "cmdline").split(b"\0")[0])
-    own = dict(os.fsdecode(one).partition("=")[::2] for one in whole_file(folder, "environ").split(b"\0"))
+    called = os.fsdecode(_memory(folder, "cmdline").split(b"\0")[0])
+    own = dict(os.fsdecode(one).partition("=")[::2] for one in _memory(folder, "environ").split(b"\0"))
     found = [called]
     if "/" in called:
         found.append(f"{os.readlink('cwd', dir_fd=folder)}/{called}")
@@ -303,3 +304,9 @@ def _candidates(folder: int) -> list[str]:
         found += [f"{part}/{called}" for part in own.get("PATH", "").split(":")]
     found.append(os.readlink("exe", dir_fd=folder))
     return [path for path in found if path.startswith("/") and "\n" not in path]
+
+
+def _memory(folder: int, name: str) -> bytes:
+    """A file of /proc/PID that its owner can lock; nothing of one with more than 64 KiB. Raises OSError."""
+    content, is_whole = head_in_time(name, dir_fd=folder)
+    return content if is_whole else b""

@@ -8,6 +8,7 @@ import stat as stat_module
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from shlex import quote
 
 from hosttune.errors import Refused
 
@@ -39,7 +40,9 @@ def locked(path: str = PATH, wait_s: float = 0.0) -> Iterator[None]:
     try:
         info = os.fstat(fd)
         if not stat_module.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
-            raise Refused(f"{path} is not hosttune's own file", hint=f"look at it, then remove it: sudo rm {path}")
+            raise Refused(
+                f"{path} is not hosttune's own file", hint=f"look at it, then remove it: sudo rm {quote(path)}"
+            )
         try:
             _take(fd, wait_s)
         except BlockingIOError:

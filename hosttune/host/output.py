@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.folders import opened_entry
 from hosttune.host.own import user_who_typed
+from hosttune.host.thread_ids import rights_of
 from hosttune.regex import regex
 from hosttune.values import Absent, FileValue
 
@@ -133,25 +134,14 @@ def _with_rights(write: Callable[[int], T]) -> T:
 
 @contextmanager
 def _rights_of(uid: int) -> Iterator[None]:
-    """Act as a user, for every access check of the kernel. A process of that user can neither trace nor signal this one
-    meanwhile: its real and saved ids stay root's (ptrace(2), kill(2)).
-    """
     import pwd
 
     try:
         entry = pwd.getpwuid(uid)
     except KeyError as error:
         raise Refused(f"the user who typed sudo, uid {uid}, is not known here") from error
-    group, groups = os.getegid(), os.getgroups()
-    os.setgroups(os.getgrouplist(entry.pw_name, entry.pw_gid))
-    os.setegid(entry.pw_gid)
-    os.seteuid(uid)
-    try:
+    with rights_of(uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)):
         yield
-    finally:
-        os.seteuid(0)
-        os.setegid(group)
-        os.setgroups(groups)
 
 
 def _is_special(folder: int, name: str, path: str, owner: int) -> bool:

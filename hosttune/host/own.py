@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Mapping
+from shlex import quote
 
 from hosttune.errors import Refused
 from hosttune.host.bounded import head_of
@@ -51,7 +52,7 @@ def _refuse_open_folder(place: FolderEntry) -> None:
     info = os.fstat(place.folder)
     folder = os.path.dirname(place.path)
     if info.st_uid != os.geteuid() or info.st_mode & 0o022:
-        way_out = f"sudo chown root {folder}; sudo chmod 700 {folder}"
+        way_out = f"sudo chown root {quote(folder)}; sudo chmod 700 {quote(folder)}"
         raise Refused(f"{folder} is not a folder that only root can write", hint=way_out)
 
 

@@ -7,17 +7,23 @@ points to /etc/passwd means the image's own, and nobody can swap a folder for a 
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 
 from hosttune.host.attributes import is_open_by_acl
 from hosttune.host.mounters import Mounters
 
 MAX_LINKS = 40  # as the kernel: path_resolution(7)
+_OPENAT2, _AT_FDCWD = 437, -100  # of every architecture (asm-generic/unistd.h)
+_RESOLVE_NO_SYMLINKS = 0x04  # linux/openat2.h
+_NO_LINKS = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS)  # struct open_how
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -66,10 +72,33 @@ def close(fd: int) -> None:
         os.close(fd)
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def open_without_links(path: str) -> int:
+    """An O_PATH descriptor, by the kernel's own walk (openat2(2), since Linux 5.6). Raises OSError: ELOOP where a part
+    is a link, ENOSYS or EPERM where this kernel, or a filter of system calls, does not have it.
+    """
+    fd = int(_libc().syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), _NO_LINKS, len(_NO_LINKS)))
+    if fd < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return fd
+
+
 @contextmanager
-def walk(root: str, path: str, *, follow: bool = True, mounters: Mounters | None = None) -> Iterator[ResolvedPath]:
+def walk(
+    root: str,
+    path: str,
+    *,
+    follow: bool = True,
+    mounters: Mounters | None = None,
+    avoided: Callable[[], Collection[str]] = tuple,
+) -> Iterator[ResolvedPath]:
     """Resolve `path` inside `root`. With follow=False a link at the end is itself the result. Walks of one check can
-    share `mounters`.
+    share `mounters`. Behind a link of another user no folder is entered that is `avoided`: EPERM.
 
     A component that does not exist ends the walk with `missing` set. Raises OSError: ELOOP for more than 40 links,
     ENOTDIR for a file used as a folder, EACCES where a folder may not be searched.
@@ -79,14 +108,16 @@ def walk(root: str, path: str, *, follow: bool = True, mounters: Mounters | None
         found.folders.append(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
         found.mounters[os.fstat(found.folders[0]).st_dev] = 0
         _visit(found, "/", found.folders[0], found.mounters.look(found.folders[0]))
-        _follow(found, [part for part in reversed(path.split("/")) if part not in ("", ".")], follow=follow)
+        todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+        _follow(found, todo, avoided, follow=follow)
         yield found
     finally:
         found.close()
 
 
-def _follow(found: ResolvedPath, todo: list[str], *, follow: bool) -> None:
+def _follow(found: ResolvedPath, todo: list[str], avoided: Callable[[], Collection[str]], *, follow: bool) -> None:
     links = 0
+    barred: Collection[str] = ()
     own = len(todo)  # so many of `todo` are the path's own components; what lies above them came out of a link
     while todo:
         part = todo.pop()
@@ -95,6 +126,8 @@ def _follow(found: ResolvedPath, todo: list[str], *, follow: bool) -> None:
         if part == "..":
             _leave(found)
             continue
+        if barred and f"{found.canonical.rstrip('/')}/{part}" in barred:
+            raise OSError(errno.EPERM, "a user's link leads to a file system that may give no answer", found.canonical)
         try:
             fd = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=found.folders[-1])
         except FileNotFoundError:
@@ -115,6 +148,7 @@ def _follow(found: ResolvedPath, todo: list[str], *, follow: bool) -> None:
         elif stat.S_ISLNK(info.st_mode) and (todo or follow):
             links += 1
             found.visited.append((found.canonical.rstrip("/") + "/" + part, info))
+            barred = barred if info.st_uid in {0, os.geteuid()} else avoided()
             todo.extend(_expand(found, fd, links))
         else:
             found.name, found.fd = part, fd

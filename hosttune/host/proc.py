@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from dataclasses import replace
 
 from hosttune.errors import HosttuneError
 from hosttune.host.bounded import CUT, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text, names_in
 from hosttune.host.door import CONTAINED, Process
-from hosttune.host.filestatus import FileStatus, status_of
+from hosttune.host.filestatus import FileStatus, status_of, status_without_links
+from hosttune.host.named import served_mounts
 from hosttune.host.proc_fields import process_fields
+from hosttune.host.process_memory import MemoryLook
 from hosttune.host.secrets import mask_command
 from hosttune.ranges import parse_ranges
 from hosttune.regex import regex
@@ -46,10 +49,11 @@ def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
     it uses is free.
     """
     found = []
+    memory = MemoryLook(folder)
     look = _Look(folder, _known_devices(head_text(f"{folder}/devices")))
     texts: dict[str, str] = {}  # processes share users, names and groups
     try:
-        for info in process_fields(folder):
+        for info in process_fields(folder, memory):
             if info["is_kernel"]:
                 continue
             pid = info["pid"]
@@ -72,14 +76,24 @@ def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
                     started_at=info["create_time"] or 0.0,
                     parent=info["ppid"] or 0,
                     cpus=_cpus(status) if is_gpu else 0,
-                    variables=_variables(process) if is_gpu else (),
                     uid=info["uid"],
-                    program=_program(process, info["uid"]),
+                    program=_program(process, info["uid"], look.avoided),
                 )
             )
     except HosttuneError as error:
         return Unreadable(error.message)
-    return tuple(sorted(found, key=lambda process: process.pid))
+    found.sort(key=lambda process: process.pid)
+    return _with_variables(found, folder, memory)
+
+
+def _with_variables(found: list[Process], folder: str, memory: MemoryLook) -> tuple[Process, ...]:
+    """The same, those that hold a GPU with what their environments say."""
+    on_gpu = [one.pid for one in found if any(device.startswith("/dev/nvidia") for device in one.devices)]
+    if not on_gpu:
+        return tuple(found)
+    said = memory.ask(on_gpu, lambda pid: _variables(f"{folder}/{pid}"))
+    asked = frozenset(on_gpu)
+    return tuple(replace(one, variables=said.get(one.pid, (CUT,)) or ()) if one.pid in asked else one for one in found)
 
 
 def _status(process: str, *, is_gpu: bool) -> list[str]:
@@ -102,12 +116,9 @@ def _cpus(status: list[str]) -> int:
 def _variables(process: str) -> tuple[str, ...]:
     """Those of VARIABLES that it was started with; of a value that is no plain word only that there is one.
 
-    CUT is among them where its environment is longer than what is read of it.
+    CUT is among them where its environment is longer than what is read of it. Raises OSError.
     """
-    try:
-        content, is_whole = head_of(f"{process}/environ")
-    except OSError:
-        return ()
+    content, is_whole = head_of(f"{process}/environ")
     entries = content.decode("utf-8", "replace").split("\0")
     pairs = (entry.partition("=") for entry in (entries if is_whole else entries[:-1]))
     known = {name: value for name, _, value in pairs if name in VARIABLES}
@@ -115,9 +126,11 @@ def _variables(process: str) -> tuple[str, ...]:
     return (*sorted(told), *(() if is_whole else (CUT,)))
 
 
-def _program(process: str, uid: int) -> str:
+def _program(process: str, uid: int, avoided: tuple[str, ...]) -> str:
     """The path of its executable, if it is a file of this host: in its own mount namespace any file may have this path.
     Of root's the path that a container has for it, behind `CONTAINED`. Of users it has to be root's file, too.
+
+    The path is a name of another namespace: on this host it can lead to a server that is dead, `avoided`.
     """
     path = f"{process}/exe"
     try:
@@ -129,7 +142,7 @@ def _program(process: str, uid: int) -> str:
         return target
     if uid < 0 or not (uid == 0 or target.startswith(_OF_SYSTEM)):
         return ""
-    runs, there = status_of(path), status_of(target)
+    runs, there = status_of(path), status_without_links(target, avoided)
     is_same = runs and there and (runs.device, runs.inode) == (there.device, there.inode)
     if is_same and runs and runs.uid == 0 and not runs.mode & 0o022:
         return target
@@ -144,6 +157,11 @@ def _known_devices(content: str) -> dict[tuple[int, int], str]:
     return {(major, minor): path for name, major in majors.items() for minor, path in enumerate(_MAJORS[name])}
 
 
+def _avoided_mounts() -> tuple[str, ...]:
+    """The mounts that wait for a server. The one that this host itself runs from answers, or nothing does."""
+    return tuple(one for one in served_mounts() if one not in ("/", "/usr"))
+
+
 class _Look:
     """One look at the open files of all processes, and what is left of its limits.
 
@@ -156,6 +174,7 @@ class _Look:
         self._known = known
         self._files: dict[int | str, int] = {}
         self._bytes: dict[int | str, int] = {}
+        self.avoided = _avoided_mounts()
 
     def devices(self, pid: int, owner: int | str) -> tuple[str, ...]:
         """The device nodes that a process has open; CUT is the last where the `owner` has more files open than are
@@ -171,7 +190,7 @@ class _Look:
                         is_whole = False
                         break
                     files -= 1
-                    device = _open_device(entry.path, self._known)
+                    device = _open_device(entry.path, self._known, self.avoided)
                     if not device or device in devices:
                         continue
                     if _is_open(f"{place}/fdinfo/{entry.name}"):
@@ -201,7 +220,7 @@ def _is_over(place: str) -> bool:
     return head_text(f"{place}/stat").rpartition(")")[2].split()[:1] == ["Z"]
 
 
-def _open_device(path: str, known: dict[tuple[int, int], str]) -> str:
+def _open_device(path: str, known: dict[tuple[int, int], str], avoided: tuple[str, ...]) -> str:
     """The device node that an open file is; empty for another one."""
     try:
         target = os.readlink(path)
@@ -209,7 +228,7 @@ def _open_device(path: str, known: dict[tuple[int, int], str]) -> str:
         return ""
     # Sockets, pipes and the like have no path; what has one is looked at whatever it is called.
     status = status_of(path) if target.startswith("/") else None
-    return _device(target, status, known) if status else ""
+    return _device(target, status, known, avoided) if status else ""
 
 
 def _is_open(path: str) -> bool:
@@ -219,7 +238,7 @@ def _is_open(path: str) -> bool:
     return not int(flags, 8) & os.O_PATH
 
 
-def _device(target: str, status: FileStatus, known: dict[tuple[int, int], str]) -> str:
+def _device(target: str, status: FileStatus, known: dict[tuple[int, int], str], avoided: tuple[str, ...] = ()) -> str:
     """What a device node is called on this host; empty for what is none, or is of no interest."""
     if not (stat.S_ISCHR(status.mode) or stat.S_ISBLK(status.mode)):
         return ""
@@ -230,7 +249,7 @@ def _device(target: str, status: FileStatus, known: dict[tuple[int, int], str]) 
         return path
     if not target.startswith("/dev/") or target.startswith(("/dev/null", "/dev/pts/", "/dev/shm/")):
         return ""
-    own = status_of(target)
+    own = status_without_links(target, avoided)
     is_own = own and (own.rdev, stat.S_IFMT(own.mode)) == (status.rdev, stat.S_IFMT(status.mode))
     return target if is_own and len(target) <= _DEVICE_MOST else ""
 

@@ -8,16 +8,18 @@ both cases, with a limit.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
 from hosttune.errors import HosttuneError
 from hosttune.host.bounded import CUT, MOST_PROCESSES, head_of, head_text, process_ids
+from hosttune.host.process_memory import MemoryLook, user_of
 
 # pid, ppid; name; uid: 0 only if the real, effective, saved and file system ids all are, because a setuid program was
 # started by a user, who chose its arguments; username (or the number of a user that has no name); cmdline: its words
-# (COMMAND bytes of them at most, the last one CUT if there are more); rss_bytes; create_time in seconds since 1970.
+# (COMMAND bytes of them at most, the last one CUT if there are more; only CUT if the process does not let its memory be
+# read); rss_bytes; create_time in seconds since 1970.
 # None or empty if this user may not see it. is_kernel: a thread of the kernel, or a process that has ended and waits
 # for its parent.
 FIELDS = ("pid", "ppid", "name", "uid", "username", "cmdline", "rss_bytes", "create_time", "is_kernel")
@@ -33,21 +35,21 @@ _PF_KTHREAD = 0x00200000  # linux/sched.h; the flags are a field of proc_pid_sta
 _Counters: TypeAlias = Callable[[int, list[str]], tuple[int, int, float]]
 
 
-def process_fields(folder: str = "/proc") -> Iterator[Mapping[str, Any]]:
+def process_fields(folder: str = "/proc", memory: MemoryLook | None = None) -> Iterator[Mapping[str, Any]]:
     """FIELDS of every process. One that ends meanwhile is left out. Raises HosttuneError for more than MOST_PROCESSES.
 
     psutil is asked only about the /proc of this host.
     """
     if folder != "/proc":
-        return fields_by_hand(folder)
+        return fields_by_hand(folder, memory)
     try:
         import psutil  # noqa: F401 - whether there is one
     except ImportError:
-        return fields_by_hand()
-    return fields_by_psutil()
+        return fields_by_hand(folder, memory)
+    return fields_by_psutil(memory)
 
 
-def fields_by_psutil() -> Iterator[Mapping[str, Any]]:
+def fields_by_psutil(memory: MemoryLook | None = None) -> Iterator[Mapping[str, Any]]:
     """With psutil's counters. Its name(), cmdline() and environ() read whole files, so it is not asked for those."""
     import psutil
 
@@ -59,10 +61,10 @@ def fields_by_psutil() -> Iterator[Mapping[str, Any]]:
         except psutil.Error as error:
             raise ProcessLookupError(pid) from error
 
-    return _fields("/proc", counters)
+    return _fields("/proc", counters, memory)
 
 
-def fields_by_hand(folder: str = "/proc") -> Iterator[Mapping[str, Any]]:
+def fields_by_hand(folder: str = "/proc", memory: MemoryLook | None = None) -> Iterator[Mapping[str, Any]]:
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     booted = float(_line(head_text(f"{folder}/stat", _STAT), "btime ") or 0)
 
@@ -70,28 +72,30 @@ def fields_by_hand(folder: str = "/proc") -> Iterator[Mapping[str, Any]]:
         resident = int(_text(f"{folder}/{pid}/statm").split()[1])
         return int(stat[1]), resident * page, booted + int(stat[19]) / tick
 
-    return _fields(folder, counters)
+    return _fields(folder, counters, memory)
 
 
-def _fields(folder: str, counters: _Counters) -> Iterator[Mapping[str, Any]]:
+def _fields(folder: str, counters: _Counters, memory: MemoryLook | None) -> Iterator[Mapping[str, Any]]:
     pids, are_all = process_ids(folder)
     if not are_all:
         raise HosttuneError(f"this host runs more than {MOST_PROCESSES} processes: they are not listed")
-    left = ALL_COMMANDS
+    # All commands first: a process that does not let its memory be read must not keep the others waiting. What decides
+    # whose the process is, is read last and together.
+    commands = _commands(folder, pids, memory or MemoryLook(folder))
     for pid in pids:
         try:
             # The name stands in parentheses, and may hold both kinds of them and spaces.
             short, _, rest = _text(f"{folder}/{pid}/stat").partition("(")[2].rpartition(")")
             stat = rest.split()
-            ids = map(int, _line(_text(f"{folder}/{pid}/status"), "Uid:").split())
-            user = next(filter(None, ids), 0)
-            words, size = command_of(f"{folder}/{pid}/cmdline", *(COMMAND if left > 0 else SHORT))
+            user = user_of(_text(f"{folder}/{pid}/status"))
+            words = commands.get(pid, [CUT])
+            if words is None:
+                continue
             parent, resident, started = counters(pid, stat)
             is_over = stat[0] in "ZX" and int(stat[17]) <= 1  # else only its first thread has ended, and others go on
             is_kernel = bool(int(stat[6]) & _PF_KTHREAD) or is_over
         except (OSError, IndexError, ValueError):
             continue
-        left -= size
         yield {
             "pid": pid,
             "ppid": parent,
@@ -105,11 +109,26 @@ def _fields(folder: str, counters: _Counters) -> Iterator[Mapping[str, Any]]:
         }
 
 
-def command_of(path: str, most_bytes: int, most_words: int) -> tuple[list[str], int]:
+def _commands(folder: str, pids: Iterable[int], memory: MemoryLook) -> dict[int, list[str] | None]:
+    """The words of each process, None for one that has ended. One that does not answer is left out."""
+    left = ALL_COMMANDS
+
+    def read(pid: int) -> list[str]:
+        nonlocal left
+        words, size = command_of(f"{folder}/{pid}/cmdline", *(COMMAND if left > 0 else SHORT))
+        left -= size
+        return words
+
+    return memory.ask(pids, read)
+
+
+def command_of(
+    path: str, most_bytes: int, most_words: int, head: Callable[[str, int], tuple[bytes, bool]] = head_of
+) -> tuple[list[str], int]:
     """The words of a /proc/PID/cmdline, and the bytes that they are made of. Of a longer one what fits, and CUT: a word
     that does not fit is left out, because half of a secret has no sign of one.
     """
-    content, is_whole = head_of(path, most_bytes)
+    content, is_whole = head(path, most_bytes)
     text = content.decode("utf-8", "surrogateescape")
     if not is_whole:
         text = text[: text.rfind("\0") + 1] if "\0" in text else text.rpartition(" ")[0]

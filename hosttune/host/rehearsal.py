@@ -22,17 +22,20 @@ FRESH_S = 60.0  # somebody may think for an hour before the yes
 _VERIFY = "findmnt"
 _GENERATORS = tuple(f"{folder}/systemd/system-generators/systemd-fstab-generator" for folder in ("/usr/lib", "/lib"))
 
-_Question = tuple[bytes, bytes, tuple[str, ...]]
+_Question = tuple[bytes, bytes, tuple[str, ...], bool]
 _answers: dict[_Question, tuple[float, Rehearsal]] = {}  # of this process, each with when it was given
 
 
-def rehearse_fstab(before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
-    """Try both texts. Unreadable where it cannot be done: without root, or where namespaces are forbidden.
+def rehearse_fstab(
+    before: bytes, after: bytes, tmpfs_options: tuple[str, ...], *, is_of_image: bool = False
+) -> Answer[Rehearsal]:
+    """Try both texts. Unreadable where it cannot be done: without root, or where namespaces are forbidden. The devices
+    of an image are not those of this host, and its fstab is tried where none of this host's files can be reached.
 
     The plan asks, then apply's own plan, then the write, moments apart; it is tried once. What counts of it is how the
     two texts differ, read one after the other on the same host.
     """
-    question = (before, after, tmpfs_options)
+    question = (before, after, tmpfs_options, is_of_image)
     at, known = _answers.get(question, (0.0, None))
     if known is not None and time.monotonic() - at < FRESH_S:
         return known
@@ -42,7 +45,7 @@ def rehearse_fstab(before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) 
     return answer
 
 
-def _tried(before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+def _tried(before: bytes, after: bytes, tmpfs_options: tuple[str, ...], is_of_image: bool) -> Answer[Rehearsal]:  # noqa: FBT001 - as asked
     if os.geteuid() != 0:
         return Unreadable("trying an fstab needs root")
     generator = _generator()
@@ -54,7 +57,8 @@ def _tried(before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answe
     try:
         files = [f"/proc/{os.getpid()}/fd/{fd}" for fd in descriptors]
         child = (os.path.realpath(sys.executable), "-I", "-S", "-B")
-        answer = look((*child, *files, generator, json.dumps(tmpfs_options)), timeout_s=TIMEOUT_S)
+        words = (*files, generator, json.dumps(tmpfs_options), "image" if is_of_image else "host")
+        answer = look((*child, *words), timeout_s=TIMEOUT_S)
     finally:
         for fd in descriptors:
             os.close(fd)

@@ -1,7 +1,8 @@
 """What an fstab would do, tried in a mount namespace of its own: a program by itself, run by `host/rehearsal.py`.
 
-argv: two files (fstab before and after), the generator of systemd or nothing, and a JSON list of tmpfs option lists to
-mount for trial. Prints one JSON object. All that it writes lies in a tmpfs that ends with this process.
+argv: two files (fstab before and after), the generator of systemd or nothing, a JSON list of tmpfs option lists to
+mount for trial, and `image` where the fstab is an image's. Prints one JSON object. All that it writes lies in a tmpfs
+that ends with this process.
 """
 
 from __future__ import annotations
@@ -14,26 +15,62 @@ import subprocess
 import sys
 from pathlib import Path
 
-CLONE_NEWNS = 0x00020000
-MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
+CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x1, 0x2, 0x4, 0x20, 0x1000, 0x4000, 0x40000
 PLACE = Path("/tmp")
+PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 TIMEOUT_S = 15
+NOTHING = os.open("/dev/null", os.O_RDONLY)  # of the host, which an empty one lacks
 
 
 def main() -> None:
-    before, after, generator, trials = sys.argv[1:5]
+    before, after, generator, trials, whose = sys.argv[1:6]
     texts = [Path(before).read_bytes(), Path(after).read_bytes()]
-    enter_private_namespace()
+    enter_private_namespace(CLONE_NEWNS | (CLONE_NEWPID if whose == "image" else 0))
+    if whose == "image":
+        become_first_process()
+        enter_empty_host()
     readings = [read(text, generator) for text in texts]
     json.dump({"readings": readings, "trials": [trial(options) for options in json.loads(trials)]}, sys.stdout)
 
 
-def enter_private_namespace() -> None:
+def enter_private_namespace(kinds: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    check("unshare", libc.unshare(CLONE_NEWNS))
+    check("unshare", libc.unshare(kinds))
     check("mount --make-rprivate /", libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
     options = b"size=64m,mode=700"
     check("mount -t tmpfs", libc.mount(b"tmpfs", bytes(PLACE), b"tmpfs", MS_NOSUID | MS_NODEV, options))
+
+
+def become_first_process() -> None:
+    """Of the new process namespace: its end is that of all in it."""
+    child = os.fork()
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def enter_empty_host() -> None:
+    """Leave all but the programs of this host behind. findmnt --verify opens what a line names, and an image may name a
+    watchdog, which a look starts, or an automount. /proc is of this process alone, so that no link in it leads back.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    root = PLACE / "root"
+    for folder in ("proc", "tmp", "dev", "etc"):
+        (root / folder).mkdir(parents=True)
+    for name in PROGRAMS:
+        here, there = Path("/", name), root / name
+        if here.is_symlink():
+            there.symlink_to(os.readlink(here))
+        elif here.is_dir():
+            there.mkdir()
+            check(f"mount --bind {here}", libc.mount(bytes(here), bytes(there), None, MS_BIND, None))
+            flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV
+            check(f"mount -o remount,ro {there}", libc.mount(None, bytes(there), None, flags, None))
+    if Path("/etc/ld.so.cache").exists():
+        shutil.copy("/etc/ld.so.cache", root / "etc")
+    check("mount -t proc", libc.mount(b"proc", bytes(root / "proc"), b"proc", MS_NOSUID | MS_NODEV, None))
+    os.chroot(root)
+    os.chdir("/")
 
 
 def check(step: str, result: int) -> None:
@@ -85,7 +122,7 @@ def run(argv: list[str], environment: dict[str, str] | None = None) -> list[obje
     """[status, standard output, standard error]; None for a program that is missing or does not end."""
     try:
         done = subprocess.run(
-            argv, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S,
+            argv, check=False, stdin=NOTHING, capture_output=True, timeout=TIMEOUT_S,
             env={**os.environ, **(environment or {})},
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):

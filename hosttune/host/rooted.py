@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.cleaned import Cleaned, clean
-from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat
-from hosttune.host.paths import is_plain, walk
-from hosttune.host.tree import OTHERS_LIMIT, FileTree
+from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat, Usage
+from hosttune.host.paths import ResolvedPath, is_plain, walk
+from hosttune.host.tree import OTHERS_LIMIT, ElsewhereError, FileTree
 from hosttune.regex import regex
 from hosttune.values import Absent, Answer, FileValue, OnlyRunning, Unreadable
 
@@ -61,6 +62,14 @@ class RootReader(FileTree):
                 return False
         return _below_kernel(canonical)
 
+    @contextmanager
+    def _walk(self, path: str, *, follow: bool = True) -> Iterator[ResolvedPath]:
+        """Where the folders of the running kernel are bound into the image, nothing is read of them."""
+        with super()._walk(path, follow=follow) as found:
+            if _below_kernel(found.canonical):
+                raise ElsewhereError(_NO_KERNEL)
+            yield found
+
     def _limit_of(self, path: str, info: os.stat_result) -> int:
         """How much is read of a file. An image can come from elsewhere, and its owner says nothing: it belongs to
         the user who unpacked it. A sparse or packed image costs its author nothing, so all files together have a limit,
@@ -107,6 +116,11 @@ class RootReader(FileTree):
             return self.hardware.space(path) if self.hardware else _NO_KERNEL
         return super().space(path)
 
+    def usage(self, path: str) -> Answer[Usage]:
+        if self._is_kernel(path):
+            return self.hardware.usage(path) if self.hardware else _NO_KERNEL
+        return super().usage(path)
+
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         del argv, timeout_s
         return _NO_PROGRAMS
@@ -115,7 +129,7 @@ class RootReader(FileTree):
         from hosttune.host.rehearsal import rehearse_fstab
 
         del tmpfs_options  # the kernel of the image is another one
-        return rehearse_fstab(before, after, ())
+        return rehearse_fstab(before, after, (), is_of_image=True)
 
     def fstab_untried_by(self) -> tuple[str, ...]:
         from hosttune.host.rehearsal import untried_by

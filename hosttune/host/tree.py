@@ -13,7 +13,8 @@ from typing import NamedTuple
 from hosttune.host.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head
 from hosttune.host.door import FileType, Space, Stat, Usage
 from hosttune.host.mounters import Mounters
-from hosttune.host.paths import ResolvedPath, is_plain, walk
+from hosttune.host.named import served_mounts
+from hosttune.host.paths import ResolvedPath, is_plain, open_without_links, walk
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
@@ -26,11 +27,22 @@ _TYPES: Mapping[int, FileType] = {
 }  # fmt: skip
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV, errno.ENXIO})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
+_OF_THE_KERNEL = ("/proc/", "/sys/")  # a link there is the kernel's
 _OF_A_PROCESS = regex(r"/proc/(?!1/)[0-9]+/(.+)")  # process 1 is root's, and its mounts are those of the host
+
+
+class ElsewhereError(OSError):
+    """A path leads to what is not looked at there; `answer` says why."""
+
+    def __init__(self, answer: Unreadable) -> None:
+        super().__init__(errno.EXDEV, answer.reason)
+        self.answer = answer
 
 
 def refusal(error: OSError, path: str) -> Absent | Unreadable:
     """What a failed look means: not there, forbidden, or broken."""
+    if isinstance(error, ElsewhereError):
+        return error.answer
     if error.errno in _GONE:
         return ABSENT
     if error.errno in _FORBIDDEN and os.geteuid() != 0:
@@ -78,14 +90,44 @@ def _live_status(path: str, *, follow: bool) -> os.stat_result:
     """stat(2) by the kernel's own walk, with the owner that counts (host/mounters.py). What says that it is root's is
     looked at again on another file system than that of `/`; below /proc and /sys only the kernel says that.
     """
-    info = os.stat(path, follow_symlinks=follow)
-    if info.st_uid or path.startswith(("/proc/", "/sys/")) or info.st_dev == os.stat("/").st_dev:
-        return info
-    fd = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
+    if path.startswith(_OF_THE_KERNEL):
+        return os.stat(path, follow_symlinks=follow)
+    fd = _live_place(path) if follow else os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        return Mounters().look(fd)
+        info = os.fstat(fd)
+        return info if info.st_uid or info.st_dev == os.stat("/").st_dev else Mounters().look(fd)
     finally:
         os.close(fd)
+
+
+def _live_place(path: str) -> int:
+    """An O_PATH descriptor of where a path leads. What is found there is looked at by it, never again by the path.
+
+    A user can put a link in place of a file or a folder while root looks. So a link of a user leads to what that user
+    may read anyway: not to a file that is root's alone, not to a mount that waits for a server.
+    """
+    if path.startswith(_OF_THE_KERNEL):
+        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return open_without_links(path)
+    except OSError as error:
+        if error.errno not in {errno.ELOOP, errno.ENOSYS, errno.EPERM}:
+            raise
+    with walk("/", path, avoided=served_mounts) as found:
+        _need(found, path)
+        info = found.stat()
+        owners = {link.st_uid for _, link in found.visited if stat.S_ISLNK(link.st_mode)} - {0, os.geteuid()}
+        if owners - {info.st_uid} and not info.st_mode & stat.S_IROTH:
+            raise OSError(errno.EPERM, f"a link of uid {min(owners)} leads to what is not for all to read", path)
+        return os.dup(found.fd if found.fd >= 0 else found.parent)
+
+
+def _opened(place: int, path: str) -> int:
+    """For reading what an O_PATH descriptor leads to; without /proc, as in a chroot, by its path."""
+    try:
+        return os.open(f"/proc/self/fd/{place}", _LOOK)
+    except FileNotFoundError:
+        return os.open(os.path.realpath(path), _LOOK | os.O_NOFOLLOW)
 
 
 class FileTree:
@@ -118,6 +160,15 @@ class FileTree:
             return refusal(error, path)
         return Unreadable(f"{path} is larger than {_size(limit)}") if content is None else content
 
+    def head(self, path: str, size: int = 4) -> Answer[bytes]:
+        """The first bytes of a regular file."""
+        try:
+            with self._looked_at(path) as (info, fd):
+                is_file = stat.S_ISREG(info.st_mode)
+                return read_head(fd, size)[0] if is_file else Unreadable(f"{path} is not a regular file")
+        except OSError as error:
+            return refusal(error, path)
+
     def _limit_of(self, path: str, info: os.stat_result) -> int:
         """How much is read of a file: of one that an ordinary user can make long, less than that costs the user."""
         if match := _OF_A_PROCESS.match(path):
@@ -130,8 +181,7 @@ class FileTree:
         there, and the file.
         """
         try:
-            with walk(self.root, path) as found:
-                _need(found, path)
+            with self._walk(path) as found:
                 info = found.stat()
                 if not stat.S_ISREG(info.st_mode):
                     return Unreadable(f"{path} is not a regular file"), ()
@@ -149,18 +199,28 @@ class FileTree:
         return (Unreadable(f"{path} is larger than {_size(limit)}") if content is None else content), strangers
 
     @contextmanager
+    def _walk(self, path: str, *, follow: bool = True) -> Iterator[ResolvedPath]:
+        """The way to what is there: all that does not take the kernel's own walk comes by here."""
+        with walk(self.root, path, follow=follow) as found:
+            _need(found, path)
+            yield found
+
+    @contextmanager
     def _looked_at(self, path: str) -> Iterator[tuple[os.stat_result, int]]:
         """Open a regular file or a folder for reading; other things are not opened (a watchdog device starts when it
         is), only described, with descriptor -1."""
         if self._is_live:
-            info = os.stat(path)
-            if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
-                yield info, -1
-                return
-            fd = os.open(path, _LOOK)
+            place = _live_place(path)
+            try:
+                info = os.fstat(place)
+                if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
+                    yield info, -1
+                    return
+                fd = _opened(place, path)
+            finally:
+                os.close(place)
         else:
-            with walk(self.root, path) as found:
-                _need(found, path)
+            with self._walk(path) as found:
                 info = found.stat()
                 if found.fd < 0:
                     fd = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=found.parent)
@@ -192,8 +252,7 @@ class FileTree:
         try:
             if self._is_live:
                 return os.readlink(path)
-            with walk(self.root, path, follow=False) as found:
-                _need(found, path)
+            with self._walk(path, follow=False) as found:
                 if found.fd < 0:
                     return ABSENT
                 return os.readlink("", dir_fd=found.fd)
@@ -207,8 +266,7 @@ class FileTree:
         try:
             if self._is_live:
                 return to_stat(_live_status(path, follow=follow))
-            with walk(self.root, path, follow=follow) as found:
-                _need(found, path)
+            with self._walk(path, follow=follow) as found:
                 return to_stat(found.stat())
         except OSError as error:
             return refusal(error, path)
@@ -219,8 +277,7 @@ class FileTree:
         try:
             if self._is_live:
                 return os.path.realpath(path, strict=True)
-            with walk(self.root, path) as found:
-                _need(found, path)
+            with self._walk(path) as found:
                 return found.canonical
         except OSError as error:
             return refusal(error, path)
@@ -232,8 +289,7 @@ class FileTree:
             if self._is_live:
                 info = os.statvfs(path)
             else:
-                with walk(self.root, path) as found:
-                    _need(found, path)
+                with self._walk(path) as found:
                     info = os.statvfs(found.fd if found.fd >= 0 else found.parent)
         except OSError as error:
             return refusal(error, path)

@@ -9,6 +9,7 @@ from json import JSONDecodeError, JSONDecoder, dumps
 from typing import TYPE_CHECKING, Any
 
 from hosttune.frozen import frozen
+from hosttune.lines import LineNumbers
 from hosttune.resources.line_ends import line_end
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _object(text: str, start: int) -> Node:
 
 def line_of(text: str, at: int) -> int:
     """The number of the line at this place, from 1."""
-    return text.count("\n", 0, at) + 1
+    return LineNumbers(text).at(at)
 
 
 def get(root: Node, path: Sequence[str]) -> JsonMember | None:

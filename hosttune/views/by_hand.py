@@ -5,6 +5,7 @@ Nothing is told here a second time: each step is made of the change itself, of t
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, TypeAlias
 
 from hosttune.resources import by_kind, kind_of
@@ -54,4 +55,4 @@ def _trigger(trigger: Trigger) -> str:
 
 
 def _restart(unit: str) -> str:
-    return f"when nobody needs it: systemctl restart {unit}"
+    return f"when nobody needs it: systemctl restart {quote(unit)}"

@@ -30,6 +30,10 @@ _WISHES = """\
 Each entry of `want` begins with its kind and what it is about. The bounds are written beside it (`at_least: 5`), and
 so are the keys of the kind; any value may hold expressions in double braces. Every kind takes `message`, what a report
 says where it differs, and `do`, what a person should do then.
+
+Names come from the host and can hold anything, and people copy commands. So in a text with a command for root (`sudo`,
+`$(...)`, backquotes) write `shell_word(item.name)`: the name as one word, in quotes where a shell would act on it.
+`rules lint` tells where it is missing.
 """
 _EXPRESSIONS = """\
 An expression is written as in Python: `and or not`, `== != < <= > >= in`, `is None`, `+ - * / // %`, `a if test else

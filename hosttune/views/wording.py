@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.expression_helpers import text_of
@@ -21,7 +22,9 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from hosttune.engine.expressions import Text
 
-_TRANSPARENT = frozenset({"str", "join", "gib_text", "sorted"})  # functions that only shape what they are given
+_TRANSPARENT = frozenset(
+    {"str", "join", "gib_text", "shell_word", "sorted"}
+)  # functions that only shape what they are given
 _NUMBER = "N"
 _LONG = 60  # characters of a text that is a sentence of its own
 _PLACEHOLDER = regex("[A-Z_]+")
@@ -75,7 +78,8 @@ def in_words(node: ast.expr) -> str:
     if isinstance(node, (ast.Subscript, ast.ListComp, ast.GeneratorExp)):
         return in_words(node.value if isinstance(node, ast.Subscript) else node.elt)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _TRANSPARENT:
-        return in_words(node.args[0])
+        words = in_words(node.args[0])
+        return quote(words) if node.func.id == "shell_word" else words
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and _is_text(node):
         return in_words(node.left) + in_words(node.right)
     return _NUMBER

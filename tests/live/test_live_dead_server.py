@@ -27,7 +27,7 @@ LIMIT_S = 120  # of each command; without an end of its own it takes for ever
 def dead_server(target: Path):
     """A FUSE file system of an ordinary user that root can enter (allow_other) and that answers nothing. It takes the
     requests, so that not even signal 9 ends who waits for an answer."""
-    target.mkdir()
+    target.mkdir(exist_ok=True)
     libc = ctypes.CDLL(None, use_errno=True)
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id={UID},group_id={UID},allow_other"
@@ -156,3 +156,28 @@ def scenario_odd(folder: Path) -> None:
     status, told = ended(start("report", folder))
     assert status in {1, 2}
     assert "file of the kernel" in " ".join(told.split())
+
+
+def test_path_that_a_container_has_is_not_looked_up_on_a_dead_server(tmp_path):
+    passes(HERE, "program", tmp_path)
+
+
+def scenario_program(folder: Path) -> None:
+    """Root of a container starts a program whose path is one on the dead server here."""
+    dead = folder / "dead"
+    dead.mkdir()
+    inside = f"mount -t tmpfs t {dead}; cp /bin/sleep {dead}/worker; echo; exec {dead}/worker 1000"
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", inside]
+    look = "from hosttune.host.proc import processes\nfor one in processes(): print(one.pid, one.program)"
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as contained:
+        contained.stdout.readline()
+        with dead_server(dead):
+            listing = subprocess.Popen(
+                [sys.executable, "-c", look], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+            )
+            try:
+                code, said = ended(listing)
+            finally:
+                contained.kill()
+    assert code == 0, said
+    assert f"{contained.pid} container:{dead}/worker" in said.splitlines()

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.facts.work import _has_node, is_work, jobs_of
+from hosttune.facts.work import _given_devices, is_work, jobs_of
 from hosttune.host import proc
 from hosttune.host.filestatus import FileStatus
 from hosttune.host.live import LiveReader
@@ -101,9 +101,9 @@ def test_files_in_a_namespace_of_a_user_s_own_are_no_devices():
         assert os.readlink(f"/proc/{seen.pid}/fd/7") == "/dev/nvidia0"
         assert os.readlink(f"/proc/{seen.pid}/fd/9") == "/dev/zero"
         assert seen.devices == ("/dev/full",)
-        place = f"/proc/{seen.pid}/root/dev"
-        assert "nvidia0" in os.listdir(place)
-        assert not _has_node(LiveReader(), place, ("nvidia0",))
+        assert "nvidia0" in os.listdir(f"/proc/{seen.pid}/root/dev")
+        given = _given_devices(LiveReader(), f"/system.slice/docker-{'a' * 64}", [seen])
+        assert "nvidia0" not in given
 
 
 def test_program_at_a_path_in_a_namespace_of_a_user_s_own_is_not_that_program():

@@ -124,6 +124,16 @@ def test_fstab_of_an_image_is_tried_by_the_programs_of_this_machine(image):
     assert rehearsal.trials == ()  # the kernel that answers would not be that of the image
 
 
+def test_fstab_of_an_image_reaches_no_file_or_device_of_this_machine(image):
+    """A check by findmnt opens what a line names, and a look at a watchdog or an automount starts it."""
+    places = ("/dev/null", "/proc/1/root/dev/null", "/etc/passwd", str(image))
+    lines = "".join(f"{place} /data{number} ext4 defaults 0 2\n" for number, place in enumerate(places)).encode()
+    rehearsal = open_reader(root=str(image)).rehearse_fstab(FSTAB, FSTAB + lines, ())
+    assert isinstance(rehearsal, Rehearsal), rehearsal
+    for place in places:
+        assert f"unreachable source: {place}: No such file" in rehearsal.after.verify.text
+
+
 def test_two_lines_of_one_target_keep_no_other_line_from_its_edit(image):
     """What the generator of systemd says of them it says before the edit as well."""
     (image / "etc/fstab").write_bytes(FSTAB + b"LABEL=c /z ext4 nofail 0 0\nLABEL=d /z ext4 nofail 0 0\n")
@@ -152,7 +162,7 @@ def test_edit_that_the_programs_of_this_machine_read_otherwise_leaves_the_fstab_
     said = FstabReading(None, None, (("-.mount", "[Mount]\nOptions=ro\n"),))
     monkeypatch.setattr(
         "hosttune.host.rehearsal.rehearse_fstab",
-        lambda *_: Rehearsal(
+        lambda *_, **_options: Rehearsal(
             FstabReading(None, Completed(0, b"", b""), ()), replace(said, generator=Completed(0, b"", b""))
         ),
     )

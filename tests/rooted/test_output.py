@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from hosttune.errors import HosttuneError
 from hosttune.host import output
 from hosttune.host.live import LiveWriter
 from hosttune.host.output import check_writable, open_stream, publish, save
+from hosttune.host.thread_ids import rights_of
 from hosttune.values import ABSENT, FileValue
 
 EVE = 1001
@@ -287,3 +289,22 @@ def test_home_that_root_may_not_enter_is_written_with_the_rights_of_who_typed_su
         return owner
 
     assert output._with_rights(write) == 1
+
+
+def test_other_threads_keep_their_rights_and_are_not_waited_for():
+    """One that the kernel holds could not change its own (glibc asks all of them)."""
+    asked, done, ids = threading.Event(), threading.Event(), []
+
+    def look():
+        asked.wait()
+        ids.append((os.geteuid(), os.getegid(), os.getgroups()))
+        done.set()
+
+    before = os.geteuid(), os.getegid(), os.getgroups()
+    threading.Thread(target=look).start()
+    with rights_of(EVE, EVE, [EVE]):
+        ids.append((os.geteuid(), os.getegid(), os.getgroups()))
+        asked.set()
+        done.wait()
+    assert ids == [(EVE, EVE, [EVE]), before]
+    assert (os.geteuid(), os.getegid(), os.getgroups()) == before

@@ -48,6 +48,49 @@ def test_no_answer_takes_those_of_other_hosts_away(act, folding, spoilt, tmp_pat
         assert json.loads((tmp_path / "good.json").read_text())
 
 
+def whole(spec, said):
+    """An answer, or a part of one, that has all that the schema documents."""
+    kind, members = spec.get("type", "raw"), spec.get("contains")
+    if kind == "list":
+        return [whole({"type": spec.get("elements", "raw"), "contains": members}, said)]
+    if kind == "dict":
+        return {name: whole(member, said) for name, member in (members or {}).items()}
+    return {"bool": True, "int": 1, "float": 1.5}.get(kind, said)
+
+
+def spoilt_in_one_place(value):
+    """The value with each of its parts gone, empty, or of another type."""
+    if isinstance(value, dict):
+        yield from ({name: one for name, one in value.items() if name != gone} for gone in value)
+        yield from ({**value, name: spoilt} for name in value for spoilt in spoilt_in_one_place(value[name]))
+    if isinstance(value, list):
+        yield from ([spoilt] for spoilt in spoilt_in_one_place(value[0]))
+    yield from ({}, [], None, "", 5, True, [{}], [None], "x")
+
+
+@pytest.mark.parametrize("act", ["plan", "apply", "undo"])
+@pytest.mark.parametrize("said", ["unknown", "waiting for", "planned"])
+def test_what_the_schema_accepts_is_told_and_what_it_refuses_costs_one_host(act, said, folding):
+    schema = {name: spec for name, spec in FOLDED.items() if name not in ("record", "diff", "plan_diff")}
+    right = whole({"type": "dict", "contains": schema}, said) | {"digest": "a" * 64, "run_id": "r1", "undone_run": "r1"}
+    right |= {"failed": False, "trial": right["trial"] | {"run": "r1"}}
+    answers.parse_answer(right, FOLDED)
+    every = {f"evil{number}": one for number, one in enumerate(spoilt_in_one_place(right)) if isinstance(one, dict)}
+    taken = {host: one if act == "plan" else _accepted(one) for host, one in every.items()}
+    result = folding({**taken, "good": REVIEWED}, act=act)
+    assert "good" in {host for entry in result["classes"] for host in entry["hosts"]}
+    assert 100 < len(result["failed_hosts"]) < len(every) - 50
+
+
+@pytest.mark.parametrize("place", ["findings", "plan"])
+def test_finding_with_an_empty_hold_is_refused(place):
+    finding = {"rule": "r", "subject": "", "verdict": "ok", "reason": "", "hold": {}, "evidence": [], "changes": []}
+    spoilt = {"findings": [finding]} if place == "findings" else {"plan": {"findings": [finding]}}
+    with pytest.raises(answers.MalformedAnswer, match=r"findings\[0\]\.hold\.kind: missing"):
+        answers.parse_answer(spoilt, FOLDED)
+    assert answers.parse_answer({"trial": {}}, FOLDED) == {"trial": {}}  # there is none
+
+
 def _accepted(answer):
     """What the action of the module makes of it."""
     try:

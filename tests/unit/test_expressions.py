@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hosttune.engine.evaluate import ExpressionNames
 from hosttune.engine.expression_helpers import gib_text, text_of
 from hosttune.engine.expression_hints import describe, item_of, name_type, options_of, plain, record
 from hosttune.engine.expressions import (
@@ -20,8 +21,10 @@ from hosttune.engine.expressions import (
     parse_text,
 )
 from hosttune.errors import BadInput, HosttuneError, Where
+from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.frozen import frozen
+from tests.unit.fake_reader import FakeReader
 
 WHERE = Where("rule.yaml", 7, "applies_when[0].if")
 
@@ -410,6 +413,89 @@ def test_text_that_grows_too_long_is_an_error():
     doubled = "+".join(["t"] * 20)
     with pytest.raises(HosttuneError, match="the result is too long"):
         compile_expression(doubled, WHERE).evaluate({"t": "x" * 100_000})
+
+
+TEN = "(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)"
+TEN_THOUSAND = " ".join(f"for {name} in {TEN}" for name in "abcd")
+
+
+def million(piece):
+    """Clauses that make `s`, about a million characters."""
+    grown = " ".join(f"for {new} in [{'+'.join([old] * 10)}]" for old, new in (("s1", "s2"), ("s2", "s3"), ("s3", "s")))
+    return f"for s1 in [{(piece * 999)[:999]!r}] {grown}"
+
+
+def doubled(name):
+    """Clauses that make `{name}30`: a list of two lists of two lists, a thousand million texts if written out."""
+    steps = (f"for {name}{i} in [({name}{i - 1}, {name}{i - 1})]" for i in range(1, 31))
+    return f"for {name}0 in [('a', 'b')] {' '.join(steps)}"
+
+
+TOO_MUCH = {
+    "memory": f"[s + str(a) {million('a')} {TEN_THOUSAND}]",
+    "looking": f"[1 {million('a')} {TEN_THOUSAND} if like(s, '*aac*')]",
+    "a pattern": f"[1 {million('a')} for p in ['*{'a' * 400}b'] {TEN_THOUSAND} if like(s, p)]",
+    "comparing": f"[1 {million('a')} for t in [s + 'x'] for u in [s + 'x'] {TEN_THOUSAND} if t == u]",
+    "searching": f"[1 {million('a')} {TEN_THOUSAND} if '{'a' * 90}b' in s]",
+    "writing": f"[1 {million('a')} {TEN_THOUSAND} if lower(s) == 'a']",
+    "parting": f"[words(s) {million('a ')} {TEN_THOUSAND}]",
+    "ordering": f"[sorted([s + str(a) for a in {TEN}]) {million('a')} {TEN_THOUSAND}]",
+    "joining": f"[join([s], ' ') {million('a')} {TEN_THOUSAND}]",
+    "an end": f"[1 {million('a')} {TEN_THOUSAND} if ends_with(s, s)]",
+    "a key": f"[xs[s] {million('a')} {TEN_THOUSAND} if s in xs]",
+    "a list in lists": f"[1 {doubled('x')} {doubled('y')} if x30 == y30]",
+    "a list from outside": f"[1 {TEN_THOUSAND} if len(many) == 0]",
+    "a part that may not matter": f"any(len(words(s)) > 0 and gone {million('a ')} {TEN_THOUSAND})",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TOO_MUCH.values(), ids=TOO_MUCH)
+def test_what_an_expression_makes_and_reads_has_a_bound(text):
+    """Rules come with records and images: a small one must not take all memory, or hours."""
+    names = {"xs": {"a": 1}, "many": ["a"] * 10_000, "gone": unread("not there")}
+    with pytest.raises(
+        HosttuneError, match=r"^rule.yaml:7: .{,200}: it takes more than 16,777,216 steps and characters"
+    ):
+        compile_expression(text, WHERE).evaluate(names)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"x {{{{ [x30 {doubled('x')}] }}}}", "it takes more than"),
+        (f"{{{{ [x30 {doubled('x')}] }}}}", "it takes more than"),
+        (f"{{{{ [s {million('a')}][0] }}}}" * 300, "the result is too long"),
+    ],
+)
+def test_what_a_text_is_made_of_has_a_bound(text, reason):
+    with pytest.raises(HosttuneError, match=reason):
+        compile_text(text, WHERE).evaluate({})
+
+
+def test_all_expressions_of_a_rule_have_one_budget():
+    names = ExpressionNames(Facts(FakeReader({})), {})
+    text = compile_text(f"{{{{ [s {million('a')}][0] }}}}", WHERE)
+    with pytest.raises(HosttuneError, match="it takes more than"):
+        for _ in range(20):
+            text.evaluate(names.with_(item=1))
+
+
+def test_property_of_a_fact_is_asked_once_in_a_rule():
+    """Many a one goes through all things of the host."""
+    asked = []
+
+    @frozen
+    class Mounts(Fact):
+        name: str = "x"
+
+        @property
+        def count(self) -> int:
+            asked.append(self)
+            return 1
+
+    names = {"mounts": Mounts()}
+    assert compile_expression(f"sum(mounts.count {TEN_THOUSAND})", WHERE).evaluate(names) == 10_000
+    assert len(asked) == 1
 
 
 # --- unknown facts

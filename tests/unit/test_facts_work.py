@@ -19,7 +19,8 @@ DOCKER = f"/system.slice/docker-{DOCKER_ID}.scope"
 GPU = {"/dev/nvidia0": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": ""}
 
 
-NODE = Stat("character", 0o666, 0, 0, 0, 0, 1, 1, 1, rdev=os.makedev(195, 0))
+GIVEN = {("devices-of", DOCKER_ID): '["null", "nvidia0"]'}
+MOUNTED = "900 899 0:6 /nvidia0 /dev/nvidia0 ro,nosuid - devtmpfs udev rw,size=64k\n"
 
 
 def process(pid, name="python3", *, devices=(), cgroup="/", command=None, user="alice", uid=1001, program=""):
@@ -116,6 +117,14 @@ def test_title_of_a_batch_job_counts_of_root_s_slurmstepd_alone():
     assert work(daemon(1, "slurmstepd", command=title, program="/opt/slurm/sbin/slurmstepd (deleted)")).is_gpu_busy
 
 
+def test_step_daemon_whose_title_cannot_be_read_counts_as_a_job():
+    assert jobs_of([daemon(1, "slurmstepd", command=(CUT,)), process(2, "slurmstepd", command=(CUT,))]) == (
+        "slurm job ?",
+    )
+    with pytest.raises(UnknownFact, match="command line of process 1"):
+        _ = Facts(FakeReader(processes=(daemon(1, "slurmd", command=(CUT,)),))).processes["slurmd"].commands
+
+
 def test_root_of_a_container_is_no_daemon_of_the_host():
     """In the mount namespace of a container any file has any path."""
     title = ("slurmstepd: [4711.0]",)
@@ -142,44 +151,46 @@ def test_control_group_below_one_of_a_user_is_no_job(cgroup):
 
 
 def test_container_that_a_user_may_have_named_counts_by_who_holds_a_gpu():
-    node = {"/proc/8/root/dev/nvidia0": NODE}
-    files = {"/proc/8/root/dev/nvidia0": ""}
     own = f"/user.slice/user-1001.slice/user@1001.service/app.slice/docker-{DOCKER_ID}.scope"
-    seen = work(process(8, "sleep", cgroup=own), files=files, stats=node)
+    seen = work(process(8, "sleep", cgroup=own), queries=GIVEN)
     assert (seen.gpu_containers, seen.is_gpu_busy) == ((), False)
-    busy = work(process(8, cgroup=own, devices=("/dev/nvidia0",)), files=files, stats=node)
+    busy = work(process(8, cgroup=own, devices=("/dev/nvidia0",)), queries=GIVEN)
     assert (busy.gpu_containers, busy.is_gpu_busy) == ((), True)
     given = Stat("directory", 0o755, 1001, 1001, 0, 0, 1, 1, 1)
-    delegated = {**node, "/sys/fs/cgroup/system.slice/run-7.service": given}
+    delegated = {"/sys/fs/cgroup/system.slice/run-7.service": given}
     cgroup = f"/system.slice/run-7.service/docker-{DOCKER_ID}.scope"
-    assert work(process(8, "sleep", cgroup=cgroup), files=files, stats=delegated).gpu_containers == ()
-    assert work(process(8, "sleep", cgroup=cgroup), files=files, stats=node).gpu_containers != ()
+    assert work(process(8, "sleep", cgroup=cgroup), queries=GIVEN, stats=delegated).gpu_containers == ()
+    assert work(process(8, "sleep", cgroup=cgroup), queries=GIVEN).gpu_containers != ()
 
 
 def test_user_who_gives_a_group_the_name_of_a_container_does_not_hide_its_gpu():
     own = f"/user.slice/user-1001.slice/user@1001.service/app.slice/docker-{DOCKER_ID}.scope"
-    files, stats = {"/proc/8/root/dev/nvidia0": ""}, {"/proc/8/root/dev/nvidia0": NODE}
     for pid, program in ((7, ""), (9, "/usr/bin/Xwayland")):
         user = process(pid, "Xwayland", cgroup=own, program=program)
-        seen = work(user, process(8, "sleep", cgroup=DOCKER), files=files, stats=stats)
+        seen = work(user, process(8, "sleep", cgroup=DOCKER), queries=GIVEN)
         assert seen.gpu_containers == ("docker 3f2a3f2a3f2a",)
 
 
 @pytest.mark.parametrize(
-    "node",
+    "mount",
     [
-        Stat("file", 0o666, 0, 0, 0, 0, 1, 1, 1),
-        Stat("character", 0o666, 0, 0, 0, 0, 1, 1, 1, rdev=os.makedev(1, 3)),
-        Stat("link", 0o777, 0, 0, 0, 0, 1, 1, 1),
+        MOUNTED.replace("devtmpfs", "tmpfs"),
+        MOUNTED.replace("/dev/nvidia0", "/mnt/nvidia0"),
+        MOUNTED.replace(" /dev/nvidia0", " /dev"),
     ],
 )
-def test_what_is_no_gpu_s_device_node_gives_a_container_none(node):
-    seen = work(
-        process(8, "sleep", cgroup=DOCKER),
-        files={"/proc/8/root/dev/nvidia0": ""},
-        stats={"/proc/8/root/dev/nvidia0": node},
-    )
-    assert seen.is_gpu_busy is False
+def test_what_a_container_has_in_its_dev_without_its_engine_is_no_gpu(mount):
+    """Its root can make a node there, or lead the folder elsewhere: it is not looked at."""
+    node = Stat("character", 0o666, 0, 0, 0, 0, 1, 1, 1, rdev=os.makedev(195, 0))
+    files = {"/proc/8/root/dev/nvidia0": "", "/proc/8/mountinfo": mount}
+    seen = work(process(8, "sleep", cgroup=DOCKER), files=files, stats={"/proc/8/root/dev/nvidia0": node})
+    assert (seen.gpu_containers, seen.is_gpu_busy) == ((), False)
+
+
+def test_engine_whose_word_cannot_be_read_makes_it_unknown():
+    seen = work(process(8, "sleep", cgroup=DOCKER), queries={("devices-of", DOCKER_ID): Unreadable("no answer")})
+    with pytest.raises(UnknownFact, match="whether the container docker 3f2a3f2a3f2a has a GPU: no answer"):
+        _ = seen.is_gpu_busy
 
 
 def test_older_record_does_not_tell_who_is_what_he_calls_himself():
@@ -226,9 +237,10 @@ def test_work_container_that_computes_is_named():
     assert seen.gpu_containers == ("docker 3f2a3f2a3f2a",)
 
 
-def test_work_idle_container_with_a_gpu_counts_as_busy():
-    files = {"/proc/8/root/dev/nvidia0": "", "/proc/8/root/dev/null": ""}
-    seen = work(process(8, "sleep", cgroup=DOCKER), files=files, stats={"/proc/8/root/dev/nvidia0": NODE})
+@pytest.mark.parametrize("by", [{"queries": GIVEN}, {"files": {"/proc/8/mountinfo": MOUNTED}}])
+def test_work_idle_container_with_a_gpu_counts_as_busy(by):
+    """Device plugins, CDI and --device are told to the runtime; NVIDIA's runtime mounts the nodes."""
+    seen = work(process(8, "sleep", cgroup=DOCKER), **by)
     assert seen.gpu_processes == ()
     assert seen.gpu_containers == ("docker 3f2a3f2a3f2a",)
     assert seen.is_gpu_busy
@@ -236,14 +248,15 @@ def test_work_idle_container_with_a_gpu_counts_as_busy():
 
 
 def test_work_container_without_a_gpu_is_no_work():
-    assert work(process(8, "nginx", cgroup=DOCKER), files={"/proc/8/root/dev/null": ""}).is_gpu_busy is False
+    assert (
+        work(process(8, "nginx", cgroup=DOCKER), queries={("devices-of", DOCKER_ID): '["null"]'}).is_gpu_busy is False
+    )
 
 
 def test_work_container_of_a_monitor_is_no_work():
     seen = work(
         daemon(8, "dcgm-exporter", devices=("/dev/nvidia0",), cgroup=DOCKER),
-        files={"/proc/8/root/dev/nvidia0": ""},
-        stats={"/proc/8/root/dev/nvidia0": NODE},
+        queries=GIVEN,
     )
     assert seen.is_gpu_busy is False
 
@@ -253,8 +266,7 @@ def test_monitor_or_display_that_people_start_in_their_container_hides_it_not(na
     seen = work(
         process(8, "sleep", cgroup=DOCKER),
         daemon(9, name, cgroup=DOCKER),
-        files={"/proc/8/root/dev/nvidia0": ""},
-        stats={"/proc/8/root/dev/nvidia0": NODE},
+        queries=GIVEN,
     )
     assert seen.gpu_containers == ("docker 3f2a3f2a3f2a",)
 
@@ -278,7 +290,7 @@ def test_privileged_container_that_sees_all_devices_was_not_given_a_gpu():
 
 
 def test_work_container_that_cannot_be_looked_into_is_unknown_not_idle():
-    seen = work(process(8, "sleep", cgroup=DOCKER), unreadable={"/proc/8/root": "permission denied"})
+    seen = work(process(8, "sleep", cgroup=DOCKER), unreadable={"/proc/8/mountinfo": "permission denied"})
     assert seen.gpu_processes == ()
     for name in ("gpu_containers", "is_gpu_busy"):
         with pytest.raises(UnknownFact, match="permission denied"):

@@ -29,6 +29,7 @@ looks = st.builds(
     at=st.sampled_from(["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"]),
     source=st.sampled_from(["x", "y"]),
     digest=st.sampled_from(["d1", "d2"]),
+    shown=st.sampled_from(["d1", "d2"]),
     changes=st.integers(0, 1),
     state=st.sampled_from(["ok", "differs", "unknown"]),
     says=says,
@@ -130,6 +131,16 @@ def test_plans_are_folded_by_digest_and_named_by_their_first_host():
     ]
 
 
+def test_host_that_shows_other_changes_for_a_digest_is_a_class_of_its_own():
+    """Who approves a digest approves what is shown with it, for all hosts that name it."""
+    honest = [look(name, digest="d1", shown="d1", changes=7) for name in ("b", "c")]
+    classes = folded([look("a", digest="d1", shown="e9", changes=1), *honest]).classes
+    assert [(one.changes, one.hosts.names, one.is_as_shown) for one in classes] == [
+        (7, ("b", "c"), True),
+        (1, ("a",), False),
+    ]
+
+
 def test_hosts_with_plans_beyond_the_bound_are_counted_as_such(monkeypatch):
     monkeypatch.setattr(fleet_module, "MOST_CLASSES", 2)
     fleet = folded([look(name, digest=f"d{name}", changes=1) for name in "abcdea"], names=2)
@@ -162,6 +173,15 @@ def test_newest_look_at_a_host_counts_and_a_missing_machine_id_is_no_other_host(
     found = chosen(old, new)
     assert [(one.name, one.kept[:7]) for one in found.chosen()] == [("a", "2026-12")]
     assert list(found.older()) == ["a"]
+
+
+def test_file_that_is_named_after_a_host_speaks_for_it_and_no_other_file_does():
+    """What stands in a file a host says of itself: that it is another one, looked at later and without a fault."""
+    found: LookCollector[str] = LookCollector(frozenset({"good", "evil"}))
+    for source, at in (("good", "2026-05-02"), ("evil", "2026-05-03"), ("archive", "2026-05-01")):
+        found.add("good", "m1", at, f"{source}.json", source, of=source)
+    assert [(one.name, one.kept) for one in found.chosen()] == [("good", "good")]
+    assert (list(found.older()), list(found.refused())) == (["good"], [("evil.json", "good")])
 
 
 def test_machines_of_one_name_are_hosts_of_their_own():

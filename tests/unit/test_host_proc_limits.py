@@ -39,7 +39,7 @@ def make_process(proc_folder, pid, *, parent=1, size=0, devices=("/dev/nvidia0",
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     """A /proc. Its open files are links without device nodes behind them: their names are taken for these."""
-    monkeypatch.setattr(proc, "_open_device", lambda path, _: os.readlink(path))
+    monkeypatch.setattr(proc, "_open_device", lambda path, *_: os.readlink(path))
     (tmp_path / "stat").write_text("btime 100\n")
     return tmp_path
 

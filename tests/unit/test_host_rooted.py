@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 
 import pytest
 
+from hosttune.engine.trusted import read_trusted
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host import open_reader, open_writer
 from hosttune.host.live import LiveReader, LiveWriter
 from hosttune.host.paths import walk
 from hosttune.host.rooted import RootReader, RootWriter
+from hosttune.host.tree import FileTree
 from hosttune.values import ABSENT, FileValue, Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -215,3 +218,26 @@ def test_image_is_read_to_a_limit_that_holds_for_all_of_its_files(root, folder, 
     said = "would be read of this image" if most else "is larger than"
     assert said in answers[-1].reason
     assert reader.read_guarded("/" + names[-1])[0] == answers[-1]
+
+
+def test_no_way_of_reading_reaches_a_kernel_that_is_bound_into_the_image(root):
+    """/proc and /sys of this machine are often bound in. A policy that is a link there would be read as root's file."""
+    (root / "proc/version").write_text("this machine\n")
+    (root / "etc/policy.yaml").symlink_to("../proc/version")
+    (root / "etc/rules.d").symlink_to("/proc")
+    reader = RootReader(str(root))
+    ways = {
+        name: way
+        for name, way in inspect.getmembers(FileTree, inspect.isfunction)
+        if not name.startswith("_") and "path" in inspect.signature(way).parameters
+    }
+    assert {"read", "read_guarded", "usage", "space", "list", "stat"} <= set(ways)
+    for name in ways:
+        for path in ("/etc/policy.yaml", "/etc/rules.d", "/etc/rules.d/version", "/proc/version"):
+            if name == "link" and path in ("/etc/policy.yaml", "/etc/rules.d"):
+                continue  # the link itself lies in the image
+            for found in (getattr(reader, name)(path), getattr(FileTree, name)(reader, path)):
+                answer = found[0] if isinstance(found, tuple) else found
+                assert "no kernel runs under --root" in answer.reason, (name, path)
+    with pytest.raises(HosttuneError, match="cannot be read: no kernel runs under --root"):
+        read_trusted(reader, "/etc/policy.yaml", is_local=False, is_required=True)

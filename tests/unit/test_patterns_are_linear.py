@@ -5,13 +5,26 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import signal
+import time
 from importlib import import_module
 
 import pytest
 
-from tests.patterns import METHODS, Pattern, hostile_texts, patterns, raise_timeout, seconds_of
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.lint import rule_faults
+from hosttune.engine.shapes import policy_faults
+from hosttune.engine.yamlio import load_document
+from hosttune.errors import MOST_FAULTS, BadInput
+from hosttune.facts.apt_conf import settings_of
+from hosttune.facts.commands import values_in
+from hosttune.facts.services.unit_files import assignments
+from hosttune.facts.storage.ageing_files import parse_cachefilesd, parse_tmpreaper
+from hosttune.facts.sysfs import fits
+from hosttune.lines import LineNumbers
+from tests.patterns import METHODS, PACKAGE, Pattern, hostile_texts, patterns, raise_timeout, seconds_of
 
 SIZE = 100_000  # characters; a pattern that takes the square needs a minute and more
 LIMIT_S = 5.0  # processor time; a linear one takes a hundredth of a second
@@ -66,3 +79,65 @@ def test_search_knows_the_patterns_and_their_uses():
     found = {one.place.partition(":")[0]: one for one in patterns()}
     assert len(found) > 100
     assert found["facts/storage/nfs.py"].methods <= METHODS
+
+
+def test_lines_are_counted_by_one_piece():
+    """To count from the start for each of many places takes quadratic time."""
+    calls = (
+        (path.relative_to(PACKAGE), node.lineno)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "count" and len(node.args) > 1
+    )
+    assert {str(path) for path, _ in calls} == {"lines.py"}
+
+
+def test_line_numbers_look_at_no_line_twice():
+    looked = []
+
+    class Text(str):
+        __slots__ = ()
+
+        def count(self, text, start, end):
+            looked.append(end - start)
+            return super().count(text, start, end)
+
+    text = Text("a\nbc\n\nd" * 100)
+    numbers = LineNumbers(text)
+    assert [numbers.at(place) for place in range(len(text))] == [
+        text[:place].count("\n") + 1 for place in range(len(text))
+    ]
+    assert sum(looked) < len(text)
+    assert (numbers.at(0), numbers.at(3), LineNumbers(b"a\nb").at(2)) == (1, 2, 2)
+
+
+MANY = 1 << 20
+HOSTILE = {
+    "tabs": lambda: load_document("\t" * MANY, "policy.yaml"),
+    "characters that are not allowed": lambda: load_document("\n\x01" * (MANY // 2), "policy.yaml"),
+    "unknown rules": lambda: policy_faults(
+        load_document("select:\n" + "".join(f"- memory-swapp{i}\n" for i in range(MANY // 20)), "p"), builtin_catalog()
+    ),
+    "unknown kinds": lambda: rule_faults(load_document("want:\n" + "- {sysctll: a}\n" * (MANY // 16), "a-b.yaml")),
+    "unknown names": lambda: rule_faults(
+        load_document("id: a-b\nexpect:\n" + "- {if: 'memry.a > 1', else: x}\n" * (MANY // 40), "a-b.yaml")
+    ),
+    "lines that go on": lambda: [*assignments("ab\\\n" * (MANY // 4))],
+    "settings of apt": lambda: [*settings_of('a "b";\n' * (MANY // 7), "a")],
+    "settings of tmpreaper": lambda: parse_tmpreaper("A=b\n" * (MANY // 4), "tmpreaper.conf"),
+    "folders of cachefilesd": lambda: parse_cachefilesd("dir /a\n" * (MANY // 7), "cachefilesd.conf"),
+    "commands": lambda: [*values_in("sysctl -w vm.a=1\n" * (MANY // 18))],
+    "braces": lambda: fits("/sys/x", "/sys/" + "{a,b}" * 64) or fits("/sys/x", "/sys/" + "{a}" * (MANY // 3)),
+}
+
+
+@pytest.mark.parametrize("read", HOSTILE.values(), ids=HOSTILE)
+def test_reading_what_others_write_takes_linear_time(read):
+    started = time.process_time()
+    faults = ()
+    try:
+        read()
+    except BadInput as error:
+        faults = error.faults
+    assert len(faults) <= MOST_FAULTS + 1
+    assert time.process_time() - started < 4 * LIMIT_S  # a hundred times that where it was quadratic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import (
@@ -51,7 +52,7 @@ def lost(facts: Facts) -> Told | None:
         for why, own in slots.items()
     ]
     drained = [gpu.slot for gpu in silent if gpu.sign == "left out"]
-    unless = f" (unless somebody drained it: sudo nvidia-smi drain -q -p {drained[0]})" if drained else ""
+    unless = f" (unless somebody drained it: sudo nvidia-smi drain -q -p {quote(drained[0])})" if drained else ""
     return "; ".join(told), f"{_HARDWARE}{unless}: {way_of((gpu.action for gpu in silent), silent[0].slot)}"
 
 

@@ -4,6 +4,7 @@ libraries' version, does it load; and what a reboot would do about it.
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import REBOOT, BootOutlook, Told, holds, said_by_log
@@ -29,7 +30,8 @@ def dkms_failed(facts: Facts) -> Told | None:
     if not left:
         if is_compiled(facts):
             return f"{said} ({failed[0].log})", commands(facts, failed[0].kernel or facts.kernel.release)
-        idle = f"sudo dkms remove {failed[0].name}/{failed[0].version} --all, as prebuilt modules are installed"
+        built = quote(f"{failed[0].name}/{failed[0].version}")
+        idle = f"sudo dkms remove {built} --all, as prebuilt modules are installed"
         return f"{said} ({failed[0].log})", idle
     boot = "after a reboot no GPU works" if boot_after_dkms(facts) is BootOutlook.HARMS else "no reboot brings it"
     return f"{said}: {boot}", left[1]
@@ -208,8 +210,8 @@ def libraries_missing(facts: Facts) -> Told | None:
         return None
     server = f"{driver.branch}{'-server' if 'server' in driver.flavour else ''}"
     library = f"libnvidia-compute-{server}"
-    names = f"nvidia-headless-no-dkms-{driver.name} nvidia-utils-{server}"
-    way = f"sudo apt-get install {f'--reinstall {library}' if facts.packages[library].is_installed else names}"
+    names = f"{quote(f'nvidia-headless-no-dkms-{driver.name}')} {quote(f'nvidia-utils-{server}')}"
+    way = f"sudo apt-get install {f'--reinstall {quote(library)}' if facts.packages[library].is_installed else names}"
     return (
         f"of {driver.name} the libraries are missing (libnvidia-ml.so.1, libcuda.so.1): no program can use a GPU",
         way if facts.os.is_ubuntu else "install the libraries of the same version",

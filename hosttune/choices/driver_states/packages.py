@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from shlex import join
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import RUNFILE, UNHOLD, UNINSTALL, ByPolicy, Told, switch
@@ -77,9 +78,11 @@ def outdated(facts: Facts) -> Told | None:
         return None
     said = "; ".join(part for part in (over, steps, stale_note(facts)) if part)
     if not over:
-        real = " ".join(re.sub(r"-\d{3}(?=-|$)", f"-{driver.branch}", one, count=1) for one in driver.transitional)
-        gone = " ".join(driver.transitional)
-        return said, f"name the branch: sudo apt-get install {real} && sudo apt-get remove {gone}"
+        real = [re.sub(r"-\d{3}(?=-|$)", f"-{driver.branch}", one, count=1) for one in driver.transitional]
+        return (
+            said,
+            f"name the branch: sudo apt-get install {join(real)} && sudo apt-get remove {join(driver.transitional)}",
+        )
     return said, switch(facts, "a supported branch", when="at a maintenance")
 
 

@@ -4,6 +4,7 @@ of Ubuntu's archive is off.
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
@@ -72,7 +73,7 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str:
     offers another one, the driver may have to go first."""
     library, which = package.replace("nvidia-fabricmanager", "libnvidia-nscq"), f"={wanted}*" if wanted else ""
     first = unknown_to_apt(facts, package) if package != "nvidia-fabricmanager" else ""
-    command = f"sudo apt-get install '{package}{which}' '{library}{which}'"
+    command = f"sudo apt-get install {quote(package + which)} {quote(library + which)}"
     offered = facts.packaging.packages.get(package)
     if wanted and offered and upstream_of(offered.version) != wanted:
         command += (

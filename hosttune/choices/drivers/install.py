@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.drivers.branch import (
@@ -175,7 +176,7 @@ def _compile(facts: Facts) -> str:
 def _prebuilt_kernel(facts: Facts) -> str:
     """The kernel for which Ubuntu has prebuilt, signed modules."""
     flavour = facts.kernel.flavour or "generic"
-    return f"Ubuntu's kernel has prebuilt modules: sudo apt-get install linux-{flavour}, and boot it"
+    return f"Ubuntu's kernel has prebuilt modules: sudo apt-get install linux-{quote(flavour)}, and boot it"
 
 
 def _best(usable: tuple[Candidate, ...], facts: Facts, params: Mapping[str, Any]) -> tuple[Candidate, tuple[str, ...]]:

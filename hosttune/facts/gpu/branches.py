@@ -15,6 +15,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.branch_table import Branch, own_table, parse_rows
 from hosttune.facts.trusted import of_root
 from hosttune.frozen import frozen
+from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -91,7 +92,7 @@ def _site_rows(reader: Reader) -> Mapping[int, Branch]:
     try:
         return parse_rows(content.decode("utf-8"), SITE)
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line = LineNumbers(content).at(error.start)
         raise UnknownFact(f"{SITE}:{line}: is not UTF-8 text: write it again as such") from error
     except BadInput as bad:
         told = "; ".join(f"{one.where}: {one.message} ({one.hint})" for one in bad.faults[:3])

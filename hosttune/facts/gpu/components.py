@@ -6,6 +6,7 @@ Manager, and branches that Ubuntu does not support for long, in multiverse.
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import Fact, lazy
@@ -33,7 +34,7 @@ class Components(Fact):
 
 def turn_on(names: tuple[str, ...]) -> str:
     """What a person does so that apt has lists of these components: a sentence with the commands."""
-    each = " && ".join(f"sudo add-apt-repository {name}" for name in names)
+    each = " && ".join(f"sudo add-apt-repository {quote(name)}" for name in names)
     plural = "s" if len(names) > 1 else ""
     return f"apt has no list of Ubuntu's component{plural} {' and '.join(names)}: {each} && sudo apt-get update"
 

@@ -7,6 +7,7 @@ names the GPU (NVIDIA/NVSentinel issue 155); a module probes before it says that
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
 from hosttune.facts.base import Fact
@@ -45,7 +46,7 @@ def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str
     gone: dict[str, str] = {}
     failed: dict[str, str] = {}
     at_probe: set[str] = set()  # gone at the probe of the load that comes next
-    begun: list[str] = []  # GPUs whose sentence has not ended yet; the lines of two may be mixed
+    begun: deque[str] = deque()  # GPUs whose sentence has not ended yet; the lines of two may be mixed
     for message in messages:
         if is_load(message):
             gone = dict.fromkeys(at_probe, _GONE)
@@ -63,7 +64,7 @@ def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str
             if start := _BEGINS.match(line):
                 begun.append(slot_of(*start.group(1, 2, 3, 4)))
             if begun and not one and (end := _ENDS.search(line)):
-                slot = begun.pop(0)
+                slot = begun.popleft()
                 if end[1]:
                     gone.setdefault(slot, _GONE)
                     at_probe.add(slot)

@@ -8,6 +8,7 @@ first 64 bytes the file is root's alone.
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
@@ -68,7 +69,7 @@ class Acs(Fact):
     @property
     def commands(self) -> str:
         """What clears the two bits until the next boot or reset of the bridge."""
-        return "; ".join(f"setpci -s {slot} ECAP_ACS+0x6.w=0:c" for slot in self.slots)
+        return "; ".join(f"setpci -s {quote(slot)} ECAP_ACS+0x6.w=0:c" for slot in self.slots)
 
 
 def port_type(config: bytes) -> str:

@@ -9,6 +9,7 @@ grub-core/commands/loadenv.c; 00_header and 41_custom of grub-common).
 from __future__ import annotations
 
 import posixpath
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt
@@ -164,7 +165,7 @@ def _boot_folder(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001
     named = {row[1].rstrip("/") for row in rows if len(row) > 2}
     mounted = {mount.target for mount in parse(table)}
     for target in sorted(({"/boot", FOLDER} & named) - mounted):
-        yield f"{target} stands in /etc/fstab and is not mounted: sudo mount {target}"
+        yield f"{target} stands in /etc/fstab and is not mounted: sudo mount {quote(target)}"
 
 
 def _probe(reader: Reader, target: str, path: str) -> str:

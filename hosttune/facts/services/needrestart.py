@@ -31,7 +31,14 @@ _PATTERN = (
 )
 _KEY = regex(rf"(?:->)?\s*\{{\s*{_PATTERN}\s*\}}\s*=\s*['\"]?(\d)['\"]?\s*(?:;|$)")
 _PAIR = regex(rf"{_PATTERN}\s*(?:=>|,)\s*['\"]?(\d)['\"]?")
+# In a record or an image the pattern is foreign text, and a search by it can take for ever: nothing that is repeated is
+# a group here, and one pattern has few ways to match.
+_ONE = r"(?:[\w @:.,=/-]|\\[^\w\s]|\\[bdsw]|\[\^?[\w @:.-]+\])"
+_PLAIN = regex(rf"(?:{_ONE}[*+?]?|\((?:\?:)?|\)\??|[|^$])*")
+_CHOICE = regex(r"(?<!\\)(?:[*+(]|(?<!\()\?)")
+_MOST_CHOICES, _MOST_BRANCHES = 4, 32
 _MODE = regex(r"\s*=\s*['\"]([a-z])['\"]")
+_SHOWN = 80  # characters of what is unclear
 _COMMENT = regex(r"^\s*#.*$|(?<=[;,{}])\s*#.*$", re.MULTILINE)
 
 
@@ -89,16 +96,19 @@ def _of_table(rest: str, file: str) -> Iterator[NeedrestartSetting]:
             yield NeedrestartSetting(file, "clear")
         yield from (_entry(pair, file) for pair in _PAIR.finditer(rest))
     else:
-        yield NeedrestartSetting(file, "unclear", pattern=" ".join(rest.split())[:80])
+        yield NeedrestartSetting(file, "unclear", pattern=" ".join(rest.split())[:_SHOWN])
 
 
 def _entry(match: re.Match[str], file: str) -> NeedrestartSetting:
     pattern = next((one for one in match.group(1, 2, 4) if one is not None), "")
     flags = f"(?{match[5]})" if match[5] else ""
+    has_few_ways = len(_CHOICE.findall(pattern)) <= _MOST_CHOICES and pattern.count("|") <= _MOST_BRANCHES
+    if not _PLAIN.fullmatch(pattern) or not has_few_ways:
+        return NeedrestartSetting(file, "unclear", pattern=pattern[:_SHOWN])
     try:
         re.compile(flags + pattern)
     except re.error:
-        return NeedrestartSetting(file, "unclear", pattern=pattern)
+        return NeedrestartSetting(file, "unclear", pattern=pattern[:_SHOWN])
     return NeedrestartSetting(file, "entry", match[6], flags + pattern)
 
 

@@ -163,11 +163,12 @@ def assignments(content: str) -> Iterator[tuple[int, str, str, str]]:
     for number, row in rows:
         if row.lstrip().startswith(("#", ";")):
             continue
-        whole = row
-        while whole.endswith("\\"):
+        parts = [row]
+        while parts[-1].endswith("\\"):
             following = next((one for _, one in rows if not one.lstrip().startswith(("#", ";"))), "")
-            whole = f"{whole[:-1].rstrip()} {following.strip()}"
-        stripped = whole.strip()
+            parts[-1] = parts[-1][:-1].rstrip()
+            parts.append(following.strip())
+        stripped = " ".join(parts).strip()
         key, equals, value = stripped.partition("=")
         if stripped.startswith("["):
             section = stripped.strip("[]")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact
 from hosttune.frozen import frozen
+from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -108,9 +109,10 @@ def select(files: Iterable[tuple[str, tuple[TmpfilesLine, ...]]]) -> tuple[AgeRu
 def parse_tmpreaper(content: str, name: str) -> tuple[AgeRule, ...]:
     """/etc/tmpreaper.conf, shell assignments: the folders (/tmp alone where none are named), the age (7d), options."""
     values: dict[str, tuple[str, int]] = {}
+    line = LineNumbers(content).at
     for match in _ASSIGNMENT.finditer(content):
         value = next((part for part in match.groups()[1:] if part is not None), "")
-        values[match[1]] = (value, line_at(content, match.start(1)))
+        values[match[1]] = (value, line(match.start(1)))
     folders, number = values.get("TMPREAPER_DIRS", ("/tmp", 1))
     age = values.get("TMPREAPER_TIME", ("7d", 1))[0] or "7d"
     options = values.get("TMPREAPER_ADDITIONALOPTIONS", ("", 1))[0].split()
@@ -122,10 +124,8 @@ def parse_cachefilesd(content: str, name: str) -> tuple[AgeRule, ...]:
     """The cache of network file systems that cachefilesd culls, the least recently read first."""
     if re.search(r"^\s*nocull\b", content, re.MULTILINE):
         return ()
-    found = _CULLED.finditer(content)
-    return tuple(
-        AgeRule(tree_of(one[1]), "", f"{name}:{line_at(content, one.start(1))}", uses_atime=True) for one in found
-    )
+    found, line = _CULLED.finditer(content), LineNumbers(content).at
+    return tuple(AgeRule(tree_of(one[1]), "", f"{name}:{line(one.start(1))}", uses_atime=True) for one in found)
 
 
 def parse_robinhood(content: str, name: str) -> tuple[AgeRule, ...]:
@@ -134,13 +134,8 @@ def parse_robinhood(content: str, name: str) -> tuple[AgeRule, ...]:
     if policy is None:
         return ()
     place = _FS_PATH.search(content)
-    source = f"{name}:{line_at(content, policy.end())}"
+    source = f"{name}:{LineNumbers(content).at(policy.end())}"
     return (AgeRule(tree_of(place[1]) if place else "/", "last_access", source, uses_atime=True),)
-
-
-def line_at(content: str, position: int) -> int:
-    """The number of the line in which a position lies."""
-    return content.count("\n", 0, position) + 1
 
 
 def plain(path: str) -> str:

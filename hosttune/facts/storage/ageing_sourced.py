@@ -11,6 +11,7 @@ from hosttune.facts.storage.ageing_jobs import PROCESS_A_ROW, may_be_script, rea
 from hosttune.facts.storage.ageing_rows import LONGEST, CommandRow, commands_of, told_of
 from hosttune.facts.storage.ageing_shell import Shell
 from hosttune.frozen import frozen
+from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -65,13 +66,8 @@ def _paths(word: str, script: Script, shell: Shell) -> Iterator[str]:
 
 def environment_files(content: str) -> tuple[tuple[int, str], ...]:
     """(line, path or pattern) of the files that a unit takes variables from; a specifier is anything."""
-    found: list[tuple[int, str]] = []
-    number, position = 1, 0
-    for one in ENVIRONMENT_FILE.finditer(content):
-        number += content.count("\n", position, one.start(1))
-        position = one.start(1)
-        found.append((number, re.sub(r"%.", "*", one[1])))
-    return tuple(found)
+    line = LineNumbers(content).at
+    return tuple((line(one.start(1)), re.sub(r"%.", "*", one[1])) for one in ENVIRONMENT_FILE.finditer(content))
 
 
 def environment_of(content: str) -> str:

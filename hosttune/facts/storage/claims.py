@@ -80,8 +80,7 @@ def _texts(reader: Reader) -> Iterator[tuple[str, str]]:
     for name in sorted(names):
         files += [path for path in (units.path(name), *units.drop_ins(name)) if path]
     done: set[str] = set()
-    while files:
-        path = files.pop(0)
+    for path in files:  # it grows meanwhile
         is_folder = getattr(reader.stat(path), "type", "") == "directory"
         if path in done or is_folder or reader.link(path) == "/dev/null":
             continue

@@ -27,6 +27,7 @@ from hosttune.facts.storage.fstab_readers import (
     scan,
 )
 from hosttune.frozen import frozen
+from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 
 PATH = "/etc/fstab"
@@ -244,12 +245,12 @@ def _problems(data: bytes, path: str) -> tuple[Problem, ...]:
         hint = "save it as plain UTF-8 text without a byte order mark"
         found.append(Problem(1, "a byte order mark, which spoils the first line", hint, path))
     if b"\0" in data:
-        number = data.count(b"\n", 0, data.index(b"\0")) + 1
+        number = LineNumbers(data).at(data.index(b"\0"))
         hint = "remove it in an editor"
         found.append(Problem(number, "a NUL byte: what follows it in the line is lost", hint, path))
     lone = re.search(rb"\r(?!\n)", data)
     if lone:
-        number = data.count(b"\n", 0, lone.start()) + 1
+        number = LineNumbers(data).at(lone.start())
         hint = "give every line one kind of line end"
         found.append(Problem(number, "a carriage return without a line feed", hint, path))
     return tuple(found)

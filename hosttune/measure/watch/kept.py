@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 
 from hosttune.host.bounded import PROCESS_FILE, head_of
+from hosttune.host.process_memory import head_in_time
 
 MOST_BYTES = 1 << 22
 # A list in /proc comes a page at a time, in whole records (seq_read_iter, fs/seq_file.c), however much is asked for.
@@ -63,5 +64,13 @@ def content_of(path: str, limit: int = PROCESS_FILE) -> bytes | None:
     """The first `limit` bytes of a file that is read once; None where that fails."""
     try:
         return head_of(path, limit)[0]
+    except OSError:
+        return None
+
+
+def content_in_time(path: str, limit: int = PROCESS_FILE) -> bytes | None:
+    """The same of a file that the owner of the process can lock (host/process_memory.py)."""
+    try:
+        return head_in_time(path, limit)[0]
     except OSError:
         return None

@@ -9,7 +9,7 @@ from itertools import islice
 
 from hosttune.host.bounded import MOST_OPEN_FILES, names_in, process_ids
 from hosttune.host.mountinfo import parse
-from hosttune.measure.watch.kept import MOST_BYTES, content_of
+from hosttune.measure.watch.kept import MOST_BYTES, content_in_time, content_of
 from hosttune.measure.watch.tick import Mounted
 
 MOST = 8
@@ -64,7 +64,7 @@ class MountTable:
         return _data(found)
 
     def _named(self, pid: int) -> list[str]:
-        words = (content_of(f"{self._proc}/{pid}/cmdline") or b"").decode("utf-8", "surrogateescape").split("\0")
+        words = (content_in_time(f"{self._proc}/{pid}/cmdline") or b"").decode("utf-8", "surrogateescape").split("\0")
         return _data([word.rpartition("=")[2] + "/" for word in words[1:_MOST_WORDS]])
 
     def _folder(self, pid: int) -> str:
@@ -88,7 +88,7 @@ class MountTable:
             if left <= 0:
                 return ""
             if has_fuse:
-                words = (content_of(f"{self._proc}/{name}/cmdline") or b"").split(b"\0")
+                words = (content_in_time(f"{self._proc}/{name}/cmdline") or b"").split(b"\0")
                 text = f"{os.path.basename(words[0]).decode('utf-8', 'replace')} (process {name})"
                 if os.fsencode(target) in words:
                     return text

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from hosttune.host.bounded import names_in
 from hosttune.measure.watch.counting import Counters
-from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_of
+from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_in_time, content_of
 from hosttune.measure.watch.parse import ProcessIo, process_io, process_stat, run_delay
 
 COMMAND_BYTES = 4096  # of its words that are kept: each process of the job has some
@@ -55,7 +55,7 @@ class WatchedProcess:
 
     def look_at_command(self) -> None:
         """Its words; a process may become another program, often under the same name (a wrapper of python3)."""
-        self.command = content_of(f"{self._folder}/cmdline", COMMAND_BYTES) or b""
+        self.command = content_in_time(f"{self._folder}/cmdline", COMMAND_BYTES) or b""
 
     def children(self) -> list[int] | None:
         """Of its main thread; None where they are not listed, or it has just ended."""

@@ -9,8 +9,9 @@ import shutil
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.host.proc_fields import COMMAND, command_of
+from hosttune.host.process_memory import head_in_time
 from hosttune.host.secrets import mask_command
-from hosttune.measure.watch.kept import content_of
+from hosttune.measure.watch.kept import content_in_time, content_of
 from hosttune.measure.watch.parse import process_stat
 
 _KTHREADD = 2
@@ -48,7 +49,7 @@ def find(pid: int, *, proc: str = "/proc") -> Target:
     environment = _environment(f"{proc}/{pid}/environ")
     uptime = float((content_of(f"{proc}/uptime") or b"0").split()[0])
     note = ""
-    if content_of(f"{proc}/{pid}/io") is None:
+    if content_in_time(f"{proc}/{pid}/io") is None:
         owner = _user(int(fields.get("Uid", "0").split()[0]))
         note = f"it runs as {owner}: what it reads is not visible" + ("; sudo shows it" if os.geteuid() else " here")
     return Target(
@@ -80,14 +81,14 @@ def _user(uid: int) -> str:
 
 def _words(path: str) -> list[str]:
     try:
-        return command_of(path, *COMMAND)[0]
+        return command_of(path, *COMMAND, head_in_time)[0]
     except OSError:
         return []
 
 
 def _environment(path: str) -> bytes | None:
     """The whole entries at its beginning."""
-    content = content_of(path)
+    content = content_in_time(path)
     return content if content is None else content.rpartition(b"\0")[0]
 
 

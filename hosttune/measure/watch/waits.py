@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping
 
 from hosttune.frozen import frozen
 from hosttune.host.bounded import names_in
-from hosttune.measure.watch.kept import content_of
+from hosttune.measure.watch.kept import content_in_time, content_of
 from hosttune.measure.watch.sockets import OpenSocket, inode_of, is_local, links_of, tcp_sockets, unix_sockets
 from hosttune.measure.watch.tick import Wait, Want
 
@@ -240,7 +240,7 @@ class Waits:
         folder = f"{self._proc}/{pid}/task/{thread}"
         channel = (content_of(f"{folder}/wchan") or b"").decode("ascii", "replace").strip()
         if mark(channel) in {Task.NETWORK, Task.LOCK, Task.PEER, Task.PIPE}:
-            return Sleeper(pid, channel, first_argument(content_of(f"{folder}/syscall") or b""))
+            return Sleeper(pid, channel, first_argument(content_in_time(f"{folder}/syscall") or b""))
         return Sleeper(pid, channel)
 
 

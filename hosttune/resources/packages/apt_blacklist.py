@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, timedelta
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.apt_conf import CLEAR, FOLDER, LAST
@@ -107,7 +108,7 @@ def _reviewed(wish: Wish, proven: Finding, today: date, context: Context) -> Fin
     if today <= due:
         return replace(proven, evidence=(*proven.evidence, f"reviewed on {written}, to be reviewed by {due}"))
     hold = Hold(HoldKind.REFUSED, "somebody has to look at what waits")
-    todo = f"look at `apt list --upgradable`, upgrade what should be, then say so: sudo touch {path}"
+    todo = f"look at `apt list --upgradable`, upgrade what should be, then say so: sudo touch {quote(path)}"
     reason = f"what is held back was to be reviewed by {due} (last reviewed on {written})"
     return replace(proven, verdict=Verdict.DIFFERS, hold=hold, reason=reason, todo=todo)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, HalfWay, Refused
@@ -230,9 +231,9 @@ def _step(change: Change) -> CommandLine:
     install = [f"{name}={after[name]}" if after[name] else name for name in named]
     remove = [name for name in (*asked, *along, *removed) if name in before and name not in after]
     if not install:
-        return CommandLine(f"apt-get remove {' '.join(remove)}, after a look at what else goes")
+        return CommandLine(f"apt-get remove {' '.join(map(quote, remove))}, after a look at what else goes")
     return CommandLine(
-        f"apt-get install --no-install-recommends {' '.join([*install, *(f'{one}-' for one in remove)])}"
+        f"apt-get install --no-install-recommends {' '.join(map(quote, [*install, *(f'{one}-' for one in remove)]))}"
     )
 
 
@@ -244,7 +245,10 @@ def describe_changes(before: Value, after: Value) -> tuple[str, ...]:
     lines += [f"configure {name} {old[name]}" for name in sorted(half_of(before) - half_of(after)) if name in new]
     gone = [name for name in old if name not in new]
     lines += [f"remove {name} {old[name]}" for name in gone]
-    return (*lines, *([f"their configuration files stay: sudo apt-get purge {' '.join(gone)}"] * bool(gone)))
+    return (
+        *lines,
+        *([f"their configuration files stay: sudo apt-get purge {' '.join(map(quote, gone))}"] * bool(gone)),
+    )
 
 
 def _entry(package: Package) -> str:

@@ -5,6 +5,7 @@ dpkg(1)), and services that still use the old ones.
 from __future__ import annotations
 
 from itertools import takewhile
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts import Facts
@@ -57,7 +58,9 @@ def left_by(changes: Iterable[Change], reader: Reader) -> tuple[str, ...]:
         for end in _BESIDE
         if isinstance(reader.stat(f"{path}{end}"), Stat)
     ]
-    said = [f"the configuration files of {', '.join(gone)}: sudo apt-get purge {' '.join(gone)}"] * bool(gone)
+    said = [f"the configuration files of {', '.join(gone)}: sudo apt-get purge {' '.join(map(quote, gone))}"] * bool(
+        gone
+    )
     said += [f"{', '.join(beside)}: versions of changed configuration files, to compare"] * bool(beside)
     return tuple(said)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import posixpath
 import re
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.containers.kubernetes import DAEMONS
@@ -199,7 +200,7 @@ class _SettingComparison(InDropin):
         )
         if (live and not satisfies(live, self.wish)) or (not live and is_new):
             now = f", which runs with {live}" if live else ""
-            todo = f"in a quiet moment: sudo systemctl restart {unit}"
+            todo = f"in a quiet moment: sudo systemctl restart {quote(unit)}"
             return self._held(HoldKind.WAITING, f"a restart of {unit}{now}", todo)
         return self._says(Verdict.OK, evidence=self._there)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
@@ -99,7 +99,7 @@ class UnitAddress(AddressKind):
 
 
 def _step(change: Change) -> CommandLine:
-    name, words = shlex.quote(change.address.name), verbs(change.before, change.after)
+    name, words = quote(change.address.name), verbs(change.before, change.after)
     if words in {("enable", "start"), ("disable", "stop")}:
         return CommandLine(f"systemctl {words[0]} --now {name}")
     return CommandLine("; ".join(f"systemctl {word} {name}" for word in words))
@@ -159,13 +159,15 @@ def _compare(wish: Wish, context: Context) -> Finding:
         return Finding(wish.rule, wish.name, Verdict.OK, evidence=evidence)
     reason = f"{wish.name} should be {_words(wanted)}"
     if decision := _decision(wish, present, context):
-        unmask = f"sudo systemctl unmask {wish.name} && " if present[0].startswith("masked") else ""
-        todo = f"if that was not meant: {unmask}sudo systemctl enable --now {wish.name}"
+        unmask = f"sudo systemctl unmask {quote(wish.name)} && " if present[0].startswith("masked") else ""
+        todo = f"if that was not meant: {unmask}sudo systemctl enable --now {quote(wish.name)}"
         hold = Hold(HoldKind.OWNED, decision)
         return Finding(wish.rule, wish.name, Verdict.ADVICE, hold, reason, evidence, todo=todo)
     if wanted[0] != present[0] and present[0] not in {"enabled", "disabled"}:
         hold = Hold(HoldKind.REFUSED, f"a unit that is {present[0]} is not for us to change")
-        return Finding(wish.rule, wish.name, Verdict.DIFFERS, hold, reason, evidence, todo=f"systemctl cat {wish.name}")
+        return Finding(
+            wish.rule, wish.name, Verdict.DIFFERS, hold, reason, evidence, todo=f"systemctl cat {quote(wish.name)}"
+        )
     address = Address("unit", wish.name)
     change = Change(address, Action.UPDATE, present, wanted, wish.rule, context.risk, context.disturbs)
     return Finding(wish.rule, wish.name, Verdict.DIFFERS, Hold(), reason, evidence, (change,))

@@ -5,6 +5,7 @@ line: it changes when that line does, and goes when the line no longer has the o
 from __future__ import annotations
 
 import re
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
@@ -163,10 +164,10 @@ class _DropinComparison(Comparison):
             return self._says(Verdict.UNKNOWN, reason, evidence=evidence)
         if any(self.option in command.split() for command in commands):
             reason = f"{name} still runs with {self.option}"
-            todo = f"when no GPU work runs: sudo systemctl daemon-reload && sudo systemctl restart {name}"
+            todo = f"when no GPU work runs: sudo systemctl daemon-reload && sudo systemctl restart {quote(name)}"
             return self._says(Verdict.DIFFERS, reason, self._waits_for("a restart"), evidence, todo)
         if not commands and self.wish.fields.get("needed"):
-            todo = f"sudo systemctl start {name}; where it ends again: journalctl -b -u {name}"
+            todo = f"sudo systemctl start {quote(name)}; where it ends again: journalctl -b -u {quote(name)}"
             return self._says(Verdict.DIFFERS, f"{name} does not run", self._waits_for("a start"), evidence, todo)
         now = f"it runs as: {commands[0]}" if commands else "it does not run now"
         return self._says(Verdict.OK, "", evidence=(*evidence, now))

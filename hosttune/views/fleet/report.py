@@ -38,18 +38,23 @@ if TYPE_CHECKING:
     from hosttune.views.document import Block
     from hosttune.views.page import Page
 
+NOT_AS_SHOWN = (
+    "The digest that is named here is not that of these changes: a secret is masked in them, or the file was edited."
+    " What a host would change, and its digest: sudo hosttune plan, there"
+)
+
 
 def fleet_report(
-    fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], page: Page, about: Mapping[str, About] = NOTHING
+    fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Page, about: Mapping[str, About] = NOTHING
 ) -> str:
-    """The report. `plans` are the changes of the plan classes by digest, of those that are shown; `about` are the
+    """The report. `plans` are the changes of the plan classes that are shown; `about` are the
     rules that this version knows, for pages.
     """
     return rendered("hosttune report", [fleet_outline(fleet, plans, page, about)], page, is_filtered=True)
 
 
 def fleet_outline(
-    fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], page: Page, about: Mapping[str, About] = NOTHING
+    fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Page, about: Mapping[str, About] = NOTHING
 ) -> Document:
     """What the report says, the dearest first."""
     head = [Say(headline(fleet), "decision", style="bold")]
@@ -145,11 +150,11 @@ def _tally(title: str, style: str, tally: ValueTally, page: Page) -> list[Block]
     return [Section(title, (Items(tuple(items)),), style, format_count(tally.total))] if items else []
 
 
-def _plans(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], page: Page) -> list[Block]:
+def _plans(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Page) -> list[Block]:
     if not any(one.changes for one in fleet.classes):
         return []
-    told = [one for one in fleet.classes if one.digest in plans or not one.digest]
-    blocks: list[Block] = [_plan(one, plans.get(one.digest, ()), page) for one in told]
+    told = [one for one in fleet.classes if one in plans or not one.digest]
+    blocks: list[Block] = [_plan(one, plans.get(one, ()), page) for one in told]
     if rest := sum(one.hosts.count for one in fleet.classes if one not in told) + fleet.other_classes.count:
         blocks.append(Say(f"Other plans: {hosts_word(rest)} (--plans shows more)."))
     return [Section("Plans", tuple(blocks), "cyan")]
@@ -159,7 +164,8 @@ def _plan(one: PlanClass, changes: Iterable[Change], page: Page) -> Panel:
     what = counted(one.changes, "change") if one.changes else "nothing to change"
     names = name_hosts(one.hosts, page.names if page.is_terse or page.folds else 0)
     blocks: list[Block] = [Say(names, more=folded(one.hosts, page))]
-    blocks += [Say("Digest", code=clean(one.digest))] if one.digest else []
+    if one.digest:
+        blocks.append(Say("Digest", code=clean(one.digest)) if one.is_as_shown else Say(NOT_AS_SHOWN))
     diffs = tuple(diff_of(change, is_short=page.is_terse) for change in changes)
     blocks += [Fold("The changes", diffs)] if diffs and page.folds else diffs
     return Panel(f"{hosts_word(one.hosts.count)}: {what}", tuple(blocks))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hosttune.values import Change
 
 
-def fleet_json(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]]) -> dict[str, Any]:
+def fleet_json(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]]) -> dict[str, Any]:
     """The document of `report --format json`; secrets are masked. Counts are exact, `names` are the first ones."""
     body: dict[str, Any] = masked({
         "format_version": 1,
@@ -44,7 +44,7 @@ def fleet_json(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]]) -> dict[st
         "expired_waivers": _tally(fleet.expired),
         "orphaned": _tally(fleet.orphaned),
         "problems": _tally(fleet.problems),
-        "plans": [_plan(one, plans.get(one.digest)) for one in fleet.classes],
+        "plans": [_plan(one, plans.get(one)) for one in fleet.classes],
         "other_plans": _named(fleet.other_classes),
     })  # fmt: skip
     return body
@@ -87,4 +87,5 @@ def _siblings(one: Siblings) -> dict[str, Any]:
 def _plan(one: PlanClass, changes: tuple[Change, ...] | None) -> dict[str, Any]:
     """A plan that several hosts have; its changes where they were asked for (`--plans`)."""
     told = {"changes": to_json(changes)} if changes is not None else {}
-    return {"digest": one.digest, "change_count": one.changes, **_named(one.hosts), **told}
+    about = {"digest": one.digest, "is_digest_of_changes": one.is_as_shown, "change_count": one.changes}
+    return {**about, **_named(one.hosts), **told}
