@@ -309,7 +309,7 @@ def told_of(*wishes, others=""):
         ("{dropin: /x, template: nfs-read-ahead.conf.j2, trigger: \"{{ 'restart' }}\"}", "trigger must be one of daemon-reload"),
         ("{dropin: /x, template: nfs-read-ahead.conf.j2, activation: \"{{ 'zz' }}\"}", "activation must be one of "),
         ("{sysfs: /sys/block/sda/queue/scheduler, exactly: none, persist: \"{{ 'zz' }}\"}", "persist must be one of "),
-        ('{sysctl: vm.swappiness, exactly: "{{ policy }}"}', "exactly must be a text, a number"),
+        ('{sysctl: vm.swappiness, exactly: "{{ policy }}"}', "exactly of a sysctl must be a text, a number"),
         ("{dropin: /x, template: nfs-read-ahead.conf.j2, vars: {self: 1}}", "template nfs-read-ahead.conf.j2: "),
         ("{dropin: /x, template: nfs-read-ahead.conf.j2}", "template nfs-read-ahead.conf.j2: "),
     ],
