@@ -65,7 +65,7 @@ def enter_empty_host() -> None:
             there.mkdir()
             check(f"mount --bind {here}", libc.mount(bytes(here), bytes(there), None, MS_BIND, None))
             flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV
-            check(f"mount -o remount,ro {there}", libc.mount(None, bytes(there), None, flags, None))
+            check(f"remount {there} read-only", libc.mount(None, bytes(there), None, flags, None))
     if Path("/etc/ld.so.cache").exists():
         shutil.copy("/etc/ld.so.cache", root / "etc")
     check("mount -t proc", libc.mount(b"proc", bytes(root / "proc"), b"proc", MS_NOSUID | MS_NODEV, None))
