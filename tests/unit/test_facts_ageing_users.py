@@ -200,3 +200,31 @@ def test_files_of_variables_of_a_long_unit_are_found_in_one_pass():
     found = environment_files("[Service]\n" + "EnvironmentFile=/a\n" * 200_000)
     assert (found[0], found[-1]) == ((2, "/a"), (200_001, "/a"))
     assert process_time() - before < 8  # what is quadratic takes a minute
+
+
+def test_folder_of_very_many_names_is_listed_once_and_counts_as_read(monkeypatch):
+    """Each line tries all names, and each file that is meant is looked at."""
+    names = {f"/home/bob/d/{number}": "" for number in range(3000)}
+    lines = "".join(f"@daily . /home/bob/d/*x{number}\n" for number in range(500))
+    listed = []
+    monkeypatch.setattr(FakeReader, "list", counting(FakeReader.list, listed))
+    _, hidden = seen({**names, f"{SPOOL}/bob": lines})
+    assert listed.count("/home/bob/d") == 1
+    tried = 500 - sum(path.startswith("/home/bob/d/") for path in hidden)
+    assert 0 < tried <= OF_ONE_USER // (3000 // 8)
+    _, hidden = seen(
+        {
+            **names,
+            **{f"/home/bob/d/b{number}": PURGE for number in range(5000)},
+            f"{SPOOL}/bob": "@daily . /home/bob/d/*\n",
+        }
+    )
+    assert "/home/bob/d/*" in hidden
+
+
+def counting(method, calls):
+    def counted(self, path):
+        calls.append(path)
+        return method(self, path)
+
+    return counted

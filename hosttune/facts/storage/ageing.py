@@ -62,6 +62,8 @@ _LINGER = "/var/lib/systemd/linger"  # a file for each user whose units run with
 _USER_UNITS = (".config/systemd/user", ".local/share/systemd/user")
 _MOST_UNITS = 512  # of one folder of a user
 _MOST_SCRIPTS = 64  # of one file that a user wrote; of names that may lie in /usr/local as many again, eight times
+# What a look costs of what is read of a user, in characters: a file, and so many names that a pattern is tried on.
+_PER_FILE, _NAMES = 16, 8
 _UNIT = regex(r"^\s*Unit\s*=\s*(\S+)", re.MULTILINE)
 
 
@@ -232,7 +234,7 @@ class _AgeingReader(Files):
         if kind == "unit":
             scripts |= self._environment(path, content, user)
         for script, number in scripts.items():
-            for one in self._files(script):
+            for one in self._files(script, user):
                 text = self.script(one, f"{path}:{number}")
                 cost = len(text) if tells(text) else len(text) // 8
                 if text and self.may_follow(user, cost, one):
@@ -247,14 +249,14 @@ class _AgeingReader(Files):
         for number, path in sourced_in(script):
             if not path:
                 self.hide(script.path, f"line {number} of {script.path} reads in a file whose name is not known")
-            for one in self._matching(path):
+            for one in self._matching(path, user):
                 self._part(one, f"{script.path}:{number}", user)
 
     def _environment(self, unit: str, content: str, user: str) -> dict[str, int]:
         """Files with variables of a unit, which may hold a command's options; (program, line) of those they name."""
         parts = [(1, environment_of(content))]
         for number, path in environment_files(content):
-            parts += ((number, self._part(one, f"{unit}:{number}", user)) for one in self._matching(path))
+            parts += ((number, self._part(one, f"{unit}:{number}", user)) for one in self._matching(path, user))
         named = {program: number for number, text in reversed(parts) for program in environment_programs(text)}
         if user and len(named) > _MOST_SCRIPTS:
             self.hide(unit, f"variables of {unit} name more than {_MOST_SCRIPTS} files, which are not all read")
@@ -272,12 +274,19 @@ class _AgeingReader(Files):
         self._add(rules_in(self._rows(text, path, "script"), path))
         return text
 
-    def _matching(self, path: str) -> tuple[str, ...]:
+    def _matching(self, path: str, user: str) -> tuple[str, ...]:
         """The files that a pattern means now; wildcards in its last part alone."""
         folder, _, pattern = path.rpartition("/")
         if not set("*?[") & set(pattern):
             return (path,) if path else ()
-        return tuple(f"{folder}/{name}" for name in self.names(folder) if fnmatchcase(name, pattern))
+        names = self.names(folder)
+        if not self.may_follow(user, len(names) // _NAMES, path):
+            return ()
+        return self._at_most(tuple(f"{folder}/{name}" for name in names if fnmatchcase(name, pattern)), path, user)
+
+    def _at_most(self, paths: tuple[str, ...], path: str, user: str) -> tuple[str, ...]:
+        """The files, unless there are more than may be looked at for a user."""
+        return paths if self.may_follow(user, len(paths) * _PER_FILE, path) else ()
 
     def _rows(self, content: str, path: str, kind: str) -> tuple[CommandRow, ...]:
         rows = rows_of(content, kind)
@@ -286,8 +295,9 @@ class _AgeingReader(Files):
                 self.hide(path, f"line {row.number} of {path} is longer than 16 KiB and is not read")
         return rows
 
-    def _files(self, path: str) -> tuple[str, ...]:
+    def _files(self, path: str, user: str) -> tuple[str, ...]:
         """What run-parts starts in a folder; else the path itself."""
         stat = None if self.ways.way(path)[1] else self.reader.stat(path)
         is_folder = isinstance(stat, Stat) and stat.type == "directory"
-        return tuple(f"{path}/{name}" for name in self.names(path)) if is_folder else (path,)
+        names = self.names(path) if is_folder else ()
+        return self._at_most(tuple(f"{path}/{name}" for name in names), path, user) if is_folder else (path,)

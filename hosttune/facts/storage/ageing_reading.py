@@ -51,6 +51,7 @@ class Files:
         self.hidden: list[Hidden] = []
         self._seen: set[str] = set()
         self._spent: dict[str, int] = {}  # of each user
+        self._listed: dict[str, tuple[str, ...]] = {}
 
     def is_nobodys(self, path: str) -> bool:
         """Of an image /run is made anew when it boots."""
@@ -74,10 +75,12 @@ class Files:
         return "" if content is ABSENT else content
 
     def names(self, folder: str) -> tuple[str, ...]:
-        if self.is_nobodys(f"{folder}/") or self.is_remote(folder):
-            return ()
-        names = self.told(folder, self.reader.list, folder)
-        return () if names is ABSENT else names
+        """What is in a folder; each is listed once."""
+        if folder not in self._listed:
+            is_closed = self.is_nobodys(f"{folder}/") or self.is_remote(folder)
+            names = ABSENT if is_closed else self.told(folder, self.reader.list, folder)
+            self._listed[folder] = () if names is ABSENT else names
+        return self._listed[folder]
 
     def may_follow(self, user: str, cost: int, path: str) -> bool:
         """Whether a file is within what is read of a user (empty: the system's own); else it is hidden."""
