@@ -122,6 +122,30 @@ def test_script_that_tells_of_no_access_times_costs_an_eighth():
     assert seen({f"{SPOOL}/bob": table, "/opt/a": plain + telling}) == ([], ["/opt/a"])
 
 
+def test_what_is_read_of_a_user_is_bounded_also_where_it_is_not_followed():
+    """What was read is in a record, and is looked through for it."""
+    telling = "find /a -atime +1\n" + "true\n" * (OF_ONE_USER // 5)
+    scripts = {f"/opt/{number}": "#!/bin/sh\n" + telling for number in range(64)}
+    table = "".join(f"0 3 * * * {path}\n" for path in scripts)
+    units = {f"{OWN}/{number}.service": "[Service]\n" + telling for number in range(64)}
+    large = {f"{SPOOL}/{name}": ROW * (OF_ONE_USER // len(ROW) + 1) for name in ("eve", "mallory")}
+    data = {path: "\0" + text for path, text in scripts.items()}
+    for files in ({f"{SPOOL}/bob": table, **scripts}, {f"{SPOOL}/bob": table, **data}, units, large):
+        reader = FakeReader(files, links={"/lib": "usr/lib"})
+        read, real = [], reader.read
+        reader.read = lambda path, read=read, real=real: read.append(real(path)) or read[-1]
+        assert len(Facts(reader).ageing.hidden) >= len(files) - 8
+        assert sum(len(one) for one in read if isinstance(one, bytes)) <= 8 * OF_ONE_USER + len(table)
+
+
+def test_compiled_program_of_a_user_is_not_read_and_costs_nothing():
+    programs = {f"/opt/{number}": b"\x7fELF" + bytes(8 * OF_ONE_USER - 99) for number in range(9)}
+    table = "".join(f"0 3 * * * {path}\n" for path in (*programs, "/opt/purge"))
+    queries = {("head", "--bytes=4", path): "\x7fELF" for path in programs}
+    found = seen({f"{SPOOL}/bob": table, **programs, "/opt/purge": PURGE}, queries=queries)
+    assert found == ([("/scratch", "/opt/purge:2")], [])
+
+
 def test_names_that_may_lie_in_usr_local_are_bounded():
     table = "".join(f"0 3 * * * a{number} x\n" for number in range(300))
     assert seen({f"{SPOOL}/eve": table}) == ([], [f"{SPOOL}/eve"])

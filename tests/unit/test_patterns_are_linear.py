@@ -127,6 +127,11 @@ HOSTILE = {
     "settings of tmpreaper": lambda: parse_tmpreaper("A=b\n" * (MANY // 4), "tmpreaper.conf"),
     "folders of cachefilesd": lambda: parse_cachefilesd("dir /a\n" * (MANY // 7), "cachefilesd.conf"),
     "commands": lambda: [*values_in("sysctl -w vm.a=1\n" * (MANY // 18))],
+    "loops without an end": lambda: [*values_in("for x in /sys/a do\n" * (MANY // 19))],
+    "loops of many variables": lambda: [
+        *values_in("".join(f"for x{i} in /sys/a; do done;" for i in range(MANY // 30)))
+    ],
+    "values in a loop": lambda: [*values_in("for x in /sys/a; do\n" + "echo 1 > $y\n" * (MANY // 12) + "done\n")],
     "braces": lambda: fits("/sys/x", "/sys/" + "{a,b}" * 64) or fits("/sys/x", "/sys/" + "{a}" * (MANY // 3)),
 }
 

@@ -26,7 +26,7 @@ from hosttune.facts.storage.ageing_files import (
     parse_tmpreaper,
     select,
 )
-from hosttune.facts.storage.ageing_jobs import rules_in, scripts_in, slurm_programs, tells
+from hosttune.facts.storage.ageing_jobs import rules_in, scripts_in, slurm_programs
 from hosttune.facts.storage.ageing_reading import Files, Hidden
 from hosttune.facts.storage.ageing_rows import LONGEST, rows_of
 from hosttune.facts.storage.ageing_sourced import (
@@ -127,9 +127,14 @@ class _AgeingReader(Files):
             kind = "table" if is_table else "anacrontab" if path == _TABLES[1] else "script"
             self._job(path, self.content(path), kind)
         # The smallest first, so that nobody's large one keeps those of others from being read.
-        crontabs = {name: self.content(f"{SPOOL}/{name}") for name in self.names(SPOOL)}
-        for name in sorted(crontabs, key=lambda name: (len(crontabs[name]), name)):
-            self._job(f"{SPOOL}/{name}", crontabs[name], "crontab", name)
+        for size, name in sorted((self._size(f"{SPOOL}/{name}"), name) for name in self.names(SPOOL)):
+            if self.has_left(name, size, f"{SPOOL}/{name}"):
+                self._job(f"{SPOOL}/{name}", self.content(f"{SPOOL}/{name}"), "crontab", name)
+
+    def _size(self, path: str) -> int:
+        """0 where it is not known; reading has a limit of its own."""
+        stat = None if self.is_nobodys(path) or self.ways.way(path)[1] else self.reader.stat(path)
+        return stat.size if isinstance(stat, Stat) else 0
 
     def units(self) -> None:
         for folder in _UNITS:
@@ -204,7 +209,7 @@ class _AgeingReader(Files):
                 if len(found) > _MOST_UNITS or len(paths) > _MOST_UNITS:
                     self.hide(folder, f"{folder} holds more than {_MOST_UNITS} units, which are not all read")
                 for path in paths[:_MOST_UNITS]:
-                    self._job(path, self.script(path, path), "unit", name)
+                    self._job(path, self.script(path, path, name), "unit", name)
         if refused:
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
             self.hide(_HOMES, f"units of users: {refused[0]}{more}")
@@ -235,9 +240,8 @@ class _AgeingReader(Files):
             scripts |= self._environment(path, content, user)
         for script, number in scripts.items():
             for one in self._files(script, user):
-                text = self.script(one, f"{path}:{number}")
-                cost = len(text) if tells(text) else len(text) // 8
-                if text and self.may_follow(user, cost, one):
+                text = self.script(one, f"{path}:{number}", user)
+                if text and self.may_follow(user, self.cost_of(text), one):
                     rows = self._rows(text, one, "script")
                     self._add(rules_in(rows, one))
                     self._read_in(Script(one, rows, "script", home), user)
@@ -268,8 +272,8 @@ class _AgeingReader(Files):
         return isinstance(stat, Stat) and stat.type == "file" and bool(stat.mode & 0o111)
 
     def _part(self, path: str, source: str, user: str) -> str:
-        text = self.script(path, source)
-        if not text or not self.may_follow(user, len(text) if tells(text) else len(text) // 8, path):
+        text = self.script(path, source, user)
+        if not text or not self.may_follow(user, self.cost_of(text), path):
             return ""
         self._add(rules_in(self._rows(text, path, "script"), path))
         return text
