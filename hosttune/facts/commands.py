@@ -33,11 +33,12 @@ CPUFREQUTILS = "/etc/default/cpufrequtils"
 _GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 _EXEC = regex(r"^\s*Exec(?:StartPre|StartPost|Start)\s*=\s*[-@:+!]*(.*)$")
 _SCRIPT = regex(r"(?:^|[\s\"'])(/(?:etc|opt|usr|root|lib|srv|var)/[\w./@+-]+)")
-_SYSCTL = regex(r"\bsysctl\s+(?:-\w+\s+|--\w+\s+)*[\"']?([a-z][\w./-]*)\s*=\s*[\"']?([^\s\"';|&]+)")
+_SYSCTL = regex(r"\bsysctl\s+(?:--?\w+\s+){0,9}[\"']?([a-z][\w./-]*)\s*=\s*[\"']?([^\s\"';|&]+)")
 _ECHO = regex(
     r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*(?:sudo\s+)?tee(?:\s+-a)?)\s*[\"']?(/(?:proc/)?sys/[^\s\"';|&]+)"
 )
-_LOOP = regex(r"\bfor\s+(\w+)\s+in\s+(/sys/[^\s;]+)(?:\s*;)?\s+do\b(.*?)\bdone\b", re.DOTALL)
+_LOOP = regex(r"\bfor\s+(\w+)\s+in\s+(/sys/[^\s;]+)(?:\s*;)?\s+do\b")
+_DONE = regex(r"\bdone\b")
 _INTO = r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*tee)\s*[\"']?\$\{{?{name}\}}?"
 _CPUPOWER = regex(r"\b(?:cpupower\b.{0,200}?\bfrequency-set|cpufreq-set)\b[^;|&\n]{0,200}?(?:-g|--governor)[\s=]*(\w+)")
 _LONGEST = 64 << 10  # bytes; a larger program is no script of this kind, and is not read: there are some of 50 MB
@@ -67,9 +68,11 @@ def values_in(content: str) -> Iterator[tuple[int, str, str]]:
         yield line(found.start()), "/proc/sys/" + found[1].replace(".", "/"), found[2]
     for found in _ECHO.finditer(plain):
         yield line(found.start()), found[2], found[1]
-    for loop in _LOOP.finditer(plain):
-        if inner := re.search(_INTO.format(name=re.escape(loop[1])), loop[3]):
-            yield line(loop.start(3) + inner.start()), loop[2], inner[1]
+    place = 0
+    while (loop := _LOOP.search(plain, place)) and (done := _DONE.search(plain, loop.end())):
+        if inner := re.compile(_INTO.format(name=re.escape(loop[1]))).search(plain, loop.end(), done.start()):
+            yield line(inner.start()), loop[2], inner[1]
+        place = done.end()
     for found in _CPUPOWER.finditer(plain):
         yield line(found.start()), _GOVERNOR, found[1]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SOURCES = ("command-line", "udev", "tmpfiles", "sysfsutils")  # in the order in which they act
 _ROOTS = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 _WORD = regex(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|(\S+)')
-_PART = regex(r'(?<!\w)(\w+(?:\{[^}]*\})?)\s*(==|!=|:=|\+=|-=|=)\s*e?"((?:[^"\\]|\\.)*)"\s*,?')
+_PART = regex(r'(?<!\w)(\w+(?:\{[^{}]*\})?)\s*(==|!=|:=|\+=|-=|=)\s*e?"((?:[^"\\]|\\.)*)"\s*,?')
 _DEVICE = (
     regex(r"/sys/(?:class/)?(?P<subsystem>block)/(?P<device>[^/]+)/(?P<attribute>.+)"),
     regex(r"/sys/class/(?P<subsystem>[^/]+)/(?P<device>[^/]+)/(?P<attribute>.+)"),

@@ -62,7 +62,7 @@ _LINGER = "/var/lib/systemd/linger"  # a file for each user whose units run with
 _USER_UNITS = (".config/systemd/user", ".local/share/systemd/user")
 _MOST_UNITS = 512  # of one folder of a user
 _MOST_SCRIPTS = 64  # of one file that a user wrote; of names that may lie in /usr/local as many again, eight times
-_UNIT = regex(r"^\s*Unit\s*=\s*(\S+)", re.MULTILINE)
+_UNIT = regex(r"^[^\S\n]*Unit[^\S\n]*=[^\S\n]*(\S+)", re.MULTILINE)
 
 
 @frozen
@@ -150,7 +150,8 @@ class _AgeingReader(Files):
             named = [match[1] for one in files if self._is_there(one) for match in _UNIT.finditer(self.content(one))]
             for service in named or [f"{unit}.service"]:
                 yield re.sub(r"%.", "*", service)
-                yield re.sub(r"@.*\.", "@.", service)
+                template, at, instance = service.partition("@")
+                yield f"{template}@.{instance.rpartition('.')[2]}" if at and "." in instance else service
 
     def _is_there(self, path: str) -> bool:
         """Not masked."""

@@ -30,10 +30,10 @@ _FILES = (
     "/sys/kernel/config/target/core/iblock_*/*/udev_path",
 )  # fmt: skip
 _UNITS = (".mount", ".swap")
-_COMMENT = regex(r"(?m)^\s*[#;].*$")
+_COMMENT = regex(r"(?m)^[^\S\n]*[#;].*$")
 _WORD = regex(r"(?m)^What=.+$|(?:/dev/|\b(?:UUID|LABEL|PARTUUID|PARTLABEL|ID)=)[^\s<>,;|]+")
 _OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
-_AUTOFS_MAP = regex(r"(?m)^\s*[/+]\S*\s+(?:file[,:]\S*?|program:)?(/\S+)")
+_AUTOFS_MAP = regex(r"(?m)^[^\S\n]*[/+]\S*[^\S\n]+(?:file[,:]\S*?|program:)?(/\S+)")
 
 
 def claimed(reader: Reader, facts: Facts) -> frozenset[str]:

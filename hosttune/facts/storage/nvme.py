@@ -11,6 +11,7 @@ A drive that did not answer when it was looked for is on the PCI bus, and has no
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
@@ -33,7 +34,8 @@ _DRIVER = "/sys/bus/pci/drivers/nvme"
 # Amazon's, Azure's, Google's, Oracle's and Alibaba's; those of qemu, VMware, VirtualBox, and Linux' own target.
 _MADE_UP = regex(
     r"Amazon .*|MSFT NVMe .*|Microsoft NVMe .*|nvme_card.*|OCI .*|Oracle .*Block.*|QEMU .*|VMware .*|ORCL-VBOX-.*|"
-    r"Alibaba Cloud .*|.*Virtual.*|Linux"
+    r"Alibaba Cloud .*|.*Virtual.*|Linux",
+    re.DOTALL,
 )
 
 
