@@ -11,11 +11,11 @@ What is not read is said; but of a home on a network file system only where its 
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import drop_ins, names_in
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files
 from hosttune.facts.storage.ageing_files import (
@@ -137,7 +137,7 @@ class _AgeingReader(Files):
         started = {unit for folder in (*_UNITS, *folders) for unit in self._timed(folder)}
         for folder in folders:
             names = self.names(folder)
-            self._units(f"{folder}/{name}" for name in names if any(fnmatchcase(name, unit) for unit in started))
+            self._units(f"{folder}/{name}" for name in names if any(fits_glob(name, unit) for unit in started))
 
     def _timed(self, folder: str) -> Iterator[str]:
         """The services that timers start, as patterns: of an instance its template, too; a specifier is anything."""
@@ -172,7 +172,7 @@ class _AgeingReader(Files):
                 folder, _, pattern = path.rpartition("/")
                 named = "*" in pattern
                 paths += (
-                    [f"{folder}/{one}" for one in self.names(folder) if fnmatchcase(one, pattern)] if named else [path]
+                    [f"{folder}/{one}" for one in self.names(folder) if fits_glob(one, pattern)] if named else [path]
                 )
         for path in paths:
             self._job(path, self.script(path, path))
@@ -278,7 +278,7 @@ class _AgeingReader(Files):
         folder, _, pattern = path.rpartition("/")
         if not set("*?[") & set(pattern):
             return (path,) if path else ()
-        return tuple(f"{folder}/{name}" for name in self.names(folder) if fnmatchcase(name, pattern))
+        return tuple(f"{folder}/{name}" for name in self.names(folder) if fits_glob(name, pattern))
 
     def _rows(self, content: str, path: str, kind: str) -> tuple[CommandRow, ...]:
         rows = rows_of(content, kind)

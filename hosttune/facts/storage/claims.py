@@ -8,10 +8,10 @@ formatstorage); kernel: drivers/nvme/target/configfs.c (device_path), drivers/ta
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import names_in, require_known, text
 from hosttune.facts.services.unit_files import UnitFiles
 from hosttune.host.bounded import CUT
@@ -99,5 +99,5 @@ def _matching(reader: Reader, pattern: str) -> list[str]:
         return [pattern]
     folder, _, start = folder.rpartition("/")
     end, slash, below = rest.partition("/")
-    fitting = [name for name in names_in(reader, folder) if fnmatchcase(name, f"{start}*{end}")]
+    fitting = [name for name in names_in(reader, folder) if fits_glob(name, f"{start}*{end}")]
     return [path for name in fitting for path in _matching(reader, f"{folder}/{name}{slash}{below}")]
