@@ -68,7 +68,9 @@ def test_perl_that_is_more_than_a_value_is_unclear(text):
     assert [one.what for one in settings_in(text, "a")] == ["unclear"]
 
 
-@pytest.mark.parametrize("pattern", ["^(([a-z.-]+)+)+!$", "(?:.|.)" * 40 + "!", ".?" * 40 + "!", ".*" * 40 + "!", "a{9}"])
+@pytest.mark.parametrize(
+    "pattern", ["^(([a-z.-]+)+)+!$", "(?:.|.)" * 40 + "!", ".?" * 40 + "!", ".*" * 40 + "!", "a{9}"]
+)
 def test_pattern_that_may_take_for_ever_is_unclear(pattern):
     """In a record it is text of the host; matched with a service, each of these but the last takes years."""
     (found,) = settings_in(f"$nrconf{{override_rc}}->{{qr/{pattern}/}} = 0;", "a")

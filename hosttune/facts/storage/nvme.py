@@ -194,7 +194,7 @@ def _asked(reader: Reader, name: str) -> DriveLog | None:
             continue
         try:
             return read(require_known(answer, program).stdout)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             lines = require_known(answer, program).errors.strip().splitlines() or ["it printed something else"]
             problem = problem or f"{program} does not tell the health of /dev/{name}: {lines[0][:160]}"
         except UnknownFact as unknown:
