@@ -33,7 +33,7 @@ CPUFREQUTILS = "/etc/default/cpufrequtils"
 _GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 _EXEC = regex(r"^\s*Exec(?:StartPre|StartPost|Start)\s*=\s*[-@:+!]*(.*)$")
 _SCRIPT = regex(r"(?:^|[\s\"'])(/(?:etc|opt|usr|root|lib|srv|var)/[\w./@+-]+)")
-_SYSCTL = regex(r"\bsysctl\s+(?:-\w+\s+|--\w+\s+)*[\"']?([a-z][\w./-]*)\s*=\s*[\"']?([^\s\"';|&]+)")
+_SYSCTL = regex(r"\bsysctl\s+(?:--?\w+\s+){0,9}[\"']?([a-z][\w./-]*)\s*=\s*[\"']?([^\s\"';|&]+)")
 _ECHO = regex(
     r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*(?:sudo\s+)?tee(?:\s+-a)?)\s*[\"']?(/(?:proc/)?sys/[^\s\"';|&]+)"
 )

@@ -11,11 +11,11 @@ What is not read is said; but of a home on a network file system only where its 
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import drop_ins, names_in
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files
 from hosttune.facts.storage.ageing_files import (
@@ -64,7 +64,7 @@ _MOST_UNITS = 512  # of one folder of a user
 _MOST_SCRIPTS = 64  # of one file that a user wrote; of names that may lie in /usr/local as many again, eight times
 # What a look costs of what is read of a user, in characters: a file, and so many names that a pattern is tried on.
 _PER_FILE, _NAMES = 16, 8
-_UNIT = regex(r"^\s*Unit\s*=\s*(\S+)", re.MULTILINE)
+_UNIT = regex(r"^[^\S\n]*Unit[^\S\n]*=[^\S\n]*(\S+)", re.MULTILINE)
 
 
 @frozen
@@ -144,7 +144,7 @@ class _AgeingReader(Files):
         started = {unit for folder in (*_UNITS, *folders) for unit in self._timed(folder)}
         for folder in folders:
             names = self.names(folder)
-            self._units(f"{folder}/{name}" for name in names if any(fnmatchcase(name, unit) for unit in started))
+            self._units(f"{folder}/{name}" for name in names if any(fits_glob(name, unit) for unit in started))
 
     def _timed(self, folder: str) -> Iterator[str]:
         """The services that timers start, as patterns: of an instance its template, too; a specifier is anything."""
@@ -157,7 +157,8 @@ class _AgeingReader(Files):
             named = [match[1] for one in files if self._is_there(one) for match in _UNIT.finditer(self.content(one))]
             for service in named or [f"{unit}.service"]:
                 yield re.sub(r"%.", "*", service)
-                yield re.sub(r"@.*\.", "@.", service)
+                template, at, instance = service.partition("@")
+                yield f"{template}@.{instance.rpartition('.')[2]}" if at and "." in instance else service
 
     def _is_there(self, path: str) -> bool:
         """Not masked."""
@@ -178,7 +179,7 @@ class _AgeingReader(Files):
                 folder, _, pattern = path.rpartition("/")
                 named = "*" in pattern
                 paths += (
-                    [f"{folder}/{one}" for one in self.names(folder) if fnmatchcase(one, pattern)] if named else [path]
+                    [f"{folder}/{one}" for one in self.names(folder) if fits_glob(one, pattern)] if named else [path]
                 )
         for path in paths:
             self._job(path, self.script(path, path))
@@ -286,7 +287,7 @@ class _AgeingReader(Files):
         names = self.names(folder)
         if not self.may_follow(user, len(names) // _NAMES, path):
             return ()
-        return self._at_most(tuple(f"{folder}/{name}" for name in names if fnmatchcase(name, pattern)), path, user)
+        return self._at_most(tuple(f"{folder}/{name}" for name in names if fits_glob(name, pattern)), path, user)
 
     def _at_most(self, paths: tuple[str, ...], path: str, user: str) -> tuple[str, ...]:
         """The files, unless there are more than may be looked at for a user."""
