@@ -82,7 +82,7 @@ class Run:
 def parse_run(data: bytes, path: str) -> Run:
     """Parse one run's file. A last line cut off by a crash is dropped: its act had not begun."""
     run = Run(path.rpartition("/")[2].removesuffix(".jsonl"), "", "", "", "", "", "")
-    told = _Told(run.id)
+    told = _StepCollector(run.id)
     damaged: list[str] = []
     unknown: list[str] = []
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
@@ -145,7 +145,7 @@ def _headed(run: Run, entry: Any) -> Run:
     return replace(run, **told)
 
 
-class _Told:
+class _StepCollector:
     """What the lines behind the first tell, collected line by line: a file can have very many."""
 
     def __init__(self, run: str) -> None:

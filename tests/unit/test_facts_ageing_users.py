@@ -5,7 +5,7 @@ from time import process_time
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.storage import ageing_jobs
+from hosttune.facts.storage import ageing_jobs, ageing_reading
 from hosttune.facts.storage.ageing import SPOOL
 from hosttune.facts.storage.ageing_jobs import rules_in
 from hosttune.facts.storage.ageing_reading import OF_ALL_USERS, OF_ONE_USER
@@ -244,6 +244,18 @@ def test_folder_of_very_many_names_is_listed_once_and_counts_as_read(monkeypatch
         }
     )
     assert "/home/bob/d/*" in hidden
+
+
+@pytest.mark.parametrize("row", ["@daily . /home/eve/{}d/*x\n", "@daily run-parts /home/eve/{}d\n"])
+def test_names_in_folders_that_are_spelled_anew_are_bounded(row, monkeypatch):
+    monkeypatch.setattr(ageing_reading, "OF_ONE_USER", 2048)
+    names = {f"/home/eve/d/{number}": "" for number in range(400)}
+    table = "".join(row.format("./" * number) for number in range(24))
+    reader = FakeReader({f"{SPOOL}/eve": table, **names}, links={"/lib": "usr/lib"})
+    listed, real = [], reader.list
+    reader.list = lambda path: listed.append(real(path)) or listed[-1]
+    assert Facts(reader).ageing.hidden
+    assert sum(len(one) for one in listed if isinstance(one, tuple)) <= 8 * (2048 - len(table)) + 500 < 24 * 400
 
 
 def counting(method, calls):

@@ -284,7 +284,7 @@ class _AgeingReader(Files):
         folder, _, pattern = path.rpartition("/")
         if not set("*?[") & set(pattern):
             return (path,) if path else ()
-        names = self.names(folder)
+        names = self.names(folder) if self.has_left(user, 1, path) else ()
         if not self.may_follow(user, len(names) // _NAMES, path):
             return ()
         return self._at_most(tuple(f"{folder}/{name}" for name in names if fits_glob(name, pattern)), path, user)
@@ -304,5 +304,5 @@ class _AgeingReader(Files):
         """What run-parts starts in a folder; else the path itself."""
         stat = None if self.ways.way(path)[1] else self.reader.stat(path)
         is_folder = isinstance(stat, Stat) and stat.type == "directory"
-        names = self.names(path) if is_folder else ()
+        names = self.names(path) if is_folder and self.has_left(user, 1, path) else ()
         return self._at_most(tuple(f"{path}/{name}" for name in names), path, user) if is_folder else (path,)
