@@ -85,16 +85,26 @@ def start_all(path: str, count: int, tell: int) -> None:
 
 def hold_file(path: str, file: int, tell: int) -> None:
     """Write the page that is never served into a file: its lock is held meanwhile."""
-    place = libc.mmap(None, 4096, PROT_READ, MAP_PRIVATE, os.open(path, os.O_RDONLY), 0)
-    os.write(tell, b"1\n")
-    libc.write(file, ctypes.c_void_p(place), 4096)
+    hold_with(libc.write, path, file, tell)
 
 
 def hold_folder(path: str, folder: int, tell: int) -> None:
     """Read a folder into such a page. Who adds a name waits for the lock then, and who looks up one for that."""
+    hold_with(libc.getdents64, path, folder, tell)
+
+
+def hold_with(call: Callable[..., int], path: str, held: int, tell: int) -> None:
+    """Tell once the call waits for its page."""
     place = libc.mmap(None, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, os.open(path, os.O_RDONLY), 0)
+    thread = threading.Thread(target=lambda: call(held, ctypes.c_void_p(place), ctypes.c_size_t(4096)), daemon=True)
+    thread.start()
+    waits = ""
+    while waits.split()[2:3] != [hex(place)]:  # the second argument of the call
+        time.sleep(0.02)
+        with open(f"/proc/self/task/{thread.native_id}/syscall") as file:
+            waits = file.read()
     os.write(tell, b"1\n")
-    libc.getdents64(folder, ctypes.c_void_p(place), ctypes.c_size_t(4096))
+    signal.pause()
 
 
 def is_locked(pid: int) -> bool:
