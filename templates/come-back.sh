@@ -196,26 +196,42 @@ reboot_once() {
     export SYSTEMCTL_SKIP_AUTO_KEXEC=1 SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1
     {
         sleep 300 # a stuck driver can stop an ordinary reboot
-        systemctl reboot -f
+        systemctl reboot -f &
         sleep 60
         echo b > "$R/proc/sysrq-trigger"
     } > /dev/null 2>&1 < /dev/null &
     systemctl reboot
 }
 
+wait_killably() { # seconds
+    trap 'kill "$!"; exit' TERM
+    sleep "$1" &
+    wait "$!"
+}
+
 # The last deadline: from here on the host reboots after so many seconds, whatever holds this script up. What is not put
-# back by then, the next boot puts back.
+# back by then, the next boot puts back. A user can hold the lock of /proc, and then no name is found there that is not
+# known already: so this comes before any look into it, and a process of its own opens sysrq-trigger at once.
 begin_last_deadline() {
+    { read -r last < "$T/last"; } 2> /dev/null
+    case $last in '' | *[!0-9]*) last=3600 ;; esac
     {
-        trap 'kill "$!"; exit' TERM
-        sleep "$last" &
-        wait "$!"
+        wait_killably "$last"
         reboot_once
     } > /dev/null 2>&1 < /dev/null &
     watcher=$!
+    {
+        exec 9> "$R/proc/sysrq-trigger"
+        wait_killably $((last + 400))
+        echo b >&9
+    } > /dev/null 2>&1 < /dev/null &
+    resetter=$!
 }
 
-end_last_deadline() { [ -z "$watcher" ] || kill "$watcher" 2> /dev/null; }
+end_last_deadline() {
+    [ -z "$watcher" ] || kill "$watcher" "$resetter" 2> /dev/null
+    watcher=
+}
 
 reboot_when_idle() {
     {
@@ -270,7 +286,7 @@ leave_trial() {
     elif [ "$mode" = deadline ] && is_gpu_at_work; then
         say "came back: in force after a reboot, which waits for the end of the work on the GPUs, at most $last s"
         reboot_when_idle
-        watcher= # which goes on
+        watcher= # it goes on
     else
         say "reboots, once, to come back"
         reboot_once
@@ -292,15 +308,21 @@ main() {
     emergency) tag=e9e9 ;;
     *) tag=dead ;;
     esac
-    boot=unknown gave_up= unsaid= watcher= last=3600
+    boot=unknown gave_up= unsaid= watcher= resetter= last=3600
+    case $mode in deadline | reboot) begin_last_deadline ;; esac
+    guard
+    status=$?
+    end_last_deadline
+    return "$status"
+}
+
+guard() {
     read -r boot < "$R/proc/sys/kernel/random/boot_id"
     # A unit can be pulled in again, in the boot that armed it, too.
-    if ! has armed || is_confirmed || must_stay_out || is_of_this_boot armed; then
+    if ! has armed || is_confirmed || is_of_this_boot armed || must_stay_out; then
         [ "$mode" != late ]
         return
     fi
-    { read -r last < "$T/last"; } 2> /dev/null
-    case $last in '' | *[!0-9]*) last=3600 ;; esac
     monitors="
 $(cat "$T/monitors" 2> /dev/null)
 "
@@ -325,16 +347,14 @@ $(cat "$T/monitors" 2> /dev/null)
     emergency) has returned || come_back "the boot on trial has stopped in emergency mode" ;;
     deadline)
         has returned && return 0
-        ! is_of_this_boot trying || begin_last_deadline
+        is_of_this_boot trying || end_last_deadline
         if has come-back && timeout 30 systemctl is-active --quiet multi-user.target; then
-            in_time 910 timeout 900 sh "$T/come-back" && { end_last_deadline; return 0; }
+            in_time 910 timeout 900 sh "$T/come-back" && return 0
             gave_up=1 # what it has put back is in force after a reboot, which it has not begun
         fi
         come_back "nobody has confirmed in time"
-        end_last_deadline
         ;;
     reboot)
-        begin_last_deadline
         reboot_when_idle
         wait # so that systemctl stop ends it
         ;;

@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 try:
@@ -26,6 +28,7 @@ except ImportError:  # Python 3.10
 PACKAGE = Path(__file__).resolve().parents[1] / "hosttune"
 METHODS = {"search", "match", "fullmatch", "sub", "subn", "findall", "finditer", "split"}
 ENDS = ("", "!", "\n", "\0", " x")
+BLANKS = ("\n", " ", "\t")
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,13 @@ class Pattern:
     methods: frozenset[str]
 
 
-def patterns() -> Iterator[Pattern]:
-    """All that are written in the package as a constant."""
+@cache
+def patterns() -> tuple[Pattern, ...]:
+    """All that are made of constants of the package."""
+    return tuple(_patterns())
+
+
+def _patterns() -> Iterator[Pattern]:
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
     used = {path: _uses(tree) for path, tree in trees.items()}
     everywhere: dict[str, set[str]] = {}
@@ -59,7 +67,7 @@ def patterns() -> Iterator[Pattern]:
                 called == "regex" or is_inline or (called == "compile" and _is_re(getattr(function, "value", None)))
             ):
                 continue
-            text = _constant(node.args[0])
+            text = _constant(node.args[0], path)
             if text is not None:
                 name = names.get(node, "")
                 own = used[path].get(name, set()) | (everywhere.get(name, set()) if name[:1] != "_" else set())
@@ -83,11 +91,16 @@ def _is_re(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Name) and node.id == "re"
 
 
-def _constant(node: ast.expr) -> str | bytes | None:
+def _constant(node: ast.expr, path: Path) -> str | bytes | None:
+    """What a pattern is made of, also by names of its module; None if it hangs on a value of the run."""
     try:
         value = ast.literal_eval(node)
     except ValueError:
-        return None
+        module = import_module(".".join(("hosttune", *path.relative_to(PACKAGE).with_suffix("").parts)))
+        try:
+            value = eval(compile(ast.Expression(node), str(path), "eval"), dict(vars(module)))  # noqa: S307 - the package's own
+        except (NameError, SyntaxError):
+            return None
     return value if isinstance(value, (str, bytes)) else None
 
 
@@ -97,15 +110,35 @@ def _flags(call: ast.Call) -> int:
     return sum(int(flag) for name, flag in re.RegexFlag.__members__.items() if name in names and len(name) > 1)
 
 
+def plain_texts(pattern: Pattern, size: int) -> Iterator[str]:
+    """Blanks, line breaks and each character that the pattern names, `size` times. They are few, and find the most."""
+    yield from (one * size for one in (*BLANKS, *sorted(_literals(_tree(pattern)))))
+
+
+def _tree(pattern: Pattern) -> parser.SubPattern:
+    text = pattern.text.decode("latin-1") if isinstance(pattern.text, bytes) else pattern.text
+    return parser.parse(text, pattern.flags & ~re.UNICODE)
+
+
 def hostile_texts(pattern: Pattern, size: int) -> Iterator[str]:
     """Texts of about `size` characters."""
-    text = pattern.text.decode("latin-1") if isinstance(pattern.text, bytes) else pattern.text
-    tree = parser.parse(text, pattern.flags & ~re.UNICODE)
+    yield from plain_texts(pattern, size)
+    tree = _tree(pattern)
+    often = (*BLANKS, *sorted(_literals(tree)))
     for before, pumps in _repeats(tree, ""):
-        for pump in {one for one in pumps if one}:
-            for begin, many in ((before, pump), ("", before + pump)):
+        for pump in sorted({one for one in pumps if one}.union(often)):
+            for begin, many in dict.fromkeys(((before, pump), ("", before + pump))):
                 for end in ENDS:
                     yield begin + many * max(1, (size - len(begin)) // len(many)) + end
+
+
+def _literals(part: object) -> set[str]:
+    """Each character that a parsed pattern names."""
+    if isinstance(part, tuple) and part and (part[0] is constants.LITERAL or part[0] is constants.NOT_LITERAL):
+        return {chr(part[1])}
+    if isinstance(part, (tuple, list, parser.SubPattern)):
+        return {one for inner in part for one in _literals(inner)}  # type: ignore[union-attr]
+    return set()
 
 
 def _repeats(items: Sequence[tuple[object, object]], before: str) -> Iterator[tuple[str, list[str]]]:

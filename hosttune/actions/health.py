@@ -94,6 +94,12 @@ def _late(rule: str, waiting: Waiting, everybody: list[Waiting], seconds: float)
     """A rule that has not answered; one that waits for what another asks for names that."""
     first = next((one for one in (waiting, *everybody) if one.what), waiting)
     what = first.what or "what it asks"
+    if first.is_locked:  # no fault of this host, but what is behind the lock was not seen
+        reason = f"{what} hangs in the kernel behind the lock of a folder or file, which a user can hold"
+        todo = (
+            "end the process of a user that waits for a FUSE server: ps -eo pid,user,wchan:25,args | grep request_wait"
+        )
+        return Finding(rule, "", Verdict.UNKNOWN, reason=reason, todo=todo)
     if first.stuck:
         reason = f"{what} hangs in the kernel, where nothing ends it"
         todo = "look into the kernel log for the disk or the driver; what waits so ends with a reboot alone"

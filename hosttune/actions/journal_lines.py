@@ -82,6 +82,7 @@ class Run:
 def parse_run(data: bytes, path: str) -> Run:
     """Parse one run's file. A last line cut off by a crash is dropped: its act had not begun."""
     run = Run(path.rpartition("/")[2].removesuffix(".jsonl"), "", "", "", "", "", "")
+    told = _StepCollector(run.id)
     damaged: list[str] = []
     unknown: list[str] = []
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
@@ -90,12 +91,13 @@ def parse_run(data: bytes, path: str) -> Run:
             entry = json.loads(line)
             if number == 1:
                 run = _headed(run, entry)
+                told.run = run.id
                 if entry["format_version"] > FORMAT_VERSION:
                     return _needs_newer(run, f"format {entry['format_version']}")
                 here += entry.keys() - _FIELDS
             else:
                 here += entry.keys() - _FIELDS
-                run = _folded(run, entry, here)
+                told.add(entry, here)
         except (
             LookupError,
             TypeError,
@@ -111,6 +113,13 @@ def parse_run(data: bytes, path: str) -> Run:
             # of this version or an older one it is somebody's note: it stays where it is, and says nothing to us
             if here and _is_newer(run.tool_version):
                 unknown.append(f"line {number}: {', '.join(sorted(here))}")
+    run = replace(
+        run,
+        steps=tuple(told.steps.values()),
+        waiting=tuple(told.waiting),
+        ran=tuple(told.ran),
+        is_finished=told.is_finished,
+    )
     if damaged:
         way_out = "restore it from a backup; where there is none, remove it, and its run cannot be undone"
         why = f"{path} is damaged ({'; '.join(damaged)})"
@@ -136,23 +145,33 @@ def _headed(run: Run, entry: Any) -> Run:
     return replace(run, **told)
 
 
-def _folded(run: Run, entry: dict[str, Any], unknown: list[str]) -> Run:
-    if "trigger" in entry:
-        trigger = Trigger(entry["trigger"], entry.get("name", ""))
-        if entry["phase"] == "waiting":
-            return replace(run, waiting=(*run.waiting, trigger))
-        return replace(run, ran=(*run.ran, trigger))
-    if "finished" in entry:
-        return replace(run, is_finished=True)
-    step_id = StepId(run.id, int(entry["seq"]))
-    if entry["phase"] == Phase.INTENT.value:
-        undoes = StepId(entry["undoes"][0], int(entry["undoes"][1])) if entry.get("undoes") else None
-        change = change_from_json(entry["change"], unknown=unknown)
-        step = JournalStep(step_id, change, Phase.INTENT, undoes=undoes, superseded=bool(entry.get("superseded")))
-        return replace(run, steps=(*run.steps, step))
-    return replace(
-        run, steps=tuple(_booked(step, entry, unknown) if step.id == step_id else step for step in run.steps)
-    )
+class _StepCollector:
+    """What the lines behind the first tell, collected line by line: a file can have very many."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.steps: dict[int, JournalStep] = {}
+        self.waiting: list[Trigger] = []
+        self.ran: list[Trigger] = []
+        self.is_finished = False
+
+    def add(self, entry: dict[str, Any], unknown: list[str]) -> None:
+        if "trigger" in entry:
+            trigger = Trigger(entry["trigger"], entry.get("name", ""))
+            (self.waiting if entry["phase"] == "waiting" else self.ran).append(trigger)
+        elif "finished" in entry:
+            self.is_finished = True
+        elif entry["phase"] == Phase.INTENT.value:
+            number = int(entry["seq"])
+            if number in self.steps:
+                raise ValueError(f"step {number} begins twice")
+            undoes = StepId(entry["undoes"][0], int(entry["undoes"][1])) if entry.get("undoes") else None
+            change = change_from_json(entry["change"], unknown=unknown)
+            superseded = bool(entry.get("superseded"))
+            step = JournalStep(StepId(self.run, number), change, Phase.INTENT, undoes=undoes, superseded=superseded)
+            self.steps[number] = step
+        elif (number := int(entry["seq"])) in self.steps:
+            self.steps[number] = _booked(self.steps[number], entry, unknown)
 
 
 def _booked(step: JournalStep, entry: dict[str, Any], unknown: list[str]) -> JournalStep:

@@ -91,7 +91,7 @@ def read_state(reader: Reader) -> ReadyState | None:
         return None
     try:
         state = state_from_json(json.loads(text), name)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HosttuneError(f"{name}: is no JSON: {error}", hint=f"remove it: sudo rm {quote(name)}") from error
     return state if state.machine in {"", machine(reader)} else None
 

@@ -13,7 +13,7 @@ from hosttune.facts.commands import values_in
 from hosttune.facts.environment import is_kept, shell_variables, systemd_variables
 from hosttune.facts.services.unit_files import assignments
 from hosttune.facts.storage.ageing_record import bare_lines, told_lines
-from hosttune.host.command_secrets import mask_words
+from hosttune.host.command_secrets import has_secret_name, mask_words
 from hosttune.host.secrets import mask_text
 from hosttune.regex import regex
 
@@ -95,7 +95,7 @@ def _merge_rows(lines: Iterable[str], more: Iterable[tuple[int, str]]) -> list[s
 def _kernel_values(content: str) -> Iterator[tuple[int, str]]:
     """(line, command) of what sets kernel values."""
     for number, path, value in values_in(content):
-        if _KERNEL_VALUE.fullmatch(value):
+        if _KERNEL_VALUE.fullmatch(value) and not has_secret_name(path) and mask_text(value) == value:
             is_sysctl = path.startswith(_SYSCTL)
             # not below /usr, where a script would be looked for
             yield (

@@ -83,7 +83,7 @@ def load_plan(path: str) -> Plan:
     way_out = "save it again with: hosttune plan --out FILE"
     try:
         plan = plan_from_json(json.loads(load(path)), path)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HosttuneError(f"{path}: not a saved plan: {error}", hint=way_out) from error
     if digest(plan.changes) != plan.digest:
         raise HosttuneError(f"{path}: its changes are not those of its digest: it was edited or masked", hint=way_out)

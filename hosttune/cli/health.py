@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from hosttune.cli.options import HealthFormat, LookOnly, Option, ShowHealth
 from hosttune.errors import HosttuneError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.actions.examine import Session
     from hosttune.engine.health import NodeHealth
 
 SHORTEST_S, LONGEST_S = 0.5, 600.0
+_GRACE_S = 6.0  # to start, to leave behind what hangs, and to print
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0}
 
 
@@ -34,19 +39,39 @@ def health(
     Exit status: 0 fit, 1 not so, 2 trouble; nhc: 1 unfit alone; slurm: 1 unfit, 3 unknown; npd: 1 unfit, 2 unknown;
     nagios: 1 impaired, 2 unfit, 3 unknown.
     """
+    if learn:
+        return _learned(look, show, within)
+    if look.root is not None or look.host or sys.stdout is not sys.__stdout__:
+        return _in_a_line(partial(_told, look, show, within), show)
+    return _in_a_line(partial(_told_apart, look, show, within), show)
+
+
+def _in_a_line(act: Callable[[], int], show: ShowHealth) -> int:
+    """The exit status of `act`; who reads a line is told in one that the host was not looked at."""
     from hosttune.cli.common import say
     from hosttune.views.health import health_line, health_status, no_health
 
-    if learn:
-        return _learned(look, show, within)
     try:
-        return _told(look, show, within)
+        return act()
     except HosttuneError as error:
         if show.format not in {HealthFormat.NAGIOS, HealthFormat.NPD}:
             raise
-        unseen = no_health(error.message)  # who reads a line is told in one that the host was not looked at
+        unseen = no_health(error.message)
         say(health_line(unseen, show.format.value))
         return health_status(unseen, show.format.value)
+
+
+def _told_apart(look: LookOnly, show: ShowHealth, within: str) -> int:
+    """By a child: what comes before and after the rules looks at this host, too, and may hang in the kernel there."""
+    from hosttune.cli.ending import run_command
+    from hosttune.host.apart import run_apart
+
+    act = partial(_in_a_line, partial(_told, look, show, within), show)
+    status = run_apart(lambda: run_command(act, debug="--debug" in sys.argv), _seconds(within) + _GRACE_S)
+    if status is None:
+        message = "the look did not end in time: something of this host hangs in the kernel"
+        raise HosttuneError(message, hint="see what waits in state D: ps -eo pid,user,stat,wchan:25,args")
+    return status
 
 
 def _told(look: LookOnly, show: ShowHealth, within: str) -> int:

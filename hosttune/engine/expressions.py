@@ -20,7 +20,6 @@ A text of a rule holds expressions in double braces (`parse_text`): `"{{ params.
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -30,7 +29,6 @@ from hosttune.engine.expression_judge import Judge
 from hosttune.engine.expression_values import ERRORS, MAX_LENGTH, Budget, OverBudget, value_of
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.frozen import frozen
-from hosttune.regex import regex
 
 __all__ = [
     "CONSTANTS",
@@ -44,8 +42,6 @@ __all__ = [
 ]
 
 MAX_SOURCE = 4000
-
-_BRACES = regex(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
 class Expression:
@@ -205,12 +201,11 @@ def compile_text(text: str, where: Where) -> Text:
 def _parts(
     text: str, where: Where, scope: Mapping[str, Any] | None
 ) -> tuple[tuple[str | Expression, ...], list[Fault]]:
-    """Every other piece of the split is the inside of a pair of braces."""
     if "{{" not in text and "}}" not in text:
         return (text,), []
     parts: list[str | Expression] = []
     faults: list[Fault] = []
-    for number, piece in enumerate(_BRACES.split(text)):
+    for number, piece in enumerate(_split_at_braces(text)):
         if number % 2 == 0:
             if "{{" in piece or "}}" in piece:
                 faults.append(Fault(where, "braces that do not pair up", "an expression is written {{ like this }}"))
@@ -222,6 +217,16 @@ def _parts(
         except BadInput as error:
             faults += error.faults
     return tuple(parts), faults
+
+
+def _split_at_braces(text: str) -> Iterator[str]:
+    """Pieces of a text; every other one is the inside of a pair of braces."""
+    place = 0
+    while (begin := text.find("{{", place)) >= 0 and (end := text.find("}}", begin + 2)) >= 0:
+        yield text[place:begin]
+        yield text[begin + 2 : end]
+        place = end + 2
+    yield text[place:]
 
 
 def _inserted(part: Expression, names: Mapping[str, object], budget: Budget) -> str:

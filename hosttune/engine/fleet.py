@@ -261,7 +261,7 @@ class FleetAggregator:
             expired=self.expired.result,
             orphaned=self.orphaned.result,
             problems=self.problems.result,
-            classes=tuple(sorted(classes, key=lambda one: (not one.digest, -one.hosts.count, one.digest))),
+            classes=tuple(sorted(classes, key=lambda one: (not one.digest, -one.hosts.count, one.digest, one.shown))),
             other_classes=self.other_classes.result,
             missing=tuple(seen for _, _, seen in self.missing),
             missing_count=self.missing_count,

@@ -23,7 +23,10 @@ FOLDER = "/etc/apt/apt.conf.d"
 LAST = "/etc/apt/apt.conf"
 CLEAR = "#clear"
 _NAME = regex(r"[\w-]+|[\w.-]*[\w-]\.conf")
-_PART = regex(r'//[^\n]*|/\*(?:(?!\*/).)*(?:\*/)?|#clear\b|#[^\n]*|"(?:\\.|[^"\\\n])*"|[{};]|[^\s{};"]+', re.DOTALL)
+_PART = regex(
+    r'//[^\n]*|/\*(?:(?!\*/).)*(?:\*/)?|#clear\b|#[^\n]*|"(?:\\.|[^"\\\n])*"|("(?:\\.|[^"\\\n])*)|[{};]|[^\s{};"]+',
+    re.DOTALL,
+)  # group 1: a quote without its end
 
 
 def files(reader: Reader) -> tuple[str, ...]:
@@ -38,7 +41,7 @@ def settings_of(content: str, name: str) -> Iterator[tuple[str, int]]:
     words: list[str] = []
     line = LineNumbers(content).at
     for found in _PART.finditer(content):
-        part = found[0]
+        part = found[0] if found[1] is None else found[1][1:]
         if part.startswith(("//", "/*")) or (part.startswith("#") and part != CLEAR):
             continue
         if part == "{":

@@ -9,7 +9,6 @@ cpufrequtils.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
@@ -23,6 +22,7 @@ from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator
 
     from hosttune.facts import Facts
@@ -33,12 +33,13 @@ CPUFREQUTILS = "/etc/default/cpufrequtils"
 _GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 _EXEC = regex(r"^\s*Exec(?:StartPre|StartPost|Start)\s*=\s*[-@:+!]*(.*)$")
 _SCRIPT = regex(r"(?:^|[\s\"'])(/(?:etc|opt|usr|root|lib|srv|var)/[\w./@+-]+)")
-_SYSCTL = regex(r"\bsysctl\s+(?:-\w+\s+|--\w+\s+)*[\"']?([a-z][\w./-]*)\s*=\s*[\"']?([^\s\"';|&]+)")
+_SYSCTL = regex(r"\bsysctl\s+(?:--?\w+\s+){0,9}[\"']?([a-z][\w./-]*)\s*=\s*[\"']?([^\s\"';|&]+)")
 _ECHO = regex(
     r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*(?:sudo\s+)?tee(?:\s+-a)?)\s*[\"']?(/(?:proc/)?sys/[^\s\"';|&]+)"
 )
-_LOOP = regex(r"\bfor\s+(\w+)\s+in\s+(/sys/[^\s;]+)(?:\s*;)?\s+do\b(.*?)\bdone\b", re.DOTALL)
-_INTO = r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*tee)\s*[\"']?\$\{{?{name}\}}?"
+_LOOP = regex(r"\bfor\s+(\w+)\s+in\s+(/sys/[^\s;]+)(?:\s*;)?\s+do\b")
+_DONE = regex(r"\bdone\b")
+_INTO = regex(r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*tee)\s*[\"']?\$\{?(\w+)\}?")
 _CPUPOWER = regex(r"\b(?:cpupower\b.{0,200}?\bfrequency-set|cpufreq-set)\b[^;|&\n]{0,200}?(?:-g|--governor)[\s=]*(\w+)")
 _LONGEST = 64 << 10  # bytes; a larger program is no script of this kind, and is not read: there are some of 50 MB
 
@@ -67,11 +68,20 @@ def values_in(content: str) -> Iterator[tuple[int, str, str]]:
         yield line(found.start()), "/proc/sys/" + found[1].replace(".", "/"), found[2]
     for found in _ECHO.finditer(plain):
         yield line(found.start()), found[2], found[1]
-    for loop in _LOOP.finditer(plain):
-        if inner := re.search(_INTO.format(name=re.escape(loop[1])), loop[3]):
-            yield line(loop.start(3) + inner.start()), loop[2], inner[1]
+    for loop, end in _loops_in(plain):
+        into = (one for one in _INTO.finditer(plain, loop.end(), end) if one[2] == loop[1])
+        if inner := next(into, None):
+            yield line(inner.start()), loop[2], inner[1]
     for found in _CPUPOWER.finditer(plain):
         yield line(found.start()), _GOVERNOR, found[1]
+
+
+def _loops_in(plain: str) -> Iterator[tuple[re.Match[str], int]]:
+    """The heads of loops, and where each body ends. The search goes on behind a body, so that no text is read twice."""
+    at = 0
+    while (loop := _LOOP.search(plain, at)) and (done := _DONE.search(plain, loop.end())):
+        yield loop, done.start()
+        at = done.end()
 
 
 def collect(reader: Reader, facts: Facts) -> Commands:

@@ -7,10 +7,10 @@ such a fact reads behind its keys, through the door, once for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.host.secrets import is_secret_file
@@ -100,4 +100,4 @@ def small_text(reader: Reader, path: str, most: int = LONGEST) -> str | Absent:
 
 def fits_parts(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     """Whether patterns of glob(7) mean these parts of a name, each its own."""
-    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+    return len(parts) == len(patterns) and all(map(fits_glob, parts, patterns))

@@ -7,11 +7,11 @@ is installed and switched off owns nothing and is not present.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.containers import kubernetes
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import hint, is_there, names_in
 from hosttune.facts.services.tuned import active_profile, settings_of
@@ -171,7 +171,7 @@ def collect(reader: Reader, facts: Facts) -> Managers:
 def _first(units: Collection[str], pattern: str) -> str:
     if "*" not in pattern:  # most of them, and each pattern is compiled
         return pattern if pattern in units else ""
-    return min((unit for unit in units if fnmatchcase(unit, pattern)), default="")
+    return min((unit for unit in units if fits_glob(unit, pattern)), default="")
 
 
 def _pods(search: _Search) -> str:

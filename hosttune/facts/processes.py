@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAME_LENGTH = 15
 CONTAINER = regex(
     r"(docker|cri-containerd|crio|libpod|nerdctl)[-/]([0-9a-f]{12,64})|/(lxc)(?:\.payload)?[./]([\w.-]+)"
-    r"|/(kubepods)[^ ]*/([0-9a-f]{64})$|machine\.slice/(systemd-nspawn)@([^/]+)\.service"
+    r"|/(kubepods)(?:(?!/kubepods)[^ ])*/([0-9a-f]{64})$|machine\.slice/(systemd-nspawn)@([^/]+)\.service"
 )
 
 

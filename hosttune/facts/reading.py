@@ -94,11 +94,13 @@ def integer(reader: Reader, path: str) -> int | Absent:
 
 
 def derived(answer: Answer[T], path: str, function: Callable[[T], D]) -> D:
-    """What `function` makes of what must be there; the ValueError that it raises is the reason of UnknownFact."""
+    """What `function` makes of what must be there; the ValueError that it raises is the reason of UnknownFact. So is
+    text that is nested too deeply.
+    """
     value = require_known(answer, path)
     try:
         return function(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnknownFact(f"{path}: {error}") from error
 
 
@@ -106,7 +108,7 @@ def parsed(parse: Callable[P, D], *arguments: P.args, **named: P.kwargs) -> D:
     """What a parser makes; the ValueError that it raises, a sentence, is the reason of UnknownFact."""
     try:
         return parse(*arguments, **named)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnknownFact(str(error)) from error
 
 

@@ -100,7 +100,7 @@ _PIPES = frozenset({"|", "|&"})
 # How the name of an option ends that takes a secret; so does a word before its value, as in `wifi-sec.psk X`.
 _NAMED = regex(
     r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code|in|out)?|pwd|secret|token|credentials?|bearer|psk|community|"
-    r"(?:[_-]|api|access|auth)key|secret[_-]?id|_secret_\w{1,20})\d?\Z",
+    r"(?:[_-]|api|access|auth)key|secret[_-]?id|_secret_\w{1,20})(?:_mutual|\d)?\Z",
     re.IGNORECASE,
 )
 _LONGEST_NAME: Final = 48  # characters from the end of an option that its name is looked for in
@@ -126,8 +126,10 @@ _RUNS = regex(r"(?:command|cmd|exec|program|helper|rsh|shell)\Z", re.IGNORECASE)
 _QUOTED = regex(r"'([^']*)'|\"((?:\\.|[^\"\\])*)\"|\\(.)", re.DOTALL)
 _AROUND: Final = "\"'[]{}(),;"
 _BEFORE: Final = "-@:+!|\"'[{(\\"  # what may be before a program: `ExecStart=-/usr/bin/x`, `["x", ...]`
+_ARGUMENT: Final = 6
+_TMPFILES = regex(r"[wfF][-+!=~^$]{0,7}")  # a line of tmpfiles.d(5) that writes its seventh word
 _MAY_TAKE = regex(
-    r"(?<![\w-])--?[A-Za-z]|<<|/p:|\\(?:040|x20)|\b(?:echo|printf|"
+    r"(?<![\w-])--?[A-Za-z]|(?m:^[wfF][-+!=~^$]{0,7}[ \t]+/)|<<|/p:|\\(?:040|x20)|\b(?:echo|printf|"
     rf"{'|'.join(re.escape(name) for name, takes in _PROGRAMS.items() if takes.verbs or not takes.options)})(?![\w-])"
 )
 
@@ -158,7 +160,8 @@ def mask_documents(text: str) -> str:
             lines[number] = MASK * bool(line.strip()) + line[len(line.rstrip()) :]
             is_secret = last.get(end, 0) > number
         elif here := _HERE.search(line):
-            end, is_secret = here[1], _reads_secret(line.split())
+            words = line.split()
+            end, is_secret = here[1], _reads_secret(words) or any(map(_is_secret_path, words))
         else:
             is_secret = False
     return "".join(lines)
@@ -213,7 +216,7 @@ def _mask_line(line: str, depth: int) -> str:
             command = _next_command(operator, commands, command)
         pieces.append(piece)
     for one, is_given in zip(commands, _feeds_secret_reader(commands), strict=True):
-        masked = _mask_words(word.plain for word in one.words)
+        masked = mask_words(word.plain for word in one.words)
         said = _mask_echo(one.words) if is_given else repeat(None)
         for word, new in zip(one.words, map(_either, masked, said), strict=True):
             pieces[word.place] = _mask_quoted(word.raw, depth) if new is None else _requote(word.raw, new)
@@ -275,8 +278,8 @@ def _ends_with_dollar(command: _Command) -> bool:
 
 
 def _feeds_secret_reader(commands: Sequence[_Command]) -> list[bool]:
-    """For each command whether it prints its words for one that may take them as a secret: `echo X | tee f | gpg
-    --passphrase-fd 0`, `docker login --password-stdin < <(echo X)`.
+    """For each command whether it prints its words into a file of secrets, or for a command that may take them as a
+    secret: `echo X | tee f | gpg --passphrase-fd 0`, `docker login --password-stdin < <(echo X)`.
     """
     takes = [_may_take(command.words) for command in commands]
     for command in commands:
@@ -285,12 +288,20 @@ def _feeds_secret_reader(commands: Sequence[_Command]) -> list[bool]:
     for number, command in reversed(list(enumerate(commands))):
         if command.reader is not None and command.reader > number:
             takes[number] = takes[number] or takes[command.reader]
+    into = [any(_is_secret_path(word.plain) for word in command.words) for command in commands]
+    for number, command in reversed(list(enumerate(commands))):
+        if command.reader is not None and command.reader > number:
+            into[number] = into[number] or into[command.reader]
     return [
-        command.reader is not None
-        and takes[command.reader]
+        (into[number] or (command.reader is not None and takes[command.reader]))
         and any(_program(word.plain) in _SAYS for word in command.words)
-        for command in commands
+        for number, command in enumerate(commands)
     ]
+
+
+def _is_secret_path(word: str) -> bool:
+    """Whether what is written into this file is a secret: `echo X > /sys/.../auth/password`."""
+    return word.lstrip(">").startswith("/") and has_secret_name(word)
 
 
 def _may_take(words: Sequence[_Word]) -> bool:
@@ -318,7 +329,7 @@ def _is_cluster(word: str) -> bool:
 def _mask_echo(words: Sequence[_Word]) -> Iterator[str | None]:
     is_said = False
     for word in words:
-        yield MASK if is_said and not word.plain.startswith(("-", "$")) else None
+        yield MASK if is_said and not word.plain.startswith(("-", "$")) and not _is_secret_path(word.plain) else None
         is_said = is_said or _program(word.plain) in _SAYS
 
 
@@ -337,7 +348,11 @@ def _program(word: str, *, is_first: bool = True) -> str:
 
 def mask_words(words: Iterable[str]) -> list[str | None]:
     """For each word of one command what is to be shown in its place, None for one that tells no secret by its place."""
-    return list(_mask_words(words))
+    listed = list(words)
+    masked = list(_mask_words(listed))
+    if len(listed) > _ARGUMENT and _TMPFILES.fullmatch(listed[0]) and has_secret_name(listed[1]):
+        masked[_ARGUMENT:] = [MASK] * (len(listed) - _ARGUMENT)
+    return masked
 
 
 def _mask_words(words: Iterable[str]) -> Iterator[str | None]:

@@ -28,12 +28,22 @@ _TO_SAY_S = 1.0  # and so long the child may take to tell
 _PATIENCE_S = 0.02  # what takes longer waits for something: a rule takes 1 ms
 
 
+# Functions of the kernel in which a task waits for the lock of a folder or file (fs/namei.c, readdir.c, dcache.c, xfs).
+# A user holds it by copying from a FUSE file that is never served, in any folder that may be opened for reading.
+_LOCKING = frozenset({
+    "walk_component", "lookup_slow", "lookup_one_unlocked", "lookup_one_len_unlocked", "d_alloc_parallel",
+    "d_wait_lookup", "iterate_dir", "wrap_directory_iterator", "path_openat", "open_last_lookups", "filename_create",
+    "start_dirop", "rwsem_down_read_slowpath", "rwsem_down_write_slowpath", "xfs_ilock", "xfs_file_buffered_read",
+})  # fmt: skip
+
+
 @frozen
 class Waiting:
     """What a piece of work waits for when its time is up. `stuck`: in the kernel, where not even signal 9 ends it."""
 
     what: str  # a program's name, or a path; empty where it cannot be told
     stuck: bool
+    is_locked: bool = False  # by the lock of a folder or file, which a user can hold for as long as they like
 
 
 def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str, bytes | Waiting]:
@@ -63,7 +73,11 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
     answers: dict[str, bytes | Waiting] = {name: Waiting("", stuck=False) for name in work}
     for name, kind, told in said:
         is_stuck = kind == "stuck" or (kind == "held" and not is_gone)
-        answers[name] = told if kind == "answer" else Waiting(told.decode(), is_stuck)
+        if kind == "answer":
+            answers[name] = told
+        else:
+            what, _, where = told.decode().partition("\0")
+            answers[name] = Waiting(what, is_stuck, is_stuck and where in _LOCKING)
     return answers
 
 
@@ -153,7 +167,9 @@ def _work(work: Mapping[str, Callable[[], bytes]], seconds: float, writing: int)
     left = _end({name: _programs(thread) for name, thread in pending.items()})
     for name, thread in pending.items():
         still = name in held and _state(f"task/{thread.native_id}", "self") == "D"
-        say(name, "stuck" if name in left else "held" if still else "waits", waits[name])
+        where = _text(f"/proc/{left[name]}/wchan" if name in left else f"/proc/self/task/{thread.native_id}/wchan")
+        kind = "stuck" if name in left else "held" if still else "waits"
+        say(name, kind, waits[name] + b"\0" + where.encode())
 
 
 def _programs(thread: Thread) -> tuple[int, ...]:
@@ -161,14 +177,14 @@ def _programs(thread: Thread) -> tuple[int, ...]:
     return tuple(int(pid) for pid in _text(f"/proc/self/task/{thread.native_id}/children").split())
 
 
-def _end(programs: Mapping[str, tuple[int, ...]]) -> set[str]:
-    """End these programs, each with the group that it leads; whose do not end, because the kernel holds them."""
+def _end(programs: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """End these programs, each with the group that it leads; whose do not end, because the kernel holds this one."""
     for pid in {pid for own in programs.values() for pid in own}:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(pid, signal.SIGKILL)
     until = time.monotonic() + _TO_DIE_S
     while True:
-        left = {name for name, own in programs.items() if any(_state("", str(pid)) not in "ZX" for pid in own)}
+        left = {name: pid for name, own in programs.items() for pid in own if _state("", str(pid)) not in "ZX"}
         if not left or time.monotonic() > until:
             return left
         time.sleep(0.01)

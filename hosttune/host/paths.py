@@ -7,7 +7,6 @@ points to /etc/passwd means the image's own, and nobody can swap a folder for a 
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
@@ -73,17 +72,25 @@ def close(fd: int) -> None:
 
 
 @cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+def _openat2() -> Callable[[str], tuple[int, int]]:
+    """Calls it with a path: the descriptor, or -1 and the number of the error."""
+    import ctypes  # takes its time, and a record needs none
+
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def call(path: str) -> tuple[int, int]:
+        fd = libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), _NO_LINKS, len(_NO_LINKS))
+        return int(fd), ctypes.get_errno()
+
+    return call
 
 
 def open_without_links(path: str) -> int:
     """An O_PATH descriptor, by the kernel's own walk (openat2(2), since Linux 5.6). Raises OSError: ELOOP where a part
     is a link, ENOSYS or EPERM where this kernel, or a filter of system calls, does not have it.
     """
-    fd = int(_libc().syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), _NO_LINKS, len(_NO_LINKS)))
+    fd, number = _openat2()(path)
     if fd < 0:
-        number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
     return fd
 

@@ -29,7 +29,8 @@ OUTPUT_LIMIT: Final = 32 << 20  # bytes kept of each of stdout and stderr
 _GRACE_S = 3.0  # between SIGTERM and SIGKILL, and again after it
 _MOST_LINES, _LONGEST = 15, 300
 _CONSEQUENCES = regex(
-    r"^dpkg: dependency problems prevent \S+ of .*?^ dependency problems - leaving (?:un\S+|\S+ unprocessed)\n|"
+    r"^dpkg: dependency problems prevent \S+ of (?:(?!^dpkg: dependency ).)*?"
+    r"^ dependency problems - leaving (?:un\S+|\S+ unprocessed)\n|"
     r"^Errors were encountered while processing:\n(?: [^\n]*\n)*",
     re.MULTILINE | re.DOTALL,
 )

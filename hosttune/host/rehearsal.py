@@ -23,6 +23,7 @@ _VERIFY = "findmnt"
 _GENERATORS = tuple(f"{folder}/systemd/system-generators/systemd-fstab-generator" for folder in ("/usr/lib", "/lib"))
 
 _Question = tuple[bytes, bytes, tuple[str, ...], bool]
+_silent: set[str] = set()  # a program that did not end, as on a dead file server: it is not started for each edit
 _answers: dict[_Question, tuple[float, Rehearsal]] = {}  # of this process, each with when it was given
 
 
@@ -57,7 +58,8 @@ def _tried(before: bytes, after: bytes, tmpfs_options: tuple[str, ...], is_of_im
     try:
         files = [f"/proc/{os.getpid()}/fd/{fd}" for fd in descriptors]
         child = (os.path.realpath(sys.executable), "-I", "-S", "-B")
-        words = (*files, generator, json.dumps(tmpfs_options), "image" if is_of_image else "host")
+        findmnt = "" if _VERIFY in _silent else _VERIFY
+        words = (*files, findmnt, generator, json.dumps(tmpfs_options), "image" if is_of_image else "host")
         answer = look((*child, *words), timeout_s=TIMEOUT_S)
     finally:
         for fd in descriptors:
@@ -68,6 +70,8 @@ def _tried(before: bytes, after: bytes, tmpfs_options: tuple[str, ...], is_of_im
         return Unreadable(f"the fstab could not be tried: {answer.errors.strip()}")
     data = json.loads(answer.stdout)
     one, other = (_reading(entry) for entry in data["readings"])
+    if one.verify is None or other.verify is None:
+        _silent.add(_VERIFY)
     trials = tuple(
         Trial(options, _completed(entry["mount"]), entry["mountinfo"])
         for options, entry in zip(tmpfs_options, data["trials"], strict=True)
@@ -79,7 +83,11 @@ def untried_by() -> tuple[str, ...]:
     """What of this machine cannot be asked about an edited fstab, each with the reason; nothing where all can."""
     if os.geteuid() != 0:
         return ("findmnt --verify and systemd's fstab generator, for trying needs root",)
-    missing = [f"findmnt --verify, for there is no {_VERIFY} here"] if isinstance(locate(_VERIFY), Absent) else []
+    missing = []
+    if isinstance(locate(_VERIFY), Absent):
+        missing.append(f"findmnt --verify, for there is no {_VERIFY} here")
+    elif _VERIFY in _silent:
+        missing.append("findmnt --verify, for it did not end")
     if not _generator():
         missing.append("systemd's fstab generator, for there is none here")
     return tuple(missing)

@@ -1,8 +1,8 @@
 """What an fstab would do, tried in a mount namespace of its own: a program by itself, run by `host/rehearsal.py`.
 
-argv: two files (fstab before and after), the generator of systemd or nothing, a JSON list of tmpfs option lists to
-mount for trial, and `image` where the fstab is an image's. Prints one JSON object. All that it writes lies in a tmpfs
-that ends with this process.
+argv: two files (fstab before and after), findmnt or nothing, the generator of systemd or nothing, a JSON list of tmpfs
+option lists to mount for trial, and `image` where the fstab is an image's. Prints one JSON object. All that it writes
+lies in a tmpfs that ends with this process.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ NOTHING = os.open("/dev/null", os.O_RDONLY)  # of the host, which an empty one l
 
 
 def main() -> None:
-    before, after, generator, trials, whose = sys.argv[1:6]
+    before, after, findmnt, generator, trials, whose = sys.argv[1:7]
     texts = [Path(before).read_bytes(), Path(after).read_bytes()]
     enter_private_namespace(CLONE_NEWNS | (CLONE_NEWPID if whose == "image" else 0))
     if whose == "image":
         become_first_process()
         enter_empty_host()
-    readings = [read(text, generator) for text in texts]
+    readings = [read(text, findmnt, generator) for text in texts]
     json.dump({"readings": readings, "trials": [trial(options) for options in json.loads(trials)]}, sys.stdout)
 
 
@@ -65,7 +65,7 @@ def enter_empty_host() -> None:
             there.mkdir()
             check(f"mount --bind {here}", libc.mount(bytes(here), bytes(there), None, MS_BIND, None))
             flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV
-            check(f"mount -o remount,ro {there}", libc.mount(None, bytes(there), None, flags, None))
+            check(f"remount {there} read-only", libc.mount(None, bytes(there), None, flags, None))
     if Path("/etc/ld.so.cache").exists():
         shutil.copy("/etc/ld.so.cache", root / "etc")
     check("mount -t proc", libc.mount(b"proc", bytes(root / "proc"), b"proc", MS_NOSUID | MS_NODEV, None))
@@ -78,11 +78,12 @@ def check(step: str, result: int) -> None:
         sys.exit(f"{step}: {os.strerror(ctypes.get_errno())}")
 
 
-def read(text: bytes, generator: str) -> dict[str, object]:
+def read(text: bytes, findmnt: str, generator: str) -> dict[str, object]:
     """What findmnt and systemd's generator make of it. Always at the same paths, so that messages can be compared."""
     fstab, units = PLACE / "fstab", PLACE / "units"
     fstab.write_bytes(text)
-    found: dict[str, object] = {"verify": run(["findmnt", "--verify", "--tab-file", str(fstab)]), "units": {}}
+    verify = run([findmnt, "--verify", "--tab-file", str(fstab)]) if findmnt else None
+    found: dict[str, object] = {"verify": verify, "units": {}}
     if generator:
         folders = [units / name for name in ("normal", "early", "late")]
         for folder in folders:

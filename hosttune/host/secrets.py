@@ -55,6 +55,7 @@ _HEADER = regex(
 _BLOCK = regex(r"-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY[A-Z0-9 ]{0,40})-----")
 # Secrets that are known by their own shape.
 _SHAPES = regex(
+    r"\b(?:DHHC|NVMeTLSkey)-1:[0-9a-f]{2}:[A-Za-z0-9+/=]{8,}:?|"  # nvme-cli, gen-dhchap-key(1)
     r"\$(?:1|2[abxy]|5|6|7|y|gy|argon2\w*)\$[^\s:\"']{8,}|"  # crypt(5)
     r"\b(?:grub\.pbkdf2\.\w+\.\d+\.[\w.]+|(?:AKIA|ASIA)[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|"
     r"glpat-[\w-]{20,}|hf_[A-Za-z0-9]{20,}|xox[abprs]-[\w-]{10,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,}|"

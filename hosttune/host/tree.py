@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from hosttune.host.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head
@@ -15,11 +15,14 @@ from hosttune.host.door import FileType, Space, Stat, Usage
 from hosttune.host.mounters import Mounters
 from hosttune.host.named import served_mounts
 from hosttune.host.paths import ResolvedPath, is_plain, open_without_links, walk
+from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 LIMIT = 64 << 20  # the largest file that `read` returns, in bytes
 OTHERS_LIMIT = 1 << 20  # and of the running host the largest one that others own or can write
+# A real one has less than 4 KiB. `distro` takes the square of a word's length.
+OS_RELEASE_LIMIT = 8 << 10
 _LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TYPES: Mapping[int, FileType] = {
     stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link", stat.S_IFBLK: "block",
@@ -312,18 +315,20 @@ class FileTree:
         for path in ("/etc/os-release", "/usr/lib/os-release"):
             content = self.read(path)
             if isinstance(content, bytes):
-                return parse_os_release(content)
+                return parse_os_release(content, path)
             if isinstance(content, Unreadable):
                 return content
         return ABSENT
 
 
-def parse_os_release(content: bytes) -> Mapping[str, str]:
+def parse_os_release(content: bytes, path: str) -> Mapping[str, str] | Unreadable:
     """os-release(5) as `distro` reads it, keys in lower case. It wants a file, so it gets one that is only in
     memory.
     """
     import distro
 
+    if len(content) > OS_RELEASE_LIMIT:
+        return Unreadable(f"{path} is larger than {_size(OS_RELEASE_LIMIT)}")
     fd = os.memfd_create("os-release", os.MFD_CLOEXEC)
     try:
         with open(fd, "wb", closefd=False) as file:
@@ -335,8 +340,26 @@ def parse_os_release(content: bytes) -> Mapping[str, str]:
             include_uname=False,
         )
         return dict(reader.os_release_info())
+    except UnicodeDecodeError as error:
+        return Unreadable(f"{path}:{LineNumbers(content).at(error.start)}: this is not UTF-8")
+    except ValueError:
+        return Unreadable(f"{path}:{_line_of_open_quote(content.decode())}: a quote has no end")
     finally:
         os.close(fd)
+
+
+def _line_of_open_quote(text: str) -> int:
+    """The number of the line with the word that does not end."""
+    import shlex
+
+    words = shlex.shlex(text, posix=True)
+    words.whitespace_split = True
+    number = words.lineno
+    with suppress(ValueError):
+        while words.get_token() is not None:
+            number = words.lineno
+    rest = text.split("\n")[number - 1 :]
+    return number + next((skipped for skipped, row in enumerate(rest) if row.strip() and row[0] != "#"), 0)
 
 
 def _size(limit: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.host.cleaned import clean
+from hosttune.regex import regex
 from hosttune.resources import kind_of
 from hosttune.values import ABSENT, Action, Activation, FileValue, Unreadable
 from hosttune.views.document import Diff
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from hosttune.values import Address, Change, Value
     from hosttune.views.terminal import Screen
 
+_CONTEXT = 3  # lines around a change
+_MOST_PAIRS = 4_000_000  # of lines that are compared
+_NUMBER = regex(r"(?<=[-+])\d+")  # of a line, behind @@
 _WHEN = {
     Activation.NOW: "",
     Activation.REMOUNT: "",
@@ -91,12 +95,33 @@ def file_diff(before: Value, after: Value) -> Iterator[str]:
     for lines, end in zip((old, new), ends, strict=True):
         if end:
             lines.append(f"{end}\n\\ no newline at the end")
-    for number, line in enumerate(difflib.unified_diff(old, new, lineterm="", n=3)):
-        if number < 2 or (line.startswith("@@") and not (old and new)):
-            continue
+    has_both = bool(old and new)
+    skipped = _strip_common(old, new)
+    if len(old) * len(new) > _MOST_PAIRS:
+        lines = ["@@ too long to compare line by line @@", *(f"-{one}" for one in old), *(f"+{one}" for one in new)]
+    else:
+        lines = [*difflib.unified_diff(old, new, lineterm="", n=_CONTEXT)][2:]
+    for line in lines:
+        if line.startswith("@@"):
+            if not has_both:
+                continue
+            line = _NUMBER.sub(lambda found: str(int(found[0]) + skipped), line)  # noqa: PLW2901
         symbol, (text, *rest) = line[:1], line[1:].split("\n")
         yield line if symbol == "@" else f"{symbol} {clean(text.expandtabs())}"
         yield from (f"  {note}" for note in rest)
+
+
+def _strip_common(old: list[str], new: list[str]) -> int:
+    """Take the lines that both begin and end with away, except for the context; returns how many at the beginning.
+    `difflib` compares lines in pairs, which of a long file takes hours.
+    """
+    least = min(len(old), len(new))
+    head = next((at for at in range(least) if old[at] != new[at]), least)
+    tail = next((at for at in range(least - head) if old[-1 - at] != new[-1 - at]), least - head)
+    for lines in (old, new):
+        del lines[len(lines) - max(0, tail - _CONTEXT) :]
+        del lines[: max(0, head - _CONTEXT)]
+    return max(0, head - _CONTEXT)
 
 
 def _text(value: Value) -> str | None:

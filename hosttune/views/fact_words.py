@@ -17,7 +17,7 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_FIELD = regex(r"    (\w+): .*?  # (.+)")
+_FIELD = regex(r"    (\w+): .*?  # (.+)", re.DOTALL)
 
 
 def describe_subject(subject: str) -> str:

@@ -12,9 +12,10 @@ import signal
 import struct
 import threading
 import time
+from collections.abc import Callable
 
 INIT, LOOKUP, GETATTR, OPEN, READ, FORGET, INTERRUPT, FORGETS = 26, 1, 3, 14, 15, 2, 36, 42
-PROT_READ, MAP_PRIVATE, MAP_ANONYMOUS = 1, 2, 0x20
+PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS = 1, 2, 2, 0x20
 PR_SET_DUMPABLE, CLONE_NEWNS, CLONE_NEWUSER = 4, 0x20000, 0x10000000
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
@@ -51,8 +52,8 @@ def lock(file: int) -> None:
     libc.mmap(None, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
 
 
-def lock_as(uid: int, folder: str, fuse: str, count: int, tell: int) -> None:
-    """Never returns: it serves the file until it is killed."""
+def lock_as(uid: int, folder: str, fuse: str, start: Callable[[str], None]) -> None:
+    """Never returns: it serves the file, whose path `start` gets in a child, until it is killed."""
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
@@ -67,7 +68,7 @@ def lock_as(uid: int, folder: str, fuse: str, count: int, tell: int) -> None:
     # The server has no file of its own file system open, else its end would wait for an answer of its own.
     if os.fork() == 0:
         os.close(device)
-        start_all(f"{folder}/file", count, tell)
+        start(f"{folder}/file")
     serve(device)
 
 
@@ -79,6 +80,30 @@ def start_all(path: str, count: int, tell: int) -> None:
         while not is_locked(child):
             time.sleep(0.05)
         os.write(tell, b"%d\n" % child)
+    signal.pause()
+
+
+def hold_file(path: str, file: int, tell: int) -> None:
+    """Write the page that is never served into a file: its lock is held meanwhile."""
+    hold_with(libc.write, path, file, tell)
+
+
+def hold_folder(path: str, folder: int, tell: int) -> None:
+    """Read a folder into such a page. Who adds a name waits for the lock then, and who looks up one for that."""
+    hold_with(libc.getdents64, path, folder, tell)
+
+
+def hold_with(call: Callable[..., int], path: str, held: int, tell: int) -> None:
+    """Tell once the call waits for its page."""
+    place = libc.mmap(None, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, os.open(path, os.O_RDONLY), 0)
+    thread = threading.Thread(target=lambda: call(held, ctypes.c_void_p(place), ctypes.c_size_t(4096)), daemon=True)
+    thread.start()
+    waits = ""
+    while waits.split()[2:3] != [hex(place)]:  # the second argument of the call
+        time.sleep(0.02)
+        with open(f"/proc/self/task/{thread.native_id}/syscall") as file:
+            waits = file.read()
+    os.write(tell, b"1\n")
     signal.pause()
 
 

@@ -8,12 +8,21 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 import traceback
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
+from hosttune.actions.health import _late
+from hosttune.facts import Facts
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, turned
+from hosttune.host.door import Completed
+from hosttune.host.in_time import Waiting, in_time
+from hosttune.host.live import LiveReader
 from hosttune.measure.watch.target import find
-from tests.live.locked_memory import lock_as
+from hosttune.values import Verdict
+from tests.live.locked_memory import hold_file, hold_folder, lock_as, start_all
 from tests.live.namespace import ROOT, passes
 
 UID = 1001
@@ -22,9 +31,14 @@ LIMIT_S = 60  # of each look; without an end of its own it takes for ever
 LOOK = "from hosttune.host.proc import processes\nfor one in processes(): print(one.pid, *one.command)"
 
 
-@contextlib.contextmanager
 def locked_processes(folder: Path):
     """The numbers of processes of an ordinary user whose memory cannot be read."""
+    return attacking(folder, lambda path, tell: start_all(path, COUNT, tell), COUNT)
+
+
+@contextlib.contextmanager
+def attacking(folder: Path, attack_with: Callable[[str, int], None], count: int = 1):
+    """An ordinary user does this with the path of a file that is never served; the numbers that it told."""
     place = folder / "place"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", place], check=True)
@@ -37,18 +51,79 @@ def locked_processes(folder: Path):
         try:
             os.setpgid(0, 0)
             os.chdir(place)  # the way there is closed for the user
-            lock_as(UID, "mount", "fuse", COUNT, writing)
+            lock_as(UID, "mount", "fuse", lambda path: attack_with(path, writing))
         finally:
             traceback.print_exc()
             os._exit(1)
     os.close(writing)
     with os.fdopen(reading) as said:
-        locked = [int(line) for line in islice(said, COUNT)]
+        locked = [int(line) for line in islice(said, count)]
     try:
         yield locked
     finally:
         os.killpg(attack, signal.SIGKILL)
         os.waitpid(attack, 0)
+
+
+@contextlib.contextmanager
+def waiting_in_the_kernel(act: Callable[[], None]):
+    """A process of that user that does this, and waits for a lock."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setresuid(UID, UID, UID)
+            act()
+        finally:
+            os._exit(0)
+    until = time.monotonic() + LIMIT_S
+    while Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] != "D":
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    yield child
+
+
+def test_task_that_waits_for_a_file_that_a_user_holds_may_be_staged(tmp_path):
+    passes(__file__, "held_file", tmp_path)
+
+
+def scenario_held_file(folder: Path) -> None:
+    file = os.open(folder, os.O_TMPFILE | os.O_RDWR)
+    with (
+        attacking(folder, lambda path, tell: hold_file(path, file, tell)),
+        waiting_in_the_kernel(lambda: os.pwrite(file, b"a", 0)) as child,
+    ):
+        name = Path(f"/proc/{child}/comm").read_text().strip()
+        line = f"1794990000.100000 kernel: INFO: task {name}:{child} blocked for more than 122 seconds."
+
+        class Reader(LiveReader):
+            def query(self, argv, *, timeout_s=10.0):
+                told = {JOURNAL: turned(f"{line}\n"), DMESG: "[    1.0] Linux version 6.12\n"}
+                return Completed(0, told[argv].encode(), b"") if argv in told else super().query(argv)
+
+        (found,) = Facts(Reader()).storage_log.hung
+        assert (found.name, found.may_be_staged) == (f"{name} ({child})", True)
+    os.waitpid(child, 0)
+
+
+def test_look_into_a_folder_that_a_user_holds_is_unknown_and_no_fault(tmp_path):
+    passes(__file__, "held_folder", tmp_path)
+
+
+def scenario_held_folder(folder: Path) -> None:
+    held = folder / "held"
+    held.mkdir()
+    fd = os.open(held, os.O_RDONLY | os.O_DIRECTORY)
+    path = f"{held}/none"
+    with (
+        attacking(folder, lambda file, tell: hold_folder(file, fd, tell)),
+        waiting_in_the_kernel(lambda: os.mkdir("eve", dir_fd=fd)) as child,
+    ):
+        reader = LiveReader()
+        waiting = in_time({"look": lambda: str(reader.stat(path)).encode()}, 1.0)["look"]
+        assert waiting == Waiting(path, stuck=True, is_locked=True)
+        found = _late("storage-x", waiting, [waiting], 1.0)
+        assert (found.verdict, found.is_fault) == (Verdict.UNKNOWN, False)
+    os.waitpid(child, 0)
 
 
 def test_processes_whose_memory_is_locked_are_listed_without_their_commands(tmp_path):

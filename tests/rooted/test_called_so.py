@@ -8,15 +8,20 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from hosttune.facts import Facts
+from hosttune.facts.network import reached
 from hosttune.facts.work import _given_devices, is_work, jobs_of
 from hosttune.host import proc
 from hosttune.host.filestatus import FileStatus
 from hosttune.host.live import LiveReader
+from tests.unit.fake_reader import FakeReader
 
 EVE = 1001
 AS_EVE = ("setpriv", f"--reuid={EVE}", f"--regid={EVE}", "--clear-groups")
@@ -70,6 +75,36 @@ def acting(act):
         for fd in (go_on, waits, told):
             os.close(fd)
         os.waitpid(pid, 0)
+
+
+@pytest.fixture
+def folder_of_eve():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, EVE, EVE)
+        yield Path(folder)
+
+
+def test_setuid_program_that_a_user_started_as_sshd_is_no_sshd(folder_of_eve):
+    """Its effective user is root, and so is the owner of its /proc/PID."""
+    called = folder_of_eve / "sshd"
+    called.symlink_to(shutil.which("su"))
+    with subprocess.Popen(
+        [called, "root"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, user=EVE, group=EVE, extra_groups=[],
+    ) as child:  # fmt: skip
+        try:
+            process = Path("/proc") / str(child.pid)
+            comm, status = ((process / name).read_text(encoding="ascii") for name in ("comm", "status"))
+            assert (comm, process.stat().st_uid) == ("sshd\n", 0)
+            row = f'LISTEN 0 5 127.0.0.1:22222 0.0.0.0:* users:(("sshd",pid={child.pid},fd=3))\n'
+            listed = tuple(one for one in proc.processes() if one.pid == child.pid)
+            assert [one.uid for one in listed] == [EVE]
+            assert not reached.sshd_sockets(FakeReader(queries={reached.LISTENERS: row}, processes=listed))
+            files = {"/sys/fs/cgroup/system.slice/ssh.service/cgroup.procs": str(child.pid)}
+            files |= {f"{process}/comm": comm, f"{process}/limits": "Max open files  1  1  files\n"}
+            assert Facts(FakeReader(files | {f"{process}/status": status})).limits.services == ()
+        finally:
+            child.kill()
 
 
 def test_title_of_a_user_s_process_is_no_batch_job():

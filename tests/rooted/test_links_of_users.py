@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,16 @@ from hosttune.values import Unreadable
 
 EVE, BOB = 1001, 1002
 LIVE = FileTree("/")
+LEASE = """
+import fcntl, os, signal, sys, time
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+file = open(sys.argv[1], "r+b")
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("held", flush=True)
+time.sleep(300)
+"""
 
 
 def link_of(uid: int, folder: Path, target: Path) -> str:
@@ -70,3 +83,21 @@ def test_link_of_a_user_leads_to_no_mount_that_waits_for_a_server(tmp_path, monk
     assert isinstance(answer, Unreadable)
     assert answer.reason.endswith("a user's link leads to a file system that may give no answer")
     assert LIVE.read(str(mounted / "file")) == LIVE.read(link_of(0, tmp_path, mounted / "file")) == b"text"
+
+
+@pytest.mark.parametrize("look", [LIVE.read, LIVE.head])
+def test_lease_of_a_user_is_not_waited_for(look):
+    """A plain open(2) waits 45 s for it (/proc/sys/fs/lease-break-time), for each file."""
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to the user
+        Path(folder).chmod(0o755)
+        path = file_of(EVE, Path(folder) / "file", 0o644)
+        words = [sys.executable, "-I", "-c", LEASE, str(path), str(EVE)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
+            try:
+                assert child.stdout
+                assert child.stdout.readline() == "held\n"
+                answer = look(str(path))
+            finally:
+                child.kill()
+    assert isinstance(answer, Unreadable)
+    assert "Resource temporarily unavailable" in answer.reason

@@ -200,6 +200,29 @@ def test_crew_answer_that_is_none_is_refused(answer):
         fake.run([0], 1, "read", 10)
 
 
+MUTE = """
+import fcntl, json, sys, time
+queue = json.loads(sys.stdin.readline())["settings"]["queue"]
+fcntl.fcntl(queue, 1031, 4096)  # F_SETPIPE_SZ
+print(json.dumps({}), flush=True)
+for line in sys.stdin if sys.argv[1] == "feed" else ():
+    print(json.dumps({}), flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("pipe", ["questions", "feed"])
+def test_worker_that_does_not_read_is_not_waited_for(monkeypatch, pipe):
+    """The Python of another user can be any program."""
+    started = subprocess.Popen
+    monkeypatch.setattr(read_crew, "START_S", 0.5)
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **how: started([sys.executable, "-c", MUTE, pipe], **how))
+    with crew_of() as crew, pytest.raises(HosttuneError, match="did not read what it was sent"):
+        assert crew._workers[0].answer(9.0) == {}
+        crew.load(["/a" * 500] * (1 if pipe == "feed" else 3000))
+        crew.run(range(3000), 1, "read", 0.5)
+
+
 def test_crew_endless_answer_is_cut_off():
     code = "import sys; sys.stdin.readline(); sys.stdout.write('x' * (1 << 22)); sys.stdout.flush(); sys.stdin.read()"
     fake = Crew((sys.executable, "-c", code), ENVIRONMENT, 1, most=1, memory=GIB)

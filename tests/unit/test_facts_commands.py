@@ -37,6 +37,10 @@ def commands(files, *, is_enabled=True, **options):
         ("cpufreq-set -r -g schedutil", (GOVERNOR, "schedutil")),
         (f'for f in {GOVERNOR}; do\n  echo performance > "$f"\ndone', (GOVERNOR, "performance")),
         (f"for f in {GOVERNOR}\ndo echo performance >${{f}}; done", (GOVERNOR, "performance")),
+        (
+            f'for f in {GOVERNOR}; do echo x > "$fx"; echo on > "$f"; done; for g in /sys/a; do true; done',
+            (GOVERNOR, "on"),
+        ),
     ],
 )
 def test_values_of_commands_are_found(text, expected):

@@ -5,7 +5,6 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.limits.limits import UNLIMITED, parse_limits
-from hosttune.host.door import Stat
 from tests.hosts.container_files import limits_text, service_files
 from tests.unit.fake_reader import FakeReader
 
@@ -46,8 +45,9 @@ def test_services_job_that_is_called_as_its_daemon_is_not_it():
     files = service_files("slurmd.service", 900, "slurmd", limits_text(memlock="unlimited"))
     files["/sys/fs/cgroup/system.slice/slurmd.service/cgroup.procs"] = "88\n900\n"
     files |= {"/proc/88/comm": "slurmd\n", "/proc/88/limits": limits_text()}
-    job = {"/proc/88": Stat("directory", 0o555, 1001, 1001, 0, 0, 1, 1, 9)}
-    assert [one.pid for one in limits(files, stats=job).services] == [900]
+    for ids in ("1001 1001 1001 1001", "1001 0 0 0"):  # the last is a setuid program that he started by this name
+        files["/proc/88/status"] = f"Name: slurmd\nUid: {ids}\n"
+        assert [one.pid for one in limits(files).services] == [900]
 
 
 def test_services_login_daemon_starts_no_jobs():

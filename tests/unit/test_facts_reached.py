@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.network import reached
-from hosttune.host.door import Completed, Stat
+from hosttune.host.door import CONTAINED, Completed, Process, Stat
 from tests.unit.fake_reader import FakeReader
+
+
+def sshd_process(pid):
+    """That of this host."""
+    return Process(pid, "sshd", "root", ("sshd",), 0, 0, (), "", 0.0, uid=0, program="/usr/sbin/sshd")
+
 
 ROUTES = (
     "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
@@ -82,12 +89,18 @@ def test_sshd_listens_by_itself_or_by_systemd_and_is_asked_on_an_address_of_this
 
 
 @pytest.mark.parametrize("name", ["sshd", 'sshd",pid=612,', 'systemd",pid=1,'])
-def test_listener_of_a_user_that_is_called_sshd_is_none(name):
+@pytest.mark.parametrize(
+    ("uid", "program"), [(1001, "/usr/sbin/sshd"), (1001, "/usr/bin/su"), (0, "/usr/bin/su"), (0, f"{CONTAINED}/sshd")]
+)
+def test_listener_that_is_called_sshd_and_is_none_does_not_count(name, uid, program):
+    """Of a setuid program that a user started, the owner of /proc/PID is root."""
     listeners = f'{LISTENERS}LISTEN 0 5 0.0.0.0:2222 0.0.0.0:* users:(("{name}",pid=4711,fd=3))\n'
-    owner = {"/proc/4711": Stat("directory", 0o555, 1001, 1001, 0, 0, 1, 1, 9)}
     listening = "Listen=[::]:2222 (Stream)\n"
     reader = FakeReader(
-        queries={reached.LISTENERS: listeners, reached.SSH_SOCKET: listening}, stats=owner, folders=["/proc/4711"]
+        queries={reached.LISTENERS: listeners, reached.SSH_SOCKET: listening},
+        processes=(sshd_process(612), replace(sshd_process(4711), uid=uid, program=program)),
+        folders=["/proc/4711"],
+        stats={"/proc/4711": Stat("directory", 0o555, 0, 0, 0, 0, 1, 1, 9)},
     )
     assert set(reached.sshd_sockets(reader)) == {"0.0.0.0:22", "[::]:22"}
 

@@ -8,7 +8,7 @@ from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, turned
 from hosttune.facts.storage.storage_log import chosen, errors_in, refusing_in, silent_in
-from hosttune.host.door import Completed
+from hosttune.host.door import Completed, Process, Stat
 from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT
 from tests.unit.fake_reader import FakeReader
@@ -167,4 +167,48 @@ def test_task_that_hangs_on_a_fuse_file_system_of_its_own_user_may_be_staged(uid
         "/proc/self/mountinfo": ROOTS + EVES,
     }
     (found,) = log(HUNG, files=files).hung
+    assert found.may_be_staged is may_be
+
+
+SDA_FAILS = "1794990000.100000 kernel: I/O error, dev sda, sector 12 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2"
+TIMEOUT = "1794990000.100000 kernel: nvme nvme0: I/O tag 0 (1000) opcode 0x2 (I/O Cmd) QID 3 timeout, aborting req_op:READ(0) size:4096"
+EVE = Process(77, "a", "eve", ("a",), 0, 0, (), "", 0.0, uid=1001)
+
+
+@pytest.mark.parametrize(
+    ("ids", "wchan", "more", "connection", "seen", "may_be"),
+    [
+        ("1001 1001", "ext4_buffered_write_iter", [], 1001, "", True),  # also where it is detached
+        ("1001 1001", "ext4_buffered_write_iter", [], 0, PRIVATE, True),
+        ("1001 0", "", [], 0, PRIVATE, True),  # a setuid program that she started
+        ("1001 1001", "ext4_buffered_write_iter", [], 0, ROOTS, False),
+        ("0 0", "ext4_buffered_write_iter", [], 1001, PRIVATE, False),
+        ("1001 1001", "rpc_wait_bit_killable", [], 1001, PRIVATE, False),
+        ("1001 1001", "nfs_wait_bit_killable", [], 1001, PRIVATE, False),
+        ("1001 1001", "io_schedule", [SDA_FAILS], 1001, PRIVATE, False),
+        ("1001 1001", "io_schedule", [SDA_FAILS.replace("sda", "loop0")], 1001, PRIVATE, True),  # she may own it
+        ("1001 1001", "io_schedule", [TIMEOUT], 1001, PRIVATE, False),
+    ],
+)
+def test_task_that_waits_for_a_lock_may_be_held_by_a_fuse_file_system_that_it_does_not_see(
+    ids, wchan, more, connection, seen, may_be
+):
+    files = {
+        "/proc/4711/wchan": wchan,
+        "/proc/4711/stat": "4711 (pt_main) D 1\n",
+        "/proc/4711/status": f"Uid:\t{ids} 0 0\n",
+        "/proc/4711/mountinfo": ROOTS,
+        "/proc/self/mountinfo": ROOTS,
+        "/proc/77/mountinfo": ROOTS + seen,
+        "/sys/block/sda/size": "8\n",
+        "/sys/block/sda/removable": "0\n",
+        "/sys/block/sda/dev": "8:0\n",
+    }
+    told = {JOURNAL: turned("".join(f"{one}\n" for one in (HUNG, *more))), DMESG: "[    1.0] Linux version 6.12\n"}
+    reader = FakeReader(
+        files, queries=told, now=NOW, processes=(EVE,), links={"/proc/77/ns/mnt": "mnt:[7]"},
+        folders=["/sys/fs/fuse/connections/44"],
+        stats={"/sys/fs/fuse/connections/44": Stat("directory", 0o500, connection, 0, 0, 0, 1, 1, 2)},
+    )  # fmt: skip
+    (found,) = Facts(reader).storage_log.hung
     assert found.may_be_staged is may_be

@@ -21,6 +21,7 @@ EDIT = (b"old\n", b"new\n", ())
 def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Completed | Ended], list[object]]:
     """Lets the trial end in a way; the list has an entry for each time."""
     monkeypatch.setattr(rehearsal, "_answers", {})
+    monkeypatch.setattr(rehearsal, "_silent", set())
     monkeypatch.setattr("os.geteuid", lambda: 0)
 
     def ends(answer: Completed | Ended) -> list[object]:
@@ -56,3 +57,12 @@ def test_edit_that_could_not_be_tried_is_tried_at_the_next_question(asked):
     assert isinstance(rehearsal.rehearse_fstab(*EDIT), Unreadable)
     assert isinstance(rehearsal.rehearse_fstab(*EDIT), Unreadable)
     assert len(times) == 2
+
+
+def test_program_that_does_not_end_is_started_for_one_edit(asked):
+    """Each start would take its time limit: findmnt looks at what the lines name, also on a dead file server."""
+    silent = {"verify": None, "units": {}}
+    times = asked(Completed(0, json.dumps({"readings": [silent, READING], "trials": []}).encode(), b""))
+    for number in range(3):
+        rehearsal.rehearse_fstab(b"old\n", b"new %d\n" % number, ())
+    assert [("findmnt" in words) for words in times] == [True, False, False]

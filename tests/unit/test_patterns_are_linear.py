@@ -14,43 +14,63 @@ from importlib import import_module
 import pytest
 
 from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.expressions import compile_text
 from hosttune.engine.lint import rule_faults
 from hosttune.engine.shapes import policy_faults
 from hosttune.engine.yamlio import load_document
-from hosttune.errors import MOST_FAULTS, BadInput
+from hosttune.errors import MOST_FAULTS, BadInput, Where
 from hosttune.facts.apt_conf import settings_of
 from hosttune.facts.commands import values_in
+from hosttune.facts.containers.containers import mode_of, root_of
+from hosttune.facts.containers.userns import allows_userns
+from hosttune.facts.services.slurm import gpus_of
 from hosttune.facts.services.unit_files import assignments
 from hosttune.facts.storage.ageing_files import parse_cachefilesd, parse_tmpreaper
 from hosttune.facts.sysfs import fits
 from hosttune.lines import LineNumbers
-from tests.patterns import METHODS, PACKAGE, Pattern, hostile_texts, patterns, raise_timeout, seconds_of
+from tests.patterns import METHODS, PACKAGE, Pattern, hostile_texts, patterns, plain_texts, raise_timeout, seconds_of
 
 SIZE = 100_000  # characters; a pattern that takes the square needs a minute and more
 LIMIT_S = 5.0  # processor time; a linear one takes a hundredth of a second
 # module, name, how it is used, and a text by its beginning and what is repeated
 ONCE_SLOW = [
     ("facts.apt_conf", "_PART", "sub", "", "/* "),
+    ("facts.apt_conf", "_PART", "sub", "", '"\\'),
+    ("facts.commands", "_SYSCTL", "sub", "", "sysctl -"),
+    ("facts.containers.userns", "_LETS", "sub", "", "flags=("),
     ("facts.gpu.archives", "_ARCHIVE", "match", "1 a", " "),
     ("facts.gpu.archives", "_SOURCE", "match", "        1 a", " "),
+    ("facts.gpu.nvidia", "_JOB", "sub", "", "/slurm"),
+    ("facts.gpu.nvidia_smi", "_LOST", "sub", "", "GPU 0000:00:00 "),
     ("facts.gpu.driver", "_PERSISTENCED", "fullmatch", "nvidia-compute-utils-", "1"),
+    ("facts.kernel.boot_entry", "_LINUX", "fullmatch", "linux ", "/"),
     ("facts.kernel.grub", "_OPENS", "fullmatch", "menuentry", " "),
     ("facts.kernel.sysctl_at_boot", "_ASSIGNMENT", "fullmatch", "", " "),
     ("facts.kernel.sysctl_at_boot", "_ASSIGNMENT", "fullmatch", "a=b", " "),
     ("facts.kernel.sysfs_at_boot", "_PART", "sub", "", " "),
     ("facts.kernel.sysfs_at_boot", "_PART", "sub", "", "a"),
+    ("facts.kernel.sysfs_at_boot", "_PART", "sub", "", "a{ "),
     ("facts.limits.limits", "_ROW", "sub", "Max ", " "),
-    ("facts.services.slurm", "_MIG", "fullmatch", "", "1"),
+    ("facts.processes", "CONTAINER", "sub", "", "/kubepods/"),
+    ("facts.services.slurm", "_MIG", "sub", "", "1"),
+    ("facts.services.slurm", "_MIG", "sub", "", "1g.1"),
+    ("facts.services.slurm", "_PART", "sub", "", "("),
     ("facts.services.slurm", "_BOUND", "sub", "", "timeout -"),
     ("facts.slurm_conf", "_PAIR", "sub", "", "1"),
     ("facts.storage.ageing_sourced", "ENVIRONMENT_FILE", "sub", "EnvironmentFile=", " "),
+    ("facts.storage.ageing_sourced", "_OPEN", "sub", "", "*"),
+    ("facts.storage.fstab_readers", "_SCAN", "sub", "a b c d 0 0", " "),
     ("facts.storage.nfs", "_SECTION", "match", "[", "a"),
     ("facts.storage.raid", "_ARRAY", "fullmatch", "md0 : active raid1 ", "a[0]"),
     ("facts.storage.raid", "_MEMBER", "sub", "", "/"),
     ("facts.storage.raid", "_VOLUME", "fullmatch", "a: 0 1 raid raid", "1"),
     ("facts.storage.spills", "_LSF_ENVDIR", "sub", "", "/"),
     ("facts.storage.spills", "_SETTING", "fullmatch", "a=b", " "),
+    ("host.process", "_CONSEQUENCES", "sub", "", "dpkg: dependency problems prevent a of \n"),
+    ("measure.bench.counters", "_TOTAL", "sub", "", "some "),
+    ("measure.gpu.smi_rows", "_FALLEN", "sub", "", "device handle for GPU"),
     ("resources.storage.fstab_lint", "_KERNEL_NAME", "fullmatch", "/dev/nvme1n1", "1"),
+    ("resources.storage.fstab_lint_fields", "_NOT_TAG", "fullmatch", "UUID", " "),
 ]
 
 
@@ -69,6 +89,23 @@ def test_pattern_takes_time_in_proportion_to_the_text(module, name, method, begi
         assert seconds_of(pattern, begin + many * (SIZE // len(many)) + end, LIMIT_S) < LIMIT_S
 
 
+def test_every_pattern_takes_line_breaks_blanks_and_its_own_marks_in_linear_time():
+    slow = [
+        (pattern.place, text[:1])
+        for pattern in patterns()
+        for text in plain_texts(pattern, 30_000)
+        if seconds_of(pattern, text, 0.4) >= 0.4 and seconds_of(pattern, text, 0.4) >= 0.4
+    ]
+    assert slow == []
+
+
+def test_search_finds_lines_that_are_blank():
+    """A blank that may be a line break reaches over the lines at which it begins anew."""
+    pattern = Pattern("x", r"^\s*root=", int(re.MULTILINE), frozenset({"search"}))
+    slow = [text[:1] for text in plain_texts(pattern, 40_000) if seconds_of(pattern, text, 0.5) >= 0.5]
+    assert slow == ["\n"]
+
+
 def test_search_finds_a_pattern_that_takes_the_square():
     """What it makes of the pattern, not only what it is told."""
     pattern = Pattern("x", r"a(\S.*?)\s*$", 0, frozenset({"match"}))
@@ -78,6 +115,9 @@ def test_search_finds_a_pattern_that_takes_the_square():
 def test_search_knows_the_patterns_and_their_uses():
     found = {one.place.partition(":")[0]: one for one in patterns()}
     assert len(found) > 100
+    assert "facts/kernel/grub_arguments.py" in {
+        one.place.partition(":")[0] for one in patterns() if "GRUB_" in str(one.text)
+    }
     assert found["facts/storage/nfs.py"].methods <= METHODS
 
 
@@ -127,6 +167,16 @@ HOSTILE = {
     "settings of tmpreaper": lambda: parse_tmpreaper("A=b\n" * (MANY // 4), "tmpreaper.conf"),
     "folders of cachefilesd": lambda: parse_cachefilesd("dir /a\n" * (MANY // 7), "cachefilesd.conf"),
     "commands": lambda: [*values_in("sysctl -w vm.a=1\n" * (MANY // 18))],
+    "loops without an end": lambda: [*values_in("for x in /sys/a do\n" * (MANY // 19))],
+    "loops of many variables": lambda: [
+        *values_in("".join(f"for x{i} in /sys/a; do done;" for i in range(MANY // 30)))
+    ],
+    "values in a loop": lambda: [*values_in("for x in /sys/a; do\n" + "echo 1 > $y\n" * (MANY // 12) + "done\n")],
+    "options of sysctl": lambda: [*values_in("sysctl -" * (MANY // 8))],
+    "paths of a profile": lambda: allows_userns("/:" * (MANY // 2), "/usr/bin/apptainer"),
+    "tables of TOML": lambda: (root_of("\n" * MANY), mode_of("[nvidia-container-runtime]" + "\n" * MANY)),
+    "braces of a text": lambda: compile_text("{{" * (MANY // 2), Where("a-b.yaml", 1)),
+    "commas of a Gres": lambda: gpus_of("," * MANY),
     "braces": lambda: fits("/sys/x", "/sys/" + "{a,b}" * 64) or fits("/sys/x", "/sys/" + "{a}" * (MANY // 3)),
 }
 

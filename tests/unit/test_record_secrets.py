@@ -51,6 +51,7 @@ htpasswd -b /etc/x bob {}
 nmcli con modify x wifi-sec.psk {}
 git clone https://x:{}@h/r
 sh -c "mysql -p'{}' x"
+sh -c 'echo -n {} >/sys/kernel/config/nvmet/hosts/nqn.x/dhchap_key'
 mc alias set aws https://s3.amazonaws.com KEY {}
 ldapsearch -x -D cn=a,o=net -w {}
 ldapsearch -D o=net -b dc=corp,dc=net -w {}
@@ -95,6 +96,8 @@ PIPES = (
     "mysql -u $(whoami) -p{}",
     "mysql 2>&1 -p{}",
     "export OPENAI_KEY='{}'",
+    "echo {} > /sys/kernel/config/target/iscsi/iqn.2003-01.org.x/tpgt_1/auth/password",
+    "printf %s {} | sudo tee /sys/class/nvme/nvme0/dhchap_secret",
 )
 FILES = (
     ("/etc/fstab", "//h/s /m cifs username=bob%{},uid=1 0 0\n"),
@@ -152,6 +155,7 @@ FILES = (
     ("/etc/wpa_supplicant/wpa.conf", "~{}\n"),
     ("/etc/sudoers.d/a", "~{}\n"),
     ("/etc/rc.local", "#!/bin/sh\nmysqldump -p{} all\n"),
+    ("/etc/tmpfiles.d/iscsi.conf", "w /sys/kernel/config/target/iscsi/iqn.x/tpgt_1/auth/password_mutual - - - - {}\n"),
     ("/etc/grub.d/40_custom", "set superusers=root\npassword root {}\n"),
     ("/boot/grub/grub.cfg", "password root {}\n"),
     ("/proc/cmdline", "root=/dev/sda1 rd.luks.key={} systemd.set_credential=x:y quiet\n"),

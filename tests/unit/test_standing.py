@@ -21,6 +21,7 @@ from hosttune.host.record import read_record
 from hosttune.values import Action, Address, Change, Unreadable
 from tests.hosts.built import HOSTS
 from tests.unit.fake_reader import FakeReader
+from tests.unit.test_facts_reached import sshd_process
 
 SLOT, UUID = "0000:1b:00.0", "GPU-11111111-2222-3333-4444-555555555555"
 
@@ -147,7 +148,8 @@ def test_each_address_that_sshd_listens_on_counts(listening, lost, monkeypatch):
     monkeypatch.setattr(reached, "has_banner", lambda *_: True)
 
     def stands(sockets, before=NOTHING):
-        reader = FakeReader(queries={reached.LISTENERS: "".join(SSHD.format(one) for one in sockets)})
+        listed = "".join(SSHD.format(one) for one in sockets)
+        reader = FakeReader(queries={reached.LISTENERS: listed}, processes=(sshd_process(5),))
         return HostStanding(tuple(standing._sshd(reader, before)))
 
     before = stands(("10.0.0.5:22", "127.0.0.1:22"))

@@ -1,6 +1,7 @@
 """A change is shown before the yes with nothing left out, and counted for what it is."""
 
 from dataclasses import replace
+from difflib import unified_diff
 
 import pytest
 
@@ -222,3 +223,26 @@ def test_set_of_packages_is_told_by_its_details():
 def test_hold_without_a_sentence_of_its_own_stands_first():
     text = plan_report(Checked(plan_of(finding(Verdict.DIFFERS, HoldKind.REFUSED, "no such kernel")), made.PAGE))
     assert "  a-rule  why not: refused: no such kernel" in text
+
+
+def as_file(rows):
+    return FileValue("".join(f"{row}\n" for row in rows).encode())
+
+
+@pytest.mark.parametrize("changed", [0, 1, 4, 50, 98, 99])
+@pytest.mark.parametrize("put", [[], ["new"], ["new", "more"]], ids=len)
+def test_diff_of_a_long_file_names_the_lines_of_the_whole(changed, put):
+    old = [f"line {number}" for number in range(100)]
+    new = [*old[:changed], *put, *old[changed + 1 :]]
+    whole = [*unified_diff(old, new, lineterm="")][2:]
+    shown = [line if line[0] == "@" else line[0] + line[2:] for line in file_diff(as_file(old), as_file(new))]
+    assert shown == whole
+
+
+def test_lines_that_two_files_share_at_both_ends_are_not_compared(monkeypatch):
+    monkeypatch.setattr("hosttune.views.change._MOST_PAIRS", 7 * 7)
+    old = [str(number % 101) for number in range(1000)]
+    assert len([*file_diff(as_file(old), as_file([*old[:500], "new", *old[501:]]))]) == 9
+    far = [*file_diff(as_file(old), as_file(["new", *old[1:999], "new"]))]
+    assert far[0] == "@@ too long to compare line by line @@"
+    assert [line[0] for line in far].count("-") == [line[0] for line in far].count("+") == 1000

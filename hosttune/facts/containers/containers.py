@@ -26,8 +26,10 @@ CDI = ("/etc/cdi", "/var/run/cdi")
 _ENGINES = ("docker-ce", "docker.io", "moby-engine", "containerd.io", "containerd", "podman")
 _NVIDIA_MAJOR = 195  # of /dev/nvidia0 and its like (kernel: admin-guide/devices.txt)
 _LIBRARY = regex(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)")
-_TOP_ROOT = regex(r"^\s*root\s*=\s*[\"']([^\"']+)", re.MULTILINE)
-_MODE = regex(r"^\s*mode\s*=\s*[\"']([^\"']+)", re.MULTILINE)
+_TOP_ROOT = regex(r"^[ \t]*root[ \t]*=[ \t]*[\"']([^\"']+)", re.MULTILINE)
+_TABLE = regex(r"^[ \t]*\[", re.MULTILINE)
+_RUNTIME_TABLE = regex(r"^[ \t]*\[nvidia-container-runtime\][ \t\r]*$", re.MULTILINE)
+_MODE = regex(r"^[ \t]*mode[ \t]*=[ \t]*[\"']([^\"']+)", re.MULTILINE)
 
 
 @frozen
@@ -77,14 +79,14 @@ def _is_at_least(version: str, least: tuple[int, ...]) -> bool:
 
 def root_of(config: str) -> str:
     """`root` of a containerd configuration, which stands above its first table."""
-    match = _TOP_ROOT.search(re.split(r"^\s*\[", config, maxsplit=1, flags=re.MULTILINE)[0])
+    match = _TOP_ROOT.search(_TABLE.split(config, maxsplit=1)[0])
     return match[1] if match else "/var/lib/containerd"
 
 
 def mode_of(config: str) -> str:
     """`mode` in the table of nvidia-container-runtime; auto unless it stands there."""
-    found = re.split(r"^\s*\[nvidia-container-runtime\]\s*$", config, maxsplit=1, flags=re.MULTILINE)
-    match = _MODE.search(re.split(r"^\s*\[", found[1], maxsplit=1, flags=re.MULTILINE)[0]) if len(found) == 2 else None
+    found = _RUNTIME_TABLE.split(config, maxsplit=1)
+    match = _MODE.search(_TABLE.split(found[1], maxsplit=1)[0]) if len(found) == 2 else None
     return match[1] if match else "auto"
 
 

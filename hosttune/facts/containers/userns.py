@@ -28,7 +28,7 @@ _PROGRAMS = {
     "apptainer": "/usr/bin/apptainer", "singularity-ce": "/usr/bin/singularity",
     "singularity-container": "/usr/bin/singularity", "enroot": "/usr/bin/enroot",
 }  # fmt: skip
-_LETS = regex(r"^\s*(?:allow\s+)?userns\b|flags\s*=\s*\([^)]*unconfined", re.MULTILINE)
+_LETS = regex(r"^[^\S\n]*(?:allow[^\S\n]+)?userns\b|flags\s*=\s*\([^()]*unconfined", re.MULTILINE)
 
 
 @frozen
@@ -57,7 +57,9 @@ class Userns(Fact):
 def allows_userns(profile: str, path: str) -> bool:
     """Whether a profile's text is about a program and lets it make user namespaces: `userns,`, or unconfined."""
     name = path.rpartition("/")[2]
-    about = rf"^\s*profile\s+\S*\b{re.escape(name)}\b|(?<![\w-])/\S*/{re.escape(name)}\b"
+    # From the first slash of a word that begins a path: of a word with many each would be looked through again.
+    path_words = r"(?<!\S)(?:[^\s/]|(?<=[\w-])/)*/\S*/"
+    about = rf"^[^\S\n]*profile\s+\S*\b{re.escape(name)}\b|{path_words}{re.escape(name)}\b"
     return re.search(about, profile, re.MULTILINE) is not None and _LETS.search(profile) is not None
 
 

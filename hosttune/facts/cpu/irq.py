@@ -24,7 +24,7 @@ _UNIT = "irqbalance.service"
 _UNITS = "/etc/systemd/system"
 _PINS = regex(r"set[_-]irq[_-]affinity\w*|mlnx_affinity|mlnx_tune|smp_affinity(?:_list)?")
 _BANS = regex(
-    r"^\s*(?:export\s+)?(?:IRQBALANCE_BANNED_CPU(?:S|LIST)=[\"']?[^\"'\s]|(?:IRQBALANCE_ARGS|OPTIONS)=.*"
+    r"^[ \t]*(?:export[ \t]+)?(?:IRQBALANCE_BANNED_CPU(?:S|LIST)=[\"']?[^\"'\s]|(?:IRQBALANCE_ARGS|OPTIONS)=.*"
     r"--(?:banirq|banmod|policyscript))", re.MULTILINE
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ _FIELD = regex(r"^(\w+):[ \t]*(.*)$", re.MULTILINE)
 _DKMS = "/var/lib/dkms"
 # nvidia-fs (GPUDirect Storage), nvidia-peermem and others are built by DKMS too, and are no driver.
 _DKMS_NAMES = regex(rf"{_NAMES}(?:-open)?|nvidia-(?:srv|open|srv-open|server|server-open|kernel)(?:-\d+)?|nvidia-\d+")
-_LOG = regex(r"make\.log for \S.*? for kernel (\S+)")
+_LOG = regex(r"make\.log for \S(?:(?!make\.log).)*? for kernel (\S+)")
 _KERNEL_PACKAGES = ("linux-image-", "linux-modules-")
 _TIMEOUT_S = 20.0
 

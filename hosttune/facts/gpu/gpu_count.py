@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.containers.kubernetes import ROOTS
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.gpu.nvlink import is_of_sxm
 from hosttune.facts.reading import parsed, texts
 from hosttune.frozen import frozen
@@ -72,7 +72,7 @@ def expected_of(instance: str, product: str) -> Expected:
     """The row for an instance type, or else for a product name; both empty where nothing is known."""
     for one in _table():
         name = instance if one.kind == "instance" else product
-        if name and fnmatchcase(name, one.name):
+        if name and fits_glob(name, one.name):
             return Expected(one.kind, name, one.count)
     return Expected("", "", 0)
 

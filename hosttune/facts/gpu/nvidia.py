@@ -48,7 +48,8 @@ OLD_JOURNAL = (
 _SMI_TIMEOUT_S = 30.0
 _NOT_ASKED = "nvidia-smi is not asked"  # begins the reason of a live host, where it would load or make something
 HANGS = "nvidia-smi did not end within"  # host/process.py of a program that ran into its time limit
-_JOB = regex(r"/slurm\S*/job_\d+")  # cgroup of a job, which may have a part of the devices (ConstrainDevices)
+# The control group of a job, which may have a part of the devices (ConstrainDevices).
+_JOB = regex(r"/slurm(?:(?!/slurm)\S)*/job_\d+")
 _TEGRA = "nvidia,tegra"  # in the names of a device tree (kernel: Documentation/devicetree/bindings/arm/tegra.yaml)
 _GRIDD = (
     "/usr/bin/nvidia-gridd", "/usr/lib/systemd/system/nvidia-gridd.service",

@@ -35,7 +35,9 @@ _ROW = regex(rf"{_BUS_ID}, ([^,]*), ([^,]*), (.*\S)\s*")
 _VERSION = regex(r"\d+\.\d[\d.]*")
 # Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error; branches differ in what is before it.
 _HANDLE = regex(rf"device handle for GPU ?\d*:? ?{_BUS_ID}:?(.*)", re.IGNORECASE)
-_LOST = regex(rf"GPU ?\d*:? ?{_BUS_ID}:? .*?((?:GPU is lost|Unknown Error|fallen off the bus).*)", re.IGNORECASE)
+_LOST = regex(
+    rf"GPU ?\d*:? ?{_BUS_ID}:? .{{0,200}}?((?:GPU is lost|Unknown Error|fallen off the bus).*)", re.IGNORECASE
+)
 _CORRUPTED = regex(rf"\s*WARNING: infoROM is corrupted at gpu {_BUS_ID}\s*", re.IGNORECASE)
 _LONGEST = 300  # of a sentence: what is printed where an answer should be may be anything
 _NO_SENTENCE = regex(r"\s*$|\$ |modprobe: |[-+|=]+$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8}")
@@ -53,7 +55,7 @@ _WORDS = (
     ("no permission", "insufficient permissions"),
 )
 
-_MESSAGE = regex(rf"(?:\(\d+ times[^)]*\) )?(?:{OF_GPUS})")  # how often stands in a record
+_MESSAGE = regex(rf"(?:\(\d+ times[^()]*\) )?(?:{OF_GPUS})")  # how often stands in a record
 # The kernel's own sentences do not always name the module that it refused.
 _REJECTED = regex(
     r"(?:module: )?Loading of (?:unsigned module|module with (?:unavailable|unsupported)[\w ]*) is rejected|"

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import ask
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -97,7 +97,7 @@ def matched(aliases: tuple[str, ...], devices: Mapping[str, str]) -> tuple[str, 
     return tuple(
         slot
         for slot, modalias in wanted.items()
-        if any(modalias.startswith(start) and fnmatchcase(modalias, alias) for alias, start in patterns)
+        if any(modalias.startswith(start) and fits_glob(modalias, alias) for alias, start in patterns)
     )
 
 

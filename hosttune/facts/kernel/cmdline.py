@@ -42,7 +42,7 @@ _HARMFUL: Mapping[str, str] = {
     "maxcpus": "leaves the other CPUs off",
     "mem": "hides the memory above from the kernel",
 }  # fmt: skip
-_KERNEL_LINE = regex(r"^\s*linux(?:efi|16)?\s+(\S*/vmlinu[xz]-(\S+))[ \t]*(.*)$", re.MULTILINE)
+_KERNEL_LINE = regex(r"^[ \t]*linux(?:efi|16)?[ \t]+(\S*/vmlinu[xz]-(\S+))[ \t]*(.*)$", re.MULTILINE)
 _OWN = regex(r"BOOT_IMAGE=|initrd=|recovery$|single$|nomodeset$|dis_ucode_ldr$")
 
 

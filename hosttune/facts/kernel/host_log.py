@@ -48,7 +48,7 @@ _PEERMEM = regex(r"nvidia-peermem \w+:\d+ ERROR ")
 _SLOT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _IS_SLOT = regex(_SLOT)
 # dev_err() and netdev_err() of include/linux; a bridge of PCI and NVIDIA's driver speak of links of other kinds.
-_CARD = rf"(?!pcieport|nvidia)[\w-]+ ({_SLOT})(?: [^\s:/]{{1,15}}(?: \(\w+\))?)?: (?:\w+:\d+:\(pid \d+\): )?"
+_CARD = rf"(?!pcieport|nvidia)[\w-]{{1,64}} ({_SLOT})(?: [^\s:/]{{1,15}}(?: \(\w+\))?)?: (?:\w+:\d+:\(pid \d+\): )?"
 _DOWN = regex(_CARD + r"(?:[\w.-]+: )?(?:[\w.-]+ )?(?:NIC )?Link (?:is )?[Dd]own\b")
 _PORT = regex(_CARD + r"Port module event\[error\]: module \d+, (.{1,60})")
 _POWER = regex(_CARD + r"(?:Detected )?[Ii]nsufficient power on the PCIe slot \((\d+W)\)")

@@ -8,11 +8,11 @@ spell the same path the first counts alone), udev(7), kernel-parameters.txt, Deb
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, text, texts
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SOURCES = ("command-line", "udev", "tmpfiles", "sysfsutils")  # in the order in which they act
 _ROOTS = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 _WORD = regex(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|(\S+)')
-_PART = regex(r'(?<!\w)(\w+(?:\{[^}]*\})?)\s*(==|!=|:=|\+=|-=|=)\s*e?"((?:[^"\\]|\\.)*)"\s*,?')
+_PART = regex(r'(?<!\w)(\w+(?:\{[^{}]*\})?)\s*(==|!=|:=|\+=|-=|=)\s*e?"((?:[^"\\]|\\.)*)"\s*,?')
 _DEVICE = (
     regex(r"/sys/(?:class/)?(?P<subsystem>block)/(?P<device>[^/]+)/(?P<attribute>.+)"),
     regex(r"/sys/class/(?P<subsystem>[^/]+)/(?P<device>[^/]+)/(?P<attribute>.+)"),
@@ -235,8 +235,8 @@ def _by_udev(path: str, written: _Written) -> Iterator[Setter]:
         return
     for names, attribute, given in written.udev:
         kernel = names.get("KERNEL", "*")
-        is_named = attribute == device.attribute and any(fnmatchcase(device.device, one) for one in kernel.split("|"))
-        if is_named and fnmatchcase(device.subsystem, names.get("SUBSYSTEM", "*")):
+        is_named = attribute == device.attribute and any(fits_glob(device.device, one) for one in kernel.split("|"))
+        if is_named and fits_glob(device.subsystem, names.get("SUBSYSTEM", "*")):
             yield Setter(given, "udev", kernel, names.get("?", ""))
 
 

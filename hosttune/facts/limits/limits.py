@@ -13,7 +13,7 @@ from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.reading import derived, hint, if_absent, integer, require_known, text
 from hosttune.frozen import frozen
-from hosttune.host.door import Stat
+from hosttune.host.process_memory import user_of
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -116,8 +116,8 @@ def _daemon(reader: Reader, unit: str, name: str) -> int:
             continue
         pids = if_absent(text(reader, f"{folder}/{unit}/cgroup.procs"), "").split()
         for pid in sorted(map(int, filter(str.isdecimal, pids))):
-            owner = reader.stat(f"/proc/{pid}")
-            is_of_user = isinstance(owner, Stat) and owner.uid != 0
+            status = attempt(text, reader, f"/proc/{pid}/status")  # not kept in records
+            is_of_user = isinstance(status, str) and user_of(status) > 0
             if not is_of_user and hint(reader, f"/proc/{pid}/comm").strip() == name:
                 return pid
     return 0

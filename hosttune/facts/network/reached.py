@@ -12,8 +12,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.reading import answered, ask, if_absent, text
-from hosttune.host.door import Stat
+from hosttune.facts.processes import is_daemon
+from hosttune.facts.reading import answered, ask, if_absent, require_known, text
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def parse_addresses(printed: str) -> tuple[tuple[str, str], ...]:
                 if address.get("scope") == "global" and address.get("family") in _FAMILIES
             )
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UnknownFact("ip address prints something else than it used to") from None
 
 
@@ -118,14 +118,15 @@ def sshd_sockets(reader: Reader) -> Mapping[str, tuple[str, int]]:
     """
     printed = answered(reader, LISTENERS).text
     sockets = ask(reader, SSH_SOCKET).text if '"systemd"' in printed else ""
-    owners = {pid: reader.stat(f"/proc/{pid}") for pid in _SSHD.findall(printed)}
-    strangers = {pid for pid, owner in owners.items() if isinstance(owner, Stat) and owner.uid != 0}
-    return parse_listeners(printed, sockets, strangers)
+    named = set(_SSHD.findall(printed))
+    # The owner of /proc/PID does not tell: it is root for a setuid program that a user started under this name.
+    listed = require_known(reader.processes(), "the list of processes") if named else ()
+    return parse_listeners(printed, sockets, named - {str(one.pid) for one in listed if is_daemon(one, ("sshd",))})
 
 
 def parse_listeners(printed: str, sockets: str = "", strangers: Collection[str] = ()) -> Mapping[str, tuple[str, int]]:
     """The same of the rows of `ss` that sshd holds; and of process 1 those that ssh.socket names. `strangers`: pids of
-    processes that are not root's, whatever they call themselves.
+    processes that run no sshd for this machine, whatever they call themselves.
     """
     activated = {int(found) for found in _SOCKET.findall(sockets)}
     found: dict[str, tuple[str, int]] = {}

@@ -39,7 +39,7 @@ _CHOICE = regex(r"(?<!\\)(?:[*+(]|(?<!\()\?)")
 _MOST_CHOICES, _MOST_BRANCHES = 4, 32
 _MODE = regex(r"\s*=\s*['\"]([a-z])['\"]")
 _SHOWN = 80  # characters of what is unclear
-_COMMENT = regex(r"^\s*#.*$|(?<=[;,{}])\s*#.*$", re.MULTILINE)
+_COMMENT = regex(r"^[^\S\n]*#.*$|(?<=[;,{}])\s*#.*$", re.MULTILINE)
 
 
 @frozen

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _MOST_DEVICES = 256
-_OUTSIDE_BRACES = regex(r",(?![^(]*\))")
+_PART = regex(r"(?:[^,(]|\([^)]*\)?)+")  # commas in braces part nothing
 _AMOUNT = regex(r"(\d+)([kKmMgGtTpP]?)")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
-_MIG = regex(r".*\dg\.\d+gb.*")
+_MIG = regex(r"\dg\.\d+gb")
 _BOUND = regex(r"(?:--within[ =]|\btimeout(?: -\S+){0,8} )(\d+)(s|m|)\b")
 _REG_MEM = regex(r"node_reg_mem_percent=(\d+(?:\.\d+)?)", re.IGNORECASE)
 _ASIDE = regex(r"#.*")
@@ -92,13 +92,13 @@ class Slurm(Fact):
 def gpus_of(gres: str) -> tuple[int, bool]:
     """(how many GPUs, are they parts of some) that a Gres asks for: gpu:a100:4(S:0-1),shard:8 has 4."""
     count, is_mig = 0, False
-    for part in _OUTSIDE_BRACES.split(gres):
+    for part in _PART.findall(gres):
         words = part.partition("(")[0].strip().split(":")
         if words[0].lower() != "gpu":
             continue
         amount = _AMOUNT.fullmatch(words[-1]) if len(words) > 1 else None
         count += int(amount[1]) * _UNITS[amount[2].lower()] if amount else 1
-        is_mig = is_mig or any(_MIG.fullmatch(word.lower()) for word in words[1:])
+        is_mig = is_mig or any(_MIG.search(word.lower()) for word in words[1:])
     return count, is_mig
 
 

@@ -5,10 +5,10 @@ systemctl(1) for the words. Generators are programs of a booting system and are 
 from __future__ import annotations
 
 import posixpath
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import if_absent, names_in, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -203,11 +203,11 @@ class Preset:
     instances: tuple[str, ...] = ()  # of a template, such as enable getty@.service tty1
 
     def fits(self, name: str) -> bool:
-        if fnmatchcase(name, self.pattern):
+        if fits_glob(name, self.pattern):
             return True
         template = template_of(name)
         instance = name.partition("@")[2].rpartition(".")[0]
-        return bool(template) and instance in self.instances and fnmatchcase(template, self.pattern)
+        return bool(template) and instance in self.instances and fits_glob(template, self.pattern)
 
 
 def parse_preset(content: str) -> tuple[Preset, ...]:

@@ -11,11 +11,11 @@ What is not read is said; but of a home on a network file system only where its 
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import drop_ins, names_in
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files
 from hosttune.facts.storage.ageing_files import (
@@ -26,7 +26,7 @@ from hosttune.facts.storage.ageing_files import (
     parse_tmpreaper,
     select,
 )
-from hosttune.facts.storage.ageing_jobs import rules_in, scripts_in, slurm_programs, tells
+from hosttune.facts.storage.ageing_jobs import rules_in, scripts_in, slurm_programs
 from hosttune.facts.storage.ageing_reading import Files, Hidden
 from hosttune.facts.storage.ageing_rows import LONGEST, rows_of
 from hosttune.facts.storage.ageing_sourced import (
@@ -62,7 +62,9 @@ _LINGER = "/var/lib/systemd/linger"  # a file for each user whose units run with
 _USER_UNITS = (".config/systemd/user", ".local/share/systemd/user")
 _MOST_UNITS = 512  # of one folder of a user
 _MOST_SCRIPTS = 64  # of one file that a user wrote; of names that may lie in /usr/local as many again, eight times
-_UNIT = regex(r"^\s*Unit\s*=\s*(\S+)", re.MULTILINE)
+# What a look costs of what is read of a user, in characters: a file, and so many names that a pattern is tried on.
+_PER_FILE, _NAMES = 16, 8
+_UNIT = regex(r"^[^\S\n]*Unit[^\S\n]*=[^\S\n]*(\S+)", re.MULTILINE)
 
 
 @frozen
@@ -125,9 +127,14 @@ class _AgeingReader(Files):
             kind = "table" if is_table else "anacrontab" if path == _TABLES[1] else "script"
             self._job(path, self.content(path), kind)
         # The smallest first, so that nobody's large one keeps those of others from being read.
-        crontabs = {name: self.content(f"{SPOOL}/{name}") for name in self.names(SPOOL)}
-        for name in sorted(crontabs, key=lambda name: (len(crontabs[name]), name)):
-            self._job(f"{SPOOL}/{name}", crontabs[name], "crontab", name)
+        for size, name in sorted((self._size(f"{SPOOL}/{name}"), name) for name in self.names(SPOOL)):
+            if self.has_left(name, size, f"{SPOOL}/{name}"):
+                self._job(f"{SPOOL}/{name}", self.content(f"{SPOOL}/{name}"), "crontab", name)
+
+    def _size(self, path: str) -> int:
+        """0 where it is not known; reading has a limit of its own."""
+        stat = None if self.is_nobodys(path) or self.ways.way(path)[1] else self.reader.stat(path)
+        return stat.size if isinstance(stat, Stat) else 0
 
     def units(self) -> None:
         for folder in _UNITS:
@@ -137,7 +144,7 @@ class _AgeingReader(Files):
         started = {unit for folder in (*_UNITS, *folders) for unit in self._timed(folder)}
         for folder in folders:
             names = self.names(folder)
-            self._units(f"{folder}/{name}" for name in names if any(fnmatchcase(name, unit) for unit in started))
+            self._units(f"{folder}/{name}" for name in names if any(fits_glob(name, unit) for unit in started))
 
     def _timed(self, folder: str) -> Iterator[str]:
         """The services that timers start, as patterns: of an instance its template, too; a specifier is anything."""
@@ -150,7 +157,8 @@ class _AgeingReader(Files):
             named = [match[1] for one in files if self._is_there(one) for match in _UNIT.finditer(self.content(one))]
             for service in named or [f"{unit}.service"]:
                 yield re.sub(r"%.", "*", service)
-                yield re.sub(r"@.*\.", "@.", service)
+                template, at, instance = service.partition("@")
+                yield f"{template}@.{instance.rpartition('.')[2]}" if at and "." in instance else service
 
     def _is_there(self, path: str) -> bool:
         """Not masked."""
@@ -171,7 +179,7 @@ class _AgeingReader(Files):
                 folder, _, pattern = path.rpartition("/")
                 named = "*" in pattern
                 paths += (
-                    [f"{folder}/{one}" for one in self.names(folder) if fnmatchcase(one, pattern)] if named else [path]
+                    [f"{folder}/{one}" for one in self.names(folder) if fits_glob(one, pattern)] if named else [path]
                 )
         for path in paths:
             self._job(path, self.script(path, path))
@@ -202,7 +210,7 @@ class _AgeingReader(Files):
                 if len(found) > _MOST_UNITS or len(paths) > _MOST_UNITS:
                     self.hide(folder, f"{folder} holds more than {_MOST_UNITS} units, which are not all read")
                 for path in paths[:_MOST_UNITS]:
-                    self._job(path, self.script(path, path), "unit", name)
+                    self._job(path, self.script(path, path, name), "unit", name)
         if refused:
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
             self.hide(_HOMES, f"units of users: {refused[0]}{more}")
@@ -232,10 +240,9 @@ class _AgeingReader(Files):
         if kind == "unit":
             scripts |= self._environment(path, content, user)
         for script, number in scripts.items():
-            for one in self._files(script):
-                text = self.script(one, f"{path}:{number}")
-                cost = len(text) if tells(text) else len(text) // 8
-                if text and self.may_follow(user, cost, one):
+            for one in self._files(script, user):
+                text = self.script(one, f"{path}:{number}", user)
+                if text and self.may_follow(user, self.cost_of(text), one):
                     rows = self._rows(text, one, "script")
                     self._add(rules_in(rows, one))
                     self._read_in(Script(one, rows, "script", home), user)
@@ -247,14 +254,14 @@ class _AgeingReader(Files):
         for number, path in sourced_in(script):
             if not path:
                 self.hide(script.path, f"line {number} of {script.path} reads in a file whose name is not known")
-            for one in self._matching(path):
+            for one in self._matching(path, user):
                 self._part(one, f"{script.path}:{number}", user)
 
     def _environment(self, unit: str, content: str, user: str) -> dict[str, int]:
         """Files with variables of a unit, which may hold a command's options; (program, line) of those they name."""
         parts = [(1, environment_of(content))]
         for number, path in environment_files(content):
-            parts += ((number, self._part(one, f"{unit}:{number}", user)) for one in self._matching(path))
+            parts += ((number, self._part(one, f"{unit}:{number}", user)) for one in self._matching(path, user))
         named = {program: number for number, text in reversed(parts) for program in environment_programs(text)}
         if user and len(named) > _MOST_SCRIPTS:
             self.hide(unit, f"variables of {unit} name more than {_MOST_SCRIPTS} files, which are not all read")
@@ -266,18 +273,25 @@ class _AgeingReader(Files):
         return isinstance(stat, Stat) and stat.type == "file" and bool(stat.mode & 0o111)
 
     def _part(self, path: str, source: str, user: str) -> str:
-        text = self.script(path, source)
-        if not text or not self.may_follow(user, len(text) if tells(text) else len(text) // 8, path):
+        text = self.script(path, source, user)
+        if not text or not self.may_follow(user, self.cost_of(text), path):
             return ""
         self._add(rules_in(self._rows(text, path, "script"), path))
         return text
 
-    def _matching(self, path: str) -> tuple[str, ...]:
+    def _matching(self, path: str, user: str) -> tuple[str, ...]:
         """The files that a pattern means now; wildcards in its last part alone."""
         folder, _, pattern = path.rpartition("/")
         if not set("*?[") & set(pattern):
             return (path,) if path else ()
-        return tuple(f"{folder}/{name}" for name in self.names(folder) if fnmatchcase(name, pattern))
+        names = self.names(folder) if self.has_left(user, 1, path) else ()
+        if not self.may_follow(user, len(names) // _NAMES, path):
+            return ()
+        return self._at_most(tuple(f"{folder}/{name}" for name in names if fits_glob(name, pattern)), path, user)
+
+    def _at_most(self, paths: tuple[str, ...], path: str, user: str) -> tuple[str, ...]:
+        """The files, unless there are more than may be looked at for a user."""
+        return paths if self.may_follow(user, len(paths) * _PER_FILE, path) else ()
 
     def _rows(self, content: str, path: str, kind: str) -> tuple[CommandRow, ...]:
         rows = rows_of(content, kind)
@@ -286,8 +300,9 @@ class _AgeingReader(Files):
                 self.hide(path, f"line {row.number} of {path} is longer than 16 KiB and is not read")
         return rows
 
-    def _files(self, path: str) -> tuple[str, ...]:
+    def _files(self, path: str, user: str) -> tuple[str, ...]:
         """What run-parts starts in a folder; else the path itself."""
         stat = None if self.ways.way(path)[1] else self.reader.stat(path)
         is_folder = isinstance(stat, Stat) and stat.type == "directory"
-        return tuple(f"{path}/{name}" for name in self.names(path)) if is_folder else (path,)
+        names = self.names(path) if is_folder and self.has_left(user, 1, path) else ()
+        return self._at_most(tuple(f"{path}/{name}" for name in names), path, user) if is_folder else (path,)

@@ -28,8 +28,8 @@ _SPECIFIERS = {
 }  # fmt: skip
 _SPECIFIER = regex(r"%.")
 _OPEN = regex(r"[*?\[%{$`~]")
-_ASSIGNMENT = regex(r"^\s*(?:export\s+)?(\w+)=(?:'([^']*)'|\"([^\"]*)\"|(\S*))", re.MULTILINE)
-_CULLED = regex(r"^\s*dir\s+(\S+)", re.MULTILINE)
+_ASSIGNMENT = regex(r"^[^\S\n]*(?:export[^\S\n]+)?(\w+)=(?:'([^']*)'|\"([^\"]*)\"|(\S*))", re.MULTILINE)
+_CULLED = regex(r"^[^\S\n]*dir[^\S\n]+(\S+)", re.MULTILINE)
 _POLICY = regex(r"^[^#\n]*\blast_access\b", re.MULTILINE)
 _FS_PATH = regex(r"^[^#\n]*\bfs_path\s*=\s*[\"']?([^\s\"';]+)", re.MULTILINE)
 
@@ -122,7 +122,7 @@ def parse_tmpreaper(content: str, name: str) -> tuple[AgeRule, ...]:
 
 def parse_cachefilesd(content: str, name: str) -> tuple[AgeRule, ...]:
     """The cache of network file systems that cachefilesd culls, the least recently read first."""
-    if re.search(r"^\s*nocull\b", content, re.MULTILINE):
+    if re.search(r"^[^\S\n]*nocull\b", content, re.MULTILINE):
         return ()
     found, line = _CULLED.finditer(content), LineNumbers(content).at
     return tuple(AgeRule(tree_of(one[1]), "", f"{name}:{line(one.start(1))}", uses_atime=True) for one in found)

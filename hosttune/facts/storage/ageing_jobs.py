@@ -53,7 +53,7 @@ _BEFORE = regex(
 )
 _NAME = regex(r"[\w.+-]+")
 _SLURM = regex(
-    r"^\s*(?:(?:Task|Srun)?(?:Prolog|Epilog)(?:Slurmctld)?|HealthCheckProgram)\s*=\s*([^\s#,]+)",
+    r"^[^\S\n]*(?:(?:Task|Srun)?(?:Prolog|Epilog)(?:Slurmctld)?|HealthCheckProgram)\s*=\s*([^\s#,]+)",
     re.IGNORECASE | re.MULTILINE,
 )
 _SCRIPT = regex(r"\.(?:sh|bash|zsh|ksh|py|pl|rb)$")

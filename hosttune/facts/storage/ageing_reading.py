@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.reading import sure, text
-from hosttune.facts.storage.ageing_jobs import may_be_script
+from hosttune.facts.storage.ageing_jobs import may_be_script, tells
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.facts.storage.places import mount_of
 from hosttune.facts.storage.ways import Ways
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 LARGEST = 1 << 20  # bytes of a script
-# What users wrote, in characters that are followed word for word; one that tells of no access times costs an eighth.
+# What users wrote, in characters that are followed word for word; a file that is only read costs an eighth.
 OF_ONE_USER = 64 << 10
 OF_ALL_USERS = 256 << 10
+_PLAIN = 8
 _ELF = b"\x7fELF"
 _DISKS = LOCAL_TYPES | {"zfs", "overlay", "tmpfs", "rootfs", "reiserfs", "vfat", "exfat", "ntfs3", "squashfs", "erofs"}
 
@@ -51,6 +52,7 @@ class Files:
         self.hidden: list[Hidden] = []
         self._seen: set[str] = set()
         self._spent: dict[str, int] = {}  # of each user
+        self._listed: dict[str, tuple[str, ...]] = {}
 
     def is_nobodys(self, path: str) -> bool:
         """Of an image /run is made anew when it boots."""
@@ -74,23 +76,41 @@ class Files:
         return "" if content is ABSENT else content
 
     def names(self, folder: str) -> tuple[str, ...]:
-        if self.is_nobodys(f"{folder}/") or self.is_remote(folder):
-            return ()
-        names = self.told(folder, self.reader.list, folder)
-        return () if names is ABSENT else names
+        """What is in a folder; each is listed once."""
+        if folder not in self._listed:
+            is_closed = self.is_nobodys(f"{folder}/") or self.is_remote(folder)
+            names = ABSENT if is_closed else self.told(folder, self.reader.list, folder)
+            self._listed[folder] = () if names is ABSENT else names
+        return self._listed[folder]
+
+    def cost_of(self, text: str) -> int:
+        """Of a script: one that tells of no access times is only read."""
+        return len(text) if tells(text) else len(text) // _PLAIN
 
     def may_follow(self, user: str, cost: int, path: str) -> bool:
-        """Whether a file is within what is read of a user (empty: the system's own); else it is hidden."""
-        spent = self._spent.get(user, 0)
-        left = min(OF_ONE_USER - spent, OF_ALL_USERS - sum(self._spent.values()))
-        if user and cost > left:
-            whose = f"the jobs of {user}" if cost > OF_ONE_USER - spent else "the jobs of all users together"
-            self.hide(path, f"{path} is more than is read of {whose}, and is not read")
+        """Whether a file that was read is within what is followed of a user (empty: the system's own); else it is
+        hidden, and its reading has a cost, so that the sum of what is read, and kept in a record, is bounded.
+        """
+        if not self.has_left(user, cost, path):
+            self._spend(user, cost // _PLAIN)
             return False
-        self._spent[user] = spent + cost if user else 0
+        self._spend(user, cost)
         return True
 
-    def script(self, path: str, source: str) -> str:
+    def has_left(self, user: str, cost: int, path: str) -> bool:
+        """Whether so much may still be read of a user; else the file is hidden."""
+        left = OF_ONE_USER - self._spent.get(user, 0)
+        if user and cost > min(left, OF_ALL_USERS - sum(self._spent.values())):
+            whose = f"the jobs of {user}" if cost > left else "the jobs of all users together"
+            self.hide(path, f"{path} is more than is read of {whose}, and is not read")
+            return False
+        return True
+
+    def _spend(self, user: str, cost: int) -> None:
+        if user:
+            self._spent[user] = self._spent.get(user, 0) + cost
+
+    def script(self, path: str, source: str, user: str = "") -> str:
         """The text of a script; empty for what is none, and for one that was read already."""
         if path in self._seen or self.is_nobodys(path):
             return ""
@@ -110,15 +130,19 @@ class Files:
         if mount is not None and mount.fstype not in _DISKS:
             self.hide(path, f"{path} ({source}) lies on {mount.fstype}, which is no disk, and is not read")
             return ""
-        if stat.size > LARGEST:
-            if not self._is_compiled(path):
-                self.hide(path, f"{path} ({source}) is larger than 1 MiB and is not read")
+        is_large = stat.size > LARGEST
+        if (is_large or user) and self._is_compiled(path):
             return ""
-        content = self.content(path)
-        return "" if "\0" in content[:4096] else content
+        if is_large:
+            self.hide(path, f"{path} ({source}) is larger than 1 MiB and is not read")
+        content = "" if is_large or not self.has_left(user, stat.size // _PLAIN, path) else self.content(path)
+        if "\0" in content[:4096]:
+            self._spend(user, len(content) // _PLAIN)
+            content = ""
+        return content
 
     def _is_compiled(self, path: str) -> bool:
-        """Whether a large file begins as compiled programs do (elf(5)), so it is no script; no more of it is read."""
+        """Whether a file begins as compiled programs do (elf(5)), so it is no script; no more of it is read."""
         start = self.reader.query(("head", "--bytes=4", path))
         return isinstance(start, Completed) and start.stdout == _ELF
 

@@ -24,7 +24,7 @@ _HOME = regex(r"^(?:\$HOME|\$\{HOME\}|~)(?=/)")
 _OWN_FOLDER = regex(
     r"^(?:\$\((?:/usr)?(?:/bin/)?dirname\s+(?:--\s+)?(?:\$0|\$\{?BASH_SOURCE(?:\[0\])?\}?)\)|\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\})(?=/)"
 )
-_OPEN = regex(r"[$`<~]|[*?\[].*/")
+_OPEN = regex(r"[$`<~]|[*?\[][^*?\[/]*/")
 
 
 @frozen

@@ -8,10 +8,10 @@ formatstorage); kernel: drivers/nvme/target/configfs.c (device_path), drivers/ta
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import names_in, require_known, text
 from hosttune.facts.services.unit_files import UnitFiles
 from hosttune.host.bounded import CUT
@@ -30,10 +30,10 @@ _FILES = (
     "/sys/kernel/config/target/core/iblock_*/*/udev_path",
 )  # fmt: skip
 _UNITS = (".mount", ".swap")
-_COMMENT = regex(r"(?m)^\s*[#;].*$")
+_COMMENT = regex(r"(?m)^[^\S\n]*[#;].*$")
 _WORD = regex(r"(?m)^What=.+$|(?:/dev/|\b(?:UUID|LABEL|PARTUUID|PARTLABEL|ID)=)[^\s<>,;|]+")
 _OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
-_AUTOFS_MAP = regex(r"(?m)^\s*[/+]\S*\s+(?:file[,:]\S*?|program:)?(/\S+)")
+_AUTOFS_MAP = regex(r"(?m)^[^\S\n]*[/+]\S*[^\S\n]+(?:file[,:]\S*?|program:)?(/\S+)")
 
 
 def claimed(reader: Reader, facts: Facts) -> frozenset[str]:
@@ -99,5 +99,5 @@ def _matching(reader: Reader, pattern: str) -> list[str]:
         return [pattern]
     folder, _, start = folder.rpartition("/")
     end, slash, below = rest.partition("/")
-    fitting = [name for name in names_in(reader, folder) if fnmatchcase(name, f"{start}*{end}")]
+    fitting = [name for name in names_in(reader, folder) if fits_glob(name, f"{start}*{end}")]
     return [path for name in fitting for path in _matching(reader, f"{folder}/{name}{slash}{below}")]

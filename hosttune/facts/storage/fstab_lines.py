@@ -37,7 +37,7 @@ MOST_LINES = 10_000  # of a file from elsewhere
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _TOOLS = rb"ansible|puppet|chef|salt|cfengine|terraform|cobbler|juju|landscape"
 _MANAGED = (  # compiled only where a comment may say it: that takes longer than all the rest of a usual file
-    rb"(ansible)[_ ]managed|managed by (" + _TOOLS + rb")|(" + _TOOLS + rb")\b.*(?:do not|don't) edit|"
+    rb"(ansible)[_ ]managed|managed by (" + _TOOLS + rb")|(" + _TOOLS + rb")\b.{0,200}(?:do not|don't) edit|"
     rb"this file is (?:managed|controlled) by[ ]*([\w.-]*)"
 )
 _BLOCKS = (  # an owner that rewrites what stands between two comments

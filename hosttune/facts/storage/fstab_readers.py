@@ -25,8 +25,9 @@ _SCANF = regex(rb"\s*([+-]?[0-9]+)")
 _FIELD = rb"[^ \t\\\r\n\0]"
 # Each line, as the groups of `scan`: four to six fields in which nothing can be read in two ways, or all the rest.
 _SCAN = regex(
-    rb"([ \t]*((?!#)" + _FIELD + rb"+)[ \t]+(" + _FIELD + rb"+)[ \t]+(" + _FIELD + rb"+)[ \t]+((?!=)" + _FIELD + rb"+)"
-    rb"(?:[ \t]+([0-9]{1,9})(?:[ \t]+([0-9]{1,9})(?:[ \t][^\r\n\0]*)?)?)?[ \t]*)(\r?)\n|([^\n]*)\n"
+    rb"(?m)^(?:([ \t]*((?!#)" + _FIELD + rb"+)[ \t]+(" + _FIELD + rb"+)[ \t]+(" + _FIELD + rb"+)"
+    rb"[ \t]+((?!=)" + _FIELD + rb"+)"
+    rb"(?:[ \t]+([0-9]{1,9})(?:[ \t]+([0-9]{1,9})(?:[ \t][^\r\n\0]*)?|[ \t]*)|[ \t]*))(\r?)\n|([^\n]*)\n)"
 )
 
 

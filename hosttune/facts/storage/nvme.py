@@ -11,6 +11,7 @@ A drive that did not answer when it was looked for is on the PCI bus, and has no
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
@@ -33,7 +34,8 @@ _DRIVER = "/sys/bus/pci/drivers/nvme"
 # Amazon's, Azure's, Google's, Oracle's and Alibaba's; those of qemu, VMware, VirtualBox, and Linux' own target.
 _MADE_UP = regex(
     r"Amazon .*|MSFT NVMe .*|Microsoft NVMe .*|nvme_card.*|OCI .*|Oracle .*Block.*|QEMU .*|VMware .*|ORCL-VBOX-.*|"
-    r"Alibaba Cloud .*|.*Virtual.*|Linux"
+    r"Alibaba Cloud .*|.*Virtual.*|Linux",
+    re.DOTALL,
 )
 
 
@@ -192,7 +194,7 @@ def _asked(reader: Reader, name: str) -> DriveLog | None:
             continue
         try:
             return read(require_known(answer, program).stdout)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             lines = require_known(answer, program).errors.strip().splitlines() or ["it printed something else"]
             problem = problem or f"{program} does not tell the health of /dev/{name}: {lines[0][:160]}"
         except UnknownFact as unknown:

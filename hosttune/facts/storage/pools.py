@@ -38,7 +38,7 @@ DEVICE = regex(  # indent, name, state and counts of a row of `zpool status`
 )
 _FAILED = frozenset({"FAULTED", "UNAVAIL", "REMOVED"})
 _REBUILT = regex(r"^ *scan: resilver in progress", re.MULTILINE)
-_THIN_LINE = regex(r"(.+): \d+ \d+ thin-pool (?:(Fail|Error)|\d+ (\d+)/(\d+) (\d+)/(\d+) \S+ (.*))")
+_THIN_LINE = regex(r"(.+): \d+ \d+ thin-pool (?:(Fail|Error)|\d+ (\d+)/(\d+) (\d+)/(\d+) \S+ (.*))", re.DOTALL)
 _STOPS = ("ro", "out_of_data_space", "needs_check")
 
 

@@ -21,6 +21,7 @@ for ever; its name is left among the slaves of the member, and no device has it 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,9 @@ _BLOCK = "/sys/block"
 _CLASS = "/sys/class/block"
 _IMAGE = regex(r"(.+)_rimage_(\d+)")  # a member, which nobody else may name so (lvm(8), reserved names)
 _MAPPED = regex(r"((?:[^-]|--)+)-(?!-)((?:[^-]|--)+)")  # volume group and volume, a hyphen in them doubled
-_VOLUME = regex(r"(.+): \d+ \d+ raid (raid\d+)((?:[^\s\d]\S*)?) \d+ ([AaD-]+) (\d+)/(\d+)(?: ([a-z]+) (\d+)(?: .*)?)?")
+_VOLUME = regex(
+    r"(.+): \d+ \d+ raid (raid\d+)((?:[^\s\d]\S*)?) \d+ ([AaD-]+) (\d+)/(\d+)(?: ([a-z]+) (\d+)(?: .*)?)?", re.DOTALL
+)
 _ACTIONS = {"recover": "recovery", "resync": "resync", "reshape": "reshape"}
 _PROGRESS = regex(r"(recovery|resync|reshape|check) *= *(?:([0-9.]+)%|DELAYED|PENDING|REMOTE)")
 

@@ -95,7 +95,7 @@ def _answer(reader: Reader, name: str) -> tuple[bool, str] | None:
         return None
     try:
         health, problem = health_in(answer.stdout), no_answer_in(answer.stdout)
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         health, problem = None, (answer.errors.strip().splitlines() or ["it printed something else"])[0]
     if problem:
         raise UnknownFact(f"smartctl does not tell the health of /dev/{name}: {problem[:_LONGEST]}")

@@ -150,6 +150,6 @@ def is_blank(reader: Reader, path: str) -> bool:
     signatures = answered(reader, wipefs(path))
     try:
         listed = json.loads(signatures.text or "{}").get("signatures")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         raise UnknownFact(f"wipefs printed no list of the signatures on {path}") from None
     return not listed and answered(reader, compared(path), (0, 1)).status == 0

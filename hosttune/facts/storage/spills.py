@@ -58,7 +58,7 @@ class Spills(Fact):
 
 def is_tmp(path: str) -> bool:
     """Whether a configured folder lies in /tmp; ${TMPDIR:-/tmp} counts as what it is without TMPDIR."""
-    plain = re.sub(r"\$\{TMPDIR:?-([^}]*)\}", r"\1", path.strip("\"'"))
+    plain = re.sub(r"\$\{TMPDIR:?-((?:(?!\$\{TMPDIR)[^}])*)\}", r"\1", path.strip("\"'"))
     return f"{plain}/".startswith("/tmp/")
 
 

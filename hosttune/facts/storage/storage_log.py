@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.kernel.kernel_log import lines_of, message_of
-from hosttune.facts.reading import line, text
+from hosttune.facts.reading import line, require_known, text
 from hosttune.frozen import frozen
+from hosttune.host.door import FIRST_PERSON, Stat
 from hosttune.host.mountinfo import parse
 from hosttune.regex import regex
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     import re
@@ -36,6 +38,14 @@ _ERROR = regex(
     r"(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev ([\w!-]{1,64}), sector \d+"
     r"(?: op 0x[0-9a-f]+:\((READ|WRITE|FLUSH)\))?(?! op)"
 )
+# What a disk says that does not answer: nvme/host/pci.c, scsi/scsi_error.c and ata/libata-eh.c among the drivers.
+_SILENT_DISK = regex(
+    r"nvme nvme\d{1,9}: I/O .{1,80}\btimeout|sd \d{1,9}(?::\d{1,9}){3}: .{0,80}(?:timing out command|task abort)|"
+    r"ata\d{1,9}(?:\.\d\d)?: (?:exception Emask|failed command:)"
+)
+_OF_A_SERVER = ("rpc_", "nfs")  # functions of the kernel in which a task waits for one of the network
+_CONNECTIONS = "/sys/fs/fuse/connections"  # one folder each, of the user who mounted it; also where it is detached
+_MOST_NAMESPACES = 1024
 _PATH = regex(r"(?<=\d)c\d+(?=n\d)")  # of a namespace over one controller (drivers/nvme/host/multipath.c)
 
 
@@ -68,7 +78,7 @@ class HungTask(Fact):
 
     name: str  # python (4711)
     waits_in: str  # the function of the kernel that it sleeps in; empty where that is hidden
-    may_be_staged: bool = False  # a FUSE file system of its own user may hold it, which is no fault of this host
+    may_be_staged: bool = False  # a FUSE file system of a user may hold it, which is no fault of this host
 
 
 @frozen
@@ -90,7 +100,7 @@ def collect(reader: Reader, facts: Facts) -> StorageLog:
     return StorageLog(
         refusing=certain(lambda: refusing_in(lines())),
         silent=certain(lambda: silent_in(lines(), reader.now())),
-        hung=certain(lambda: _hung(reader, lines)),
+        hung=certain(lambda: _hung(reader, facts, lines)),
         erring=certain(lambda: _erring(reader, facts, lines)),
     )
 
@@ -100,7 +110,7 @@ def chosen(log: str) -> tuple[str, ...]:
     errors, others = [], []
     for one in lines_of(log):
         words = message_of(one)[1]
-        if _ERROR.match(words):
+        if _ERROR.match(words) or _SILENT_DISK.match(words):
             errors.append(one)
         elif _EXT4.match(words) or _NFS.match(words) or _HUNG.match(words):
             others.append(one)
@@ -151,28 +161,76 @@ def _erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) 
     )
 
 
-def _hung(reader: Reader, lines: Callable[[], tuple[str, ...]]) -> tuple[HungTask, ...]:
+def _hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) -> tuple[HungTask, ...]:
     named = {match[2]: match[1] for _, match in _matching(lines(), _HUNG)}
-    return tuple(
-        HungTask(f"{name} ({pid})", _wait(reader, pid), _may_be_staged(reader, pid))
-        for pid, name in named.items()
-        if _is_blocked(reader, pid, name)
-    )
+
+    def may_be_held() -> bool:
+        # A user's loop device or stick may fail as the user likes; what cannot be told counts as a disk that fails.
+        has_failed = any(_matching(lines(), _SILENT_DISK)) or attempt(lambda: bool(_erring(reader, facts, lines)))
+        return not has_failed and _has_fuse_of_users(reader)
+
+    is_held = shared(may_be_held)
+
+    def told(pid: str, name: str) -> HungTask:
+        where = _wait(reader, pid)
+        is_local = not where.startswith(_OF_A_SERVER)
+        may_be = _sees_fuse(reader, pid) or (is_local and _is_of_person(reader, pid) and is_held())
+        return HungTask(f"{name} ({pid})", where, may_be)
+
+    return tuple(told(pid, name) for pid, name in named.items() if _is_blocked(reader, pid, name))
 
 
-def _may_be_staged(reader: Reader, pid: str) -> bool:
+def _sees_fuse(reader: Reader, pid: str) -> bool:
     """Whether it sees a FUSE file system that its user mounted, or one that only its own mount namespace has: without
     `allow_other` that holds only tasks of this user, for as long as its server likes (fs/fuse/dev.c). The function that
     a task sleeps in does not tell: others wait for locks that one of them holds.
     """
-    status = attempt(text, reader, f"/proc/{pid}/status")
-    words = next((row.split()[1:] for row in str(status).split("\n") if row.startswith("Uid:")), [])
+    words = _ids(reader, pid)
+    return any(user < 0 or str(user) in words for user in _fuse_users(reader, pid))
+
+
+def _fuse_users(reader: Reader, pid: str) -> set[int]:
+    """The users, but root, whose FUSE file systems a process sees; -1 for one that this mount namespace does not have,
+    whose table names the user of another user namespace.
+    """
     seen, own = (reader.read(f"/proc/{one}/mountinfo") for one in (pid, "self"))
     if not (isinstance(seen, bytes) and isinstance(own, bytes)):
-        return False
+        return set()
     ours = {mount.device for mount in parse(own)}
     mounts = [mount for mount in parse(seen) if mount.fuse_user >= 0]
-    return any(mount.device not in ours or (mount.fuse_user and str(mount.fuse_user) in words) for mount in mounts)
+    return {mount.fuse_user if mount.device in ours else -1 for mount in mounts} - {0}
+
+
+def _ids(reader: Reader, pid: str) -> list[str]:
+    """The real, effective, saved and file system user of a process; empty where they are not known."""
+    status = attempt(text, reader, f"/proc/{pid}/status")
+    return next((row.split()[1:] for row in str(status).split("\n") if row.startswith("Uid:")), [])
+
+
+def _is_of_person(reader: Reader, pid: str) -> bool:
+    """Whether a person has a say in it, who started it or whose rights it has."""
+    return any(int(word) >= FIRST_PERSON for word in _ids(reader, pid))
+
+
+def _has_fuse_of_users(reader: Reader) -> bool:
+    """Whether any user of this host has a FUSE file system. A task that copies from a file there into another one holds
+    the lock of the latter for as long as the server likes, and all who wait for that lock see no FUSE.
+    """
+    names = reader.list(_CONNECTIONS)
+    stats = (reader.stat(f"{_CONNECTIONS}/{name}") for name in (names if isinstance(names, tuple) else ()))
+    if any(isinstance(one, Stat) and one.uid != 0 for one in stats):
+        return True
+    looked: set[str] = set()
+    for process in require_known(reader.processes(), "the list of processes"):
+        namespace = reader.link(f"/proc/{process.pid}/ns/mnt") if process.uid else ABSENT
+        if not isinstance(namespace, str) or namespace in looked:
+            continue
+        looked.add(namespace)
+        if len(looked) > _MOST_NAMESPACES:
+            raise UnknownFact("this host has more mount namespaces than are looked through")
+        if _fuse_users(reader, str(process.pid)):
+            return True
+    return False
 
 
 def _is_blocked(reader: Reader, pid: str, name: str) -> bool:

@@ -17,7 +17,7 @@ from hosttune.regex import regex
 _MOST_BYTES = 16 << 20  # of one file: /proc/stat has a number for each interrupt of each CPU
 
 SECTOR = 512
-_TOTAL = regex(r"some .*?total=(\d+)")
+_TOTAL = regex(r"some (?:(?!some ).)*?total=(\d+)")
 
 
 @frozen

@@ -62,6 +62,7 @@ class Crew:
         memory: int,
     ) -> None:
         self._queue, self._feed = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._feed, False)
         self._workers: list[_Worker] = []
         self._has_containers = False
         settings = {"queue": self._queue, "most": most, "memory": memory, "limit_s": FILE_S}
@@ -69,7 +70,7 @@ class Crew:
             for _ in range(count):
                 worker = _Worker(command, environment, (self._queue,))
                 self._workers.append(worker)
-                worker.tell({"settings": settings})
+                worker.tell({"settings": settings}, START_S)
         except BaseException:
             self.close()
             raise
@@ -96,7 +97,7 @@ class Crew:
         """Decode each file once with the first worker. Raises WorkerDied at a file that
         ended it: the one after the last that was told."""
         worker = self._workers[0]
-        worker.tell({"probe": list(numbers)})
+        worker.tell({"probe": list(numbers)}, 3 * FILE_S)
         while True:
             told = worker.answer(3 * FILE_S)
             if "probed" in told:
@@ -113,9 +114,9 @@ class Crew:
         `is_whole`: of all rows, instead of some."""
         worker = self._workers[0]
         if not self._has_containers:
-            worker.tell({"containers": _program("measure/dataset/held_program.py")})
+            worker.tell({"containers": _program("measure/dataset/held_program.py")}, timeout_s)
             self._has_containers = True
-        worker.tell({"held": [[number, kind, is_dropped, is_whole]]})
+        worker.tell({"held": [[number, kind, is_dropped, is_whole]]}, timeout_s)
         while True:
             told = worker.answer(timeout_s)
             yield told
@@ -127,12 +128,15 @@ class Crew:
         if len(numbers) + workers > MOST_FILES * 2:
             raise HosttuneError(f"{len(numbers)} files are too many for one pass")
         crew = self._workers[:workers]
+        deadline = time.monotonic() + timeout_s
         for worker in crew:
-            worker.tell({"go": how})
+            worker.tell({"go": how}, _left(deadline))
         started = time.monotonic()
-        os.write(self._feed, struct.pack(f"<{len(numbers) + workers}I", *numbers, *[END] * workers))
         deadline = started + timeout_s
-        told = [worker.answer(max(0.1, deadline - time.monotonic())) for worker in crew]
+        _write_all(
+            self._feed, struct.pack(f"<{len(numbers) + workers}I", *numbers, *[END] * workers), _left(deadline)
+        )  # workers have its other end, and can make it small
+        told = [worker.answer(_left(deadline)) for worker in crew]
         ended = max(positive(one, "end") for one in told)
         return Pass(
             workers,
@@ -154,10 +158,10 @@ class Crew:
             worker.end()
 
     def _all(self, what: Mapping[str, Any], timeout_s: float) -> list[dict[str, Any]]:
-        for worker in self._workers:
-            worker.tell(what)
         deadline = time.monotonic() + timeout_s
-        return [worker.answer(max(0.1, deadline - time.monotonic())) for worker in self._workers]
+        for worker in self._workers:
+            worker.tell(what, _left(deadline))
+        return [worker.answer(_left(deadline)) for worker in self._workers]
 
 
 class _Worker:
@@ -167,7 +171,7 @@ class _Worker:
         try:
             self._process = subprocess.Popen(
                 [*command, "-B", "-c", _program("measure/bench/read_program.py")],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
                 env=dict(environment), cwd="/", pass_fds=passed, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
@@ -175,13 +179,14 @@ class _Worker:
         assert self._process.stdin is not None  # noqa: S101 - both are pipes
         assert self._process.stdout is not None  # noqa: S101
         self._in, self._out = self._process.stdin, self._process.stdout
-        os.set_blocking(self._out.fileno(), False)
+        for pipe in (self._in, self._out):
+            os.set_blocking(pipe.fileno(), False)
         self._left = b""
 
-    def tell(self, what: Mapping[str, Any]) -> None:
+    def tell(self, what: Mapping[str, Any], timeout_s: float) -> None:
+        """Raises WorkerDied, and HosttuneError where the worker does not take it in time."""
         try:
-            self._in.write(json.dumps(what).encode() + b"\n")
-            self._in.flush()
+            _write_all(self._in.fileno(), json.dumps(what).encode() + b"\n", timeout_s)
         except OSError:
             raise WorkerDied(self._status()) from None
 
@@ -223,6 +228,22 @@ class _Worker:
             status = self._process.wait(3.0)
             return 128 - status if status > 128 else status
         return None
+
+
+def _left(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())
+
+
+def _write_all(pipe: int, content: bytes, timeout_s: float) -> None:
+    """Write to a pipe that does not block. Who has its other end may never read: HosttuneError after `timeout_s`."""
+    deadline, left = time.monotonic() + timeout_s, memoryview(content)
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_WRITE)
+        while left:
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise HosttuneError(f"a worker did not read what it was sent within {timeout_s:.0f} s")
+            with suppress(BlockingIOError):
+                left = left[os.write(pipe, left) :]
 
 
 def _program(path: str) -> str:

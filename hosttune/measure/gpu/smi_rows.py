@@ -31,7 +31,7 @@ _CALLED: Final[Mapping[str, str]] = {
 _UNKNOWN_FIELD = regex(r'Field "([\w.]+)" is not a valid field')
 _FALLEN = regex(
     r"device handle for GPU ?(?:(\d+)(?![0-9A-Fa-f]*:[0-9A-Fa-f]))?:? ?"
-    r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])?(?!.*insufficient permissions)",
+    r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])?(?!.{0,300}insufficient permissions)",
     re.IGNORECASE,
 )
 _LOST = regex(r"\[?GPU (?:is lost|requires reset|requires restart)\]?", re.IGNORECASE)

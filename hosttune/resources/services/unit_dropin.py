@@ -40,7 +40,7 @@ _PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/")
 
 def without(line: str, option: str) -> str:
     """A command line without one option."""
-    return re.sub(rf"\s+{re.escape(option)}(?=\s|$)", "", line)
+    return re.sub(rf"(?<!\s)\s+{re.escape(option)}(?=\s|$)", "", line)
 
 
 class UnitDropinWish(WishKind):

@@ -28,7 +28,7 @@ _SHAPES = {  # the UUIDs that blkid(8) shows of a type
 _ANY_UUID = (f"{_LONG}|{_SHORT}|{_NTFS}|[0-9a-f]{{16}}|{_DISC}", "8-4-4-4-12 digits, or XXXX-XXXX of a FAT")
 _PARTUUID = (f"{_LONG}|[0-9a-f]{{8}}-[0-9a-f]{{2,}}", "8-4-4-4-12 digits, or 8-2 of an MBR")
 _TAG = regex(r'(UUID|PARTUUID)="?([^"]*)"?|/dev/disk/by-(uuid|partuuid)/(.+)')
-_NOT_TAG = regex(r"(UUID|LABEL|PARTUUID|PARTLABEL)[:;,._ -]+=?(.+)", re.IGNORECASE)
+_NOT_TAG = regex(r"(UUID|LABEL|PARTUUID|PARTLABEL)[:;,._ -]+=?(.+)", re.IGNORECASE | re.DOTALL)
 _DEVICE = regex(
     r"(?:[shv]d[a-z]+|xvd[a-z]+|ubd[a-z]+)[0-9]*|nvme[0-9]+n[0-9]+(?:p[0-9]+)?|(?:mmcblk|nbd|pmem)[0-9]+(?:p[0-9]+)?"
 )

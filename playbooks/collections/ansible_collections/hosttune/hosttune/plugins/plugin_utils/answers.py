@@ -274,4 +274,6 @@ def why_no_file_name(host):
         return "it has characters that cannot be shown"
     if "/" in host or host.startswith("."):
         return "it has a slash, or begins with a dot"
+    if host.endswith(".record"):
+        return "it ends with .record, as the names of records do"
     return f"it is longer than {MAX_NAME} bytes" if not 0 < len(host.encode()) <= MAX_NAME else ""

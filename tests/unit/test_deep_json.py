@@ -1,0 +1,32 @@
+"""JSON of others that is nested too deeply, or holds a number of thousands of digits, is unknown and no fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.cli.common import load_plan
+from hosttune.errors import HosttuneError
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.containers.docker import parse_daemon_json
+from hosttune.facts.network.reached import parse_addresses
+from hosttune.facts.reading import derived, parsed
+
+DEEP = '{"a":' * 100_000
+HUGE = '{"a":' + "9" * 5000 + "}"
+
+
+@pytest.mark.parametrize("text", [DEEP, HUGE], ids=["deep", "huge"])
+def test_text_that_json_refuses_is_unknown(text):
+    with pytest.raises(UnknownFact, match=r"daemon\.json"):
+        derived(text, "/etc/docker/daemon.json", parse_daemon_json)
+    with pytest.raises(UnknownFact):
+        parsed(parse_daemon_json, text)
+    with pytest.raises(UnknownFact):
+        parse_addresses(text)
+
+
+def test_plan_that_is_nested_too_deeply_is_refused(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(DEEP, encoding="utf-8")
+    with pytest.raises(HosttuneError, match="not a saved plan"):
+        load_plan(str(path))
