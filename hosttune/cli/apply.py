@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated
 
 from hosttune.cli.options import Argument, LookAgain, Option, ReportFormat, ShowChange
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from hosttune.engine.approval import Approvals
     from hosttune.values import Plan
     from hosttune.views.document import Block
+
+# What a change does. Of a saved plan all of it was read, also what the digest leaves out, to be the same on equal hosts.
+_DONE = attrgetter("address", "action", "before", "after", "rule", "activation", "triggers")
 
 
 def apply(
@@ -186,6 +190,6 @@ def check_shown(plan: Plan, digest: str | None, saved: Plan | None = None, *, wo
         return
     if digest is not None:
         check_expected(plan, digest, words)
-    if saved is not None and saved.digest != plan.digest:
+    if saved is not None and [*map(_DONE, saved.changes)] != [*map(_DONE, plan.changes)]:
         message = f"the plan has changed since it was saved: {what_differs(saved, plan)}"
         raise Refused(message, hint="save and look at the new one with: hosttune plan --out FILE")

@@ -197,7 +197,7 @@ def test_file_that_cannot_be_decoded_is_refused():
 def test_canonical_is_compact_sorted_and_ascii():
     change = replace(CHANGE, after="\u00fc\ud800", triggers=(Trigger("daemon-reload"),))
     assert canonical([change]) == (
-        rb'[{"action":"update","activation":"now","address":"sysctl:vm.swappiness","after":"\u00fc\ud800","before":"60",'
+        rb'[{"action":"update","activation":"now","address":"sysctl:vm.swappiness","after":"\u00fc\ud800",'
         rb'"rule":"memory-swappiness","triggers":[{"kind":"daemon-reload","name":""}]}]'
     )
 
@@ -214,7 +214,7 @@ def test_canonical_leaves_out_what_is_only_said(more):
     [
         {"address": Address("sysctl", "vm.dirty_ratio")},
         {"action": Action.CREATE},
-        {"before": 60},
+        {"device": 'ENV{ID_WWN}=="1"'},
         {"after": FileValue(b"10")},
         {"after": ABSENT},
         {"rule": "other"},
@@ -225,6 +225,24 @@ def test_canonical_leaves_out_what_is_only_said(more):
 )
 def test_canonical_covers_what_is_done(more):
     assert canonical([replace(CHANGE, **more)]) != canonical([CHANGE])
+
+
+def test_canonical_leaves_out_what_the_kernel_has_worked_out_and_no_other_value():
+    assert canonical([replace(CHANGE, before="59")]) == canonical([CHANGE])
+    unit = replace(CHANGE, address=Address("unit", "fstrim.timer"), before="disabled")
+    assert canonical([replace(unit, before="masked")]) != canonical([unit])
+
+
+def test_canonical_is_the_same_whatever_number_or_place_a_device_has_in_this_boot():
+    """An export of NFS has another number after each boot, and disks come up in another order."""
+    changes = [
+        replace(CHANGE, address=Address("sysfs", f"/sys/class/bdi/0:{number}/max_ratio"), after=after, device=device)
+        for number, after, device in ((40, "1", "a"), (41, "2", "b"))
+    ]
+    booted = [replace(one, address=Address("sysfs", f"/sys/class/bdi/0:{39 + number}/max_ratio")) for number, one in enumerate(changes)]
+    assert canonical(booted) == canonical(changes) == canonical(changes[::-1])
+    swapped = [replace(one, device=other.device) for one, other in zip(changes, changes[::-1], strict=True)]
+    assert canonical(swapped) != canonical(changes)
 
 
 def test_canonical_covers_rights_of_a_file():
