@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hosttune.frozen import frozen
 
-MOST_FAULTS = 100  # reported of one input; a search for the nearest known word takes time for each
+MOST_FAULTS = 100  # reported of one input: to search for the nearest known word takes time
 
 
 @frozen
