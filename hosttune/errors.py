@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hosttune.frozen import frozen
 
-MOST_FAULTS = 100  # of one input that are told; to look for the next word to each unknown one takes its time
+MOST_FAULTS = 100  # reported of one input: to search for the nearest known word takes time
 
 
 @frozen

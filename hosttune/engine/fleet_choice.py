@@ -3,8 +3,8 @@
 A host is a name with a machine id. Machines of one name (`ubuntu`) are hosts of their own, and a look that does not
 know the machine id belongs to the one machine of that name, where there is one only.
 
-Who gathers files names them, what stands in them a host says of itself. So where a file is named after a host, no file
-of another name speaks for it, unless it is the older look.
+The person who gathers files chooses their names; their content comes from the hosts. So if a file is named after a
+host, no file of another name counts for that host, unless its look is older.
 """
 
 from __future__ import annotations

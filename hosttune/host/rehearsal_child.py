@@ -2,7 +2,7 @@
 
 argv: two files (fstab before and after), findmnt or nothing, the generator of systemd or nothing, a JSON list of tmpfs
 option lists to mount for trial, and `image` where the fstab is an image's. Prints one JSON object. All that it writes
-lies in a tmpfs that ends with this process.
+is in a tmpfs that ends with this process.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def become_first_process() -> None:
 
 
 def enter_empty_host() -> None:
-    """Leave all but the programs of this host behind. findmnt --verify opens what a line names, and an image may name a
-    watchdog, which a look starts, or an automount. /proc is of this process alone, so that no link in it leads back.
+    """Enter a root that has only the programs of this host. findmnt --verify opens what a line names, and an image may
+    name a watchdog, which starts when it is opened, or an automount. /proc shows only this process, so that no link in
+    it leads back.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     root = PLACE / "root"

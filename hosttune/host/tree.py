@@ -107,7 +107,7 @@ def _live_place(path: str) -> int:
     """An O_PATH descriptor of where a path leads. What is found there is looked at by it, never again by the path.
 
     A user can put a link in place of a file or a folder while root looks. So a link of a user leads to what that user
-    may read anyway: not to a file that is root's alone, not to a mount that waits for a server.
+    may read anyway: not to a file that only root may read, not to a mount that waits for a server.
     """
     if path.startswith(_OF_THE_KERNEL):
         return os.open(path, os.O_PATH | os.O_CLOEXEC)

@@ -176,7 +176,7 @@ def test_newest_look_at_a_host_counts_and_a_missing_machine_id_is_no_other_host(
 
 
 def test_file_that_is_named_after_a_host_speaks_for_it_and_no_other_file_does():
-    """What stands in a file a host says of itself: that it is another one, looked at later and without a fault."""
+    """The content of a file comes from the host: it can name another host, a later time, and no fault."""
     found: LookCollector[str] = LookCollector(frozenset({"good", "evil"}))
     for source, at in (("good", "2026-05-02"), ("evil", "2026-05-03"), ("archive", "2026-05-01")):
         found.add("good", "m1", at, f"{source}.json", source, of=source)
