@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 _LATER = "later"  # the field of a Change that carries what a later version added
-# Whoever sets one of these in a file is asked or left alone, so that what a change finds there is the kernel's default.
-_WORKED_OUT = frozenset({"sysctl", "sysfs", "sysfs-set"})
+# Live values that the kernel works out from the memory or the device that it found. Where a file of the host sets one,
+# the rule is held or another change is about that file, so only a value set by hand for this boot is left out as well.
+WORKED_OUT = frozenset({"sysctl", "sysfs", "sysfs-set"})
 _VERSION = regex(r"[0-9][0-9A-Za-z.+~-]{0,30}")
 
 T = TypeVar("T")
@@ -108,7 +109,7 @@ def _intent(change: Change) -> dict[str, Any]:
     intent = {field: to_json(getattr(change, field)) for field in fields}
     if change.device:
         name = f"{change.device} {name.rpartition('/')[2]}"
-    if kind in _WORKED_OUT:
+    if kind in WORKED_OUT:
         del intent["before"]
     return intent | {"address": f"{kind}:{name}"}
 

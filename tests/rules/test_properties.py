@@ -15,7 +15,7 @@ from hosttune.actions.examine import examine
 from hosttune.actions.journal import read_journal
 from hosttune.actions.recover import recover
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.codec import plan_from_json, plan_to_json
+from hosttune.codec import dumps, plan_from_json, plan_to_json
 from hosttune.engine.catalog import Catalog
 from hosttune.engine.evaluate import evaluate
 from hosttune.engine.lint import checked_rule
@@ -27,7 +27,9 @@ from hosttune.resources.base import NUMERIC, Bound, Operator, Wish
 from hosttune.resources.kernel.sysctl import proc_path
 from hosttune.values import ABSENT, FileValue, HoldKind, Phase, Verdict
 from tests.hosts.built import HOSTS, reader
+from tests.hosts.shuffled import another_boot
 from tests.rules.proof import failing
+from tests.rules.test_cases import CASES, host_of, policy_of
 from tests.rules.tried import (
     ALL,
     CATALOG,
@@ -167,6 +169,21 @@ def test_digest_of_all_rules_is_that_of_a_record_made_later(path, days, tmp_path
     plans = [session_on(reader(one), ALL).plan() for one in (path, later)]
     assert plans[0].created_at != plans[1].created_at
     assert plans[0].digest == plans[1].digest
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_plan_is_the_same_to_the_byte_in_whatever_order_a_boot_lists_things(path, seed):
+    host = Overlay(reader(path))
+    plans = [session_on(one, ALL).plan() for one in (host, another_boot(host, seed))]
+    assert [dumps(plan_to_json(plan)) for plan in plans[1:]] == [dumps(plan_to_json(plans[0]))]
+
+
+@pytest.mark.parametrize(("rule", "case"), CASES, ids=[f"{rule}-{case['name']}" for rule, case in CASES])
+def test_case_is_the_same_to_the_byte_in_whatever_order_a_boot_lists_things(rule, case):
+    host = host_of(case)
+    plans = [session_on(one, policy_of(rule, case)).plan(prove=False) for one in (host, another_boot(host, 1))]
+    assert dumps(plan_to_json(plans[1])) == dumps(plan_to_json(plans[0]))
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.cli.app import run
+from hosttune.codec import WORKED_OUT
 from tests.hosts.built import HOSTS
 
 PLUGINS = Path(__file__).resolve().parents[2] / "playbooks/collections/ansible_collections/hosttune/hosttune/plugins"
@@ -163,6 +164,30 @@ def test_summary_shows_one_diff_a_class_and_everybody_who_needs_a_look():
     assert "1 host: put off until the GPUs are free\n  a: gpu-modes (process 7 on GPU 0)" in text
     assert "1 host: to reboot\n  b: storage-tmp-tmpfs: /tmp" in text
     assert "1 host: failed or gave no answer\n  c: it was not asked" in text
+
+
+def test_equal_hosts_are_one_class_though_their_kernels_work_out_other_defaults():
+    """The digest leaves these out too: the value of before, the number of a device, and the order."""
+    exports = [
+        change(f"sysfs:/sys/class/bdi/0:{number}/read_ahead_kb", before, "15360") | {"device": "PROGRAM==nfs"}
+        for number, before in ((40, "128"), (51, "1024"))
+    ]
+    answers = {
+        "a": {"digest": "1" * 64, "changes": [change(before="59"), exports[0]]},
+        "b": {"digest": "1" * 64, "changes": [exports[1], change(before="60")]},
+    }
+    (entry,) = classes["folded"](answers, act="plan")
+    assert entry["hosts"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("other", [change(after="11"), change("sysctl:vm.x"), change(rule="x"), change(details=["--- /x", "", "+y"])])
+def test_host_that_shows_another_change_for_a_digest_is_a_class_of_its_own(other):
+    answers = {"a": told("1" * 64), "b": told("1" * 64) | {"changes": [other]}}
+    assert [one["hosts"] for one in classes["folded"](answers, act="plan")] == [["a"], ["b"]]
+
+
+def test_values_that_the_digest_leaves_out_are_one_list():
+    assert set(classes["WORKED_OUT"]) == WORKED_OUT
 
 
 def test_diff_that_ansible_shows_by_itself_is_not_shown_again():

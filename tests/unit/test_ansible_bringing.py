@@ -74,6 +74,8 @@ def folding(ansible, monkeypatch):
         for name in ("answers", "classes", "settings")
     }
     monkeypatch.setitem(sys.modules, OWN, module(OWN, **utilities))
+    documents = OWN.replace("plugin_utils", "module_utils.answer")
+    monkeypatch.setitem(sys.modules, documents, module(documents, **runpy.run_path(str(PLUGINS / "module_utils/answer.py"))))
     action = runpy.run_path(str(PLUGINS / "action/plan_classes.py"))["ActionModule"]()
 
     def fold(answers, earlier=None, poisoned=None, **more):
@@ -103,6 +105,14 @@ def test_answers_are_folded_as_they_were_registered(folding, tmp_path, capsys):
     kept = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "results").iterdir()}
     assert kept["a"]["hosts"] == [{"host": "a"}]
     assert kept["b"]["reason"] == "Failed to connect to the host via ssh"
+
+
+def test_diff_that_is_shown_is_made_of_the_changes_that_are_compared(folding, capsys):
+    harmless = [{"before_header": "x", "after_header": "x", "before": "", "after": "harmless"}]
+    folding({"evil": {"digest": "1" * 64, "changes": [CHANGE], "plan_diff": harmless}})
+    printed = capsys.readouterr().out
+    assert "+sysctl:vm.swappiness = 10" in printed
+    assert "harmless" not in printed
 
 
 CHANGE = {

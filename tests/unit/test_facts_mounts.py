@@ -69,6 +69,14 @@ def test_second_place_of_a_file_system_is_the_bind_and_the_first_is_not():
     assert (found.at["/data"].is_bind, found.at["/export"].is_bind) == (False, True)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_disk_with_two_lines_of_fstab_is_at_the_first_one_in_whatever_order_a_boot_has_mounted_them(order):
+    fstab = "/dev/sdb1 /data ext4 defaults 0 2\n/dev/sdb1 /export ext4 defaults 0 2\n"
+    both = (DATA, "31 20 8:17 / /export rw - ext4 /dev/sdb1 rw")
+    found = mounts(*both[::order], fstab=fstab)
+    assert (found.at["/data"].is_bind, found.at["/export"].is_bind) == (False, True)
+
+
 def test_bind_mount_with_an_id_that_was_used_before_is_the_bind():
     found = mounts("21 1 8:17 / /data rw - ext4 /dev/sdb1 rw", "20 1 8:17 / /export rw - ext4 /dev/sdb1 rw")
     assert (found.at["/data"].is_bind, found.at["/export"].is_bind) == (False, True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -260,33 +261,44 @@ def _mounted(reader: Reader, facts: Facts) -> tuple[Mount, ...]:
         raise UnknownFact(f"there is no {MOUNTINFO}")
     lines = parse(data)
     reachable = visible(lines)
-    binds = binds_of(lines)
+    binds = binds_of(lines, shared(_own_places, facts))
     devices = _MountDisks(reader, facts)
     mounts = (_mount(line, line.id in reachable, line.id in binds, devices) for line in lines)
     return tuple(sorted(mounts, key=lambda mount: mount.target))
 
 
-def _in_fstab(facts: Facts) -> frozenset[str]:
-    """The paths that fstab mounts; none when it cannot be read."""
+def _in_fstab(facts: Facts) -> Mapping[str, FstabEntry]:
+    """What fstab mounts, by its paths; nothing when it cannot be read."""
     try:
-        return frozenset(facts.fstab.by_path)
+        return facts.fstab.by_path
     except UnknownFact:
-        return frozenset()
+        return {}
 
 
-def binds_of(lines: Iterable[MountLine]) -> frozenset[int]:
+def _own_places(facts: Facts) -> Mapping[str, float]:
+    """The lines of fstab that mount something by themselves: path to the number of the line."""
+    return {path: entry.line for path, entry in _in_fstab(facts).items() if not {"bind", "rbind"} & set(entry.options)}
+
+
+def binds_of(lines: Iterable[MountLine], own_places: Callable[[], Mapping[str, float]]) -> frozenset[int]:
     """The ids of mounts that show a folder, or a second place, of a file system mounted elsewhere.
 
     A btrfs subvolume has a root other than `/` too, but then the root is what `subvol=` says. Of several mounts of one
-    root the first one listed counts as the file system's own: the kernel appends new mounts (ids are used again).
+    root the file system's own is the one that comes first in fstab, because a boot mounts two lines in any order; where
+    fstab has none of them, the first one listed: the kernel appends new mounts (ids are used again).
     """
+    shown: dict[tuple[str, str], dict[str, list[int]]] = {}  # by file system and folder: its places, and their ids
     found = set()
-    own: dict[tuple[str, str], MountLine] = {}
     for line in lines:
+        shown.setdefault((line.device, line.root), {}).setdefault(line.target, []).append(line.id)
         subvolume = next((o[7:] for o in line.super_options if line.fstype == "btrfs" and o.startswith("subvol=")), "/")
-        first = own.setdefault((line.device, line.root), line)
-        if line.root != subvolume or first.target != line.target:
+        if line.root != subvolume:
             found.add(line.id)
+    for places in shown.values():
+        if len(places) > 1:
+            listed = own_places()
+            own = min(places, key=lambda target: listed.get(target, inf))
+            found.update(id_ for target, ids in places.items() if target != own for id_ in ids)
     return frozenset(found)
 
 

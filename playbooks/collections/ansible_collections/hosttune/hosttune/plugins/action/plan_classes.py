@@ -14,6 +14,7 @@ from ansible import context
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.hosttune.hosttune.plugins.module_utils.answer import diff_of
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils import answers as taken
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils import classes, settings
 
@@ -110,6 +111,7 @@ def _answers(hosts, register, lost, task_vars):
         why = settings.refusal(known, host) or known.get(register + FAILURE)
         try:
             taken.check_answer(one, SCHEMA)
+            one = _as_compared(one)
         except taken.MalformedAnswer as error:
             one, why = {}, why or f"the answer of this host is none of hosttune: {error}"
         if "digest" in one and not settings.refused_facts(known):
@@ -120,6 +122,16 @@ def _answers(hosts, register, lost, task_vars):
         elif one.get("failed") or "digest" not in one or why:
             failed[host] = taken.clean_message(_reason(str(why or one.get("msg") or SAID)))
     return answers, failed
+
+
+def _as_compared(one):
+    """The answer with a diff of the changes that are compared with those of other hosts, not one of the host's own."""
+    if "plan_diff" not in one:
+        return one
+    changes = [change | {"details": change.get("details") or []} for change in one.get("changes") or ()]
+    diff = diff_of(changes)
+    taken.check_answer({"plan_diff": diff}, SCHEMA)
+    return one | {"plan_diff": taken.clean_diff(diff)}
 
 
 def _moved(answers, folder):

@@ -206,6 +206,9 @@ changes:
       description: Lines for people, such as a hunk of a file.
       type: list
       elements: str
+    device:
+      description: What udev knows a device by whose name in C(address) the next boot may give to another one.
+      type: str
     phase:
       description: What became of it.
       type: str

@@ -23,6 +23,9 @@ ORDER = (
     PLANNED, BACK_PLANNED, PARTLY, UNTRIED, UNKEPT, DONE, BACK_DONE, LEFT, NEXT, STUCK, UNJUDGED, NOTHING, BACK_NOTHING,
 )  # fmt: skip
 
+# The live values that the kernel works out from the memory or the device that it found (hosttune.codec).
+WORKED_OUT = ("sysctl", "sysfs", "sysfs-set")
+
 # Why a host is not as it should be, where no change of a plan says it already: what a heading says, by the hold.
 REFUSED, ALONE, BEYOND, WAITS = "refused", "left alone", "beyond what the policy allows", "waiting"
 FAULT, UNKNOWN, DIFFERS, EXPIRED = "faults", "unknown", "differs, and hosttune does not change it", "the waiver is over"
@@ -70,8 +73,17 @@ def folded(answers, *, act, is_planned=False):
 
 
 def _content(one):
-    """What a host shows of its plan, to compare it."""
-    return json.dumps([one.get("changes"), one.get("plan_diff")], sort_keys=True, default=str)
+    """What a host shows of its plan, to compare it: all but what the digest leaves out, as equal hosts differ in it."""
+    return json.dumps(sorted(json.dumps(_compared(change), sort_keys=True) for change in one.get("changes") or ()))
+
+
+def _compared(change):
+    kind, _, name = change["address"].partition(":")
+    left_out = {"before"} if kind in WORKED_OUT else set()
+    if change.get("device"):
+        left_out.add("address")
+        change = change | {"attribute": [kind, name.rpartition("/")[2]]}
+    return {name: value for name, value in change.items() if name not in left_out}
 
 
 def findings_of(one):
