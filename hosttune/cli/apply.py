@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hosttune.values import Plan
     from hosttune.views.document import Block
 
-# What a change does. Of a saved plan all of it was read, also what the digest leaves out, to be the same on equal hosts.
+# What a change does. Of a saved plan all of it was read, also the old values that the digest leaves out.
 _DONE = attrgetter("address", "action", "before", "after", "rule", "activation", "triggers")
 
 

@@ -19,7 +19,7 @@ _OF_PACKAGES = ("driver ", "nvidia-driver-", "linux-modules-", "Inst ", "Remv ",
 
 def another_boot(host: Overlay, seed: int) -> Overlay:
     """The host with its folders, mount tables, devices, processes and the rows of its answers in another order."""
-    mix = Random(seed)
+    mix = Random(seed)  # noqa: S311 - an order, no secret
     record = host.base
     assert isinstance(record, RecordReader)
     booted = Overlay(RecordReader(_shuffled(record.data, mix), record.file))
@@ -35,7 +35,9 @@ def another_boot(host: Overlay, seed: int) -> Overlay:
 
 def _shuffled(data: Mapping[str, Any], mix: Random) -> dict[str, Any]:
     files = {path: _file(path, text, mix) if isinstance(text, str) else text for path, text in data["files"].items()}
-    folders = {path: _mixed(names, mix) if isinstance(names, list) else names for path, names in data["listings"].items()}
+    folders = {
+        path: _mixed(names, mix) if isinstance(names, list) else names for path, names in data["listings"].items()
+    }
     queries = [
         one | {"stdout": _answer(one["argv"], one["stdout"], mix)} if "stdout" in one else one
         for one in data.get("queries", ())

@@ -180,7 +180,9 @@ def test_equal_hosts_are_one_class_though_their_kernels_work_out_other_defaults(
     assert entry["hosts"] == ["a", "b"]
 
 
-@pytest.mark.parametrize("other", [change(after="11"), change("sysctl:vm.x"), change(rule="x"), change(details=["--- /x", "", "+y"])])
+@pytest.mark.parametrize(
+    "other", [change(after="11"), change("sysctl:vm.x"), change(rule="x"), change(details=["--- /x", "", "+y"])]
+)
 def test_host_that_shows_another_change_for_a_digest_is_a_class_of_its_own(other):
     answers = {"a": told("1" * 64), "b": told("1" * 64) | {"changes": [other]}}
     assert [one["hosts"] for one in classes["folded"](answers, act="plan")] == [["a"], ["b"]]

@@ -75,7 +75,9 @@ def folding(ansible, monkeypatch):
     }
     monkeypatch.setitem(sys.modules, OWN, module(OWN, **utilities))
     documents = OWN.replace("plugin_utils", "module_utils.answer")
-    monkeypatch.setitem(sys.modules, documents, module(documents, **runpy.run_path(str(PLUGINS / "module_utils/answer.py"))))
+    monkeypatch.setitem(
+        sys.modules, documents, module(documents, **runpy.run_path(str(PLUGINS / "module_utils/answer.py")))
+    )
     action = runpy.run_path(str(PLUGINS / "action/plan_classes.py"))["ActionModule"]()
 
     def fold(answers, earlier=None, poisoned=None, **more):

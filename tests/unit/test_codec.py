@@ -239,7 +239,10 @@ def test_canonical_is_the_same_whatever_number_or_place_a_device_has_in_this_boo
         replace(CHANGE, address=Address("sysfs", f"/sys/class/bdi/0:{number}/max_ratio"), after=after, device=device)
         for number, after, device in ((40, "1", "a"), (41, "2", "b"))
     ]
-    booted = [replace(one, address=Address("sysfs", f"/sys/class/bdi/0:{39 + number}/max_ratio")) for number, one in enumerate(changes)]
+    booted = [
+        replace(one, address=Address("sysfs", f"/sys/class/bdi/0:{39 + number}/max_ratio"))
+        for number, one in enumerate(changes)
+    ]
     assert canonical(booted) == canonical(changes) == canonical(changes[::-1])
     swapped = [replace(one, device=other.device) for one, other in zip(changes, changes[::-1], strict=True)]
     assert canonical(swapped) != canonical(changes)

@@ -104,9 +104,7 @@ class ExpectedMount(Fact):
 
 @frozen
 class Mounts(Fact):
-    """All mounts by their targets; of those at one place in the kernel's order. Which disk a boot mounts first is chance,
-    and decides nothing.
-    """
+    """All mounts by their targets, because a boot mounts disks in any order; of those at one place in the kernel's order."""
 
     all: tuple[Mount, ...]
     are_planned: bool = False  # by the fstab of an image

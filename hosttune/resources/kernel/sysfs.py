@@ -316,7 +316,13 @@ def _live_changes(setting: _SysfsComparison, context: Context) -> list[Change]:
         values = [(Address("sysfs-set", name), now, then)]
     return [
         Change(
-            address, action_between(before, after), before, after, setting.wish.rule, context.risk, context.disturbs,
+            address,
+            action_between(before, after),
+            before,
+            after,
+            setting.wish.rule,
+            context.risk,
+            context.disturbs,
             device=_match(setting.wish),
         )
         for address, before, after in values
