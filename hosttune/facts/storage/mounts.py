@@ -104,7 +104,7 @@ class ExpectedMount(Fact):
 
 @frozen
 class Mounts(Fact):
-    """All mounts by their targets, because a boot mounts disks in any order; of those at one place in the kernel's order."""
+    """All mounts by their targets, as a boot mounts disks in any order; those at one place as the kernel lists them."""
 
     all: tuple[Mount, ...]
     are_planned: bool = False  # by the fstab of an image
