@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.errors import HosttuneError
 from hosttune.host.cleaned import clean
 from hosttune.host.console import console, discard, program, talk
+from hosttune.host.own import user_who_typed
 from hosttune.views.document import Medium
 from hosttune.views.page import ACTS, LOOKS, OWN_COMMAND, Page
 from hosttune.views.terminal import Screen
@@ -209,15 +211,18 @@ def open_page(reader: Reader, look: HostOptions | None, show: Display) -> Page:
     from hosttune.engine.trusted import path_on
 
     words, chosen = program(), asdict(look) if look else {}
+    can_apply = reader.kind in {"live", "root"}
+    is_partial = can_apply and not reader.is_privileged
     only = {name: chosen.pop(name, None) for name in _OF_RULES}
     return Page(
         host=reader.name,
         screen=open_screen(show),
         program=words,
-        sudo="" if reader.is_privileged else "sudo ",
+        sudo="sudo " if is_partial or (can_apply and user_who_typed(os.environ)) else "",
         options=_repeated(chosen),
         only=_repeated(only),
-        can_apply=reader.kind in {"live", "root"},
+        can_apply=can_apply,
+        is_partial=is_partial,
         is_verbose=show.verbose,
         policy=(look.policy if look else None) or path_on(reader, PATH),
         medium=medium_of(show),

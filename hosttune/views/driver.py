@@ -265,7 +265,7 @@ def _verdict(table: DriverTable, leading: StateRow | None, page: Page) -> list[s
         style = "red" if leading.is_dead else "green" if leading.is_fault is False else "yellow"
         lines = _paragraph(_sentence(leading), page, style)
     if table.action in CHANGES:
-        text = f"{page.look('plan --only gpu-driver')} shows what would be changed"
+        text = f"{page.look_as_root('plan --only gpu-driver')} shows what would be changed"
         lines += _way_out(text, page)
         if page.can_apply:
             lines += _way_out(f"{page.act('apply --yes --only gpu-driver')} does it", page)

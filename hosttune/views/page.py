@@ -28,9 +28,10 @@ class Page:
     """The surroundings of a report.
 
     `program` is how a shell finds hosttune (`/opt/hosttune/bin/hosttune`), `sudo` what a change needs in front of it
-    (`sudo ` or nothing), `options` what the next command has to repeat to mean the same host and policy
+    (`sudo `, or nothing in a shell of root), `options` what the next command has to repeat to mean the same host and policy
     (` --policy p.yaml`), `only` what it repeats to mean the same rules alone, which undo and confirm do not take.
-    `can_apply` is False where there is nothing to change: a record.
+    `can_apply` is False where there is nothing to change: a record. `is_partial`: without root's rights, so root may see
+    more, and plan something else.
     """
 
     host: str = "this host"
@@ -40,6 +41,7 @@ class Page:
     options: str = ""
     only: str = ""
     can_apply: bool = True
+    is_partial: bool = False
     is_verbose: bool = False
     policy: str = "/etc/hosttune/policy.yaml"  # as somebody on this machine names it
     medium: Medium = Medium.TEXT
@@ -72,6 +74,10 @@ class Page:
     def look(self, words: str) -> str:
         """A command that only looks."""
         return f"{self.program} {words}{self.options}{self.only}"
+
+    def look_as_root(self, words: str) -> str:
+        """A command that looks at all that root sees."""
+        return f"{self.sudo}{self.look(words)}"
 
     def act(self, words: str) -> str:
         """A command that changes, with sudo where it is needed."""

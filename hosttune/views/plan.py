@@ -56,9 +56,12 @@ def plan_outline(
     blocks += sections((UNKNOWN, *HELD), plan.findings, page, one.about)
     if plan.changes:
         says = [Say(text, is_hanging=True) for text in describe_consent(plan)]
-        blocks.append(Lines("In all", (*says, Say("Digest", code=plan.digest))))
+        digest = () if page.is_partial else (Say("Digest", code=plan.digest),)
+        blocks.append(Lines("In all", (*says, *digest)))
     blocks += trial.blocks if trial else ()
-    if plan.changes and page.can_apply:
+    if page.is_partial:
+        blocks.append(CommandBlock("Root may see more to change, and the digest to apply by:", page.look_as_root("plan")))
+    elif plan.changes and page.can_apply:
         words = f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}"
         yes = page.act(f"{words}{trial.words}" if trial else words)
         blocks.append(CommandBlock("To make exactly these changes:", yes))

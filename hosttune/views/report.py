@@ -198,10 +198,10 @@ def next_steps(plan: Plan, page: Page) -> list[tuple[str, str]]:
     """The commands that lead on from a report, each with what it does; a step without one is a sentence."""
     summary = summarize(plan)
     steps = []
-    if summary.unknown and page.sudo:
+    if summary.unknown and page.is_partial:
         steps.append((page.act("check"), "sees more as root"))
     if plan.changes:
-        steps.append((page.look("plan"), "shows the exact diff"))
+        steps.append((page.look_as_root("plan"), "shows the exact diff"))
     if plan.changes and page.can_apply:
         steps.append((page.act("apply --yes"), f"makes {'this change' if len(plan.changes) == 1 else 'these changes'}"))
     if not steps and summary.after_reboot:

@@ -35,10 +35,11 @@ FOLDER = Path(__file__).resolve().parent
 PAGE = made.PAGE
 PASTED = replace(PAGE, medium=Medium.MARKDOWN)
 ROOT = replace(PAGE, program="hosttune", sudo="")
-RECORD = replace(PAGE, host="gpu-017.json", options=" --host gpu-017.json", can_apply=False)
+USER = replace(PAGE, is_partial=True)
+RECORD = replace(PAGE, host="gpu-017.json", sudo="", options=" --host gpu-017.json", can_apply=False)
 BACK = "sudo hosttune apply --yes goes on with it; to take it back: sudo hosttune undo 20261008-220143-9c1e --yes"
 INTERRUPTED = (f"run 20261008-220143-9c1e (apply, 2026-10-08 22:01 UTC) was interrupted after 1 step: {BACK}",)
-ONE = Checked(replace(made.PLAN, interrupted=INTERRUPTED), PAGE, profile="base", machine=made.MACHINE)
+ONE = Checked(replace(made.PLAN, interrupted=INTERRUPTED), USER, profile="base", machine=made.MACHINE)
 TWIN = replace(ONE, plan=made.CLEAN, page=replace(PAGE, host="gpu-018"))
 
 
@@ -69,7 +70,7 @@ def pasted(*hosts):
     return tuple(replace(one, page=replace(one.page, medium=Medium.MARKDOWN)) for one in hosts)
 
 
-def checked(plan, page=PAGE):
+def checked(plan, page=USER):
     return check_report((Checked(plan, page, machine=made.MACHINE),)), exit_status(plan, strict=False)
 
 
@@ -83,15 +84,16 @@ def applied(receipt, plan, **more):
 
 SCENARIOS = {
     "check": lambda: checked(made.PLAN),
-    "check-verbose": lambda: checked(made.PLAN, replace(PAGE, is_verbose=True)),
+    "check-verbose": lambda: checked(made.PLAN, replace(USER, is_verbose=True)),
     "check-root": lambda: checked(made.SMALL, ROOT),
     "check-clean": lambda: checked(made.CLEAN, ROOT),
     "check-record": lambda: checked(made.SMALL, RECORD),
-    "check-narrow": lambda: checked(made.PLAN, replace(PAGE, screen=Screen(48))),
+    "check-narrow": lambda: checked(made.PLAN, replace(USER, screen=Screen(48))),
     "check-interrupted": lambda: checked(replace(made.SMALL, interrupted=INTERRUPTED), PAGE),
     "check-healthy": lambda: checked(sixty_rules(), ROOT),
     "check-reboot": lambda: checked(made.AFTER_APPLY, ROOT),
     "plan": lambda: planned(made.PLAN),
+    "plan-user": lambda: planned(made.SMALL, USER),
     "plan-root": lambda: planned(made.SMALL, ROOT),
     "plan-clean": lambda: planned(made.CLEAN, ROOT),
     "apply-done": lambda: applied(made.DONE, made.APPLIED),
@@ -119,7 +121,7 @@ SCENARIOS = {
 DOCUMENTS = {
     "check.md": lambda: check_report(pasted(ONE)),
     "check-hosts.md": lambda: check_report(pasted(ONE, TWIN)),
-    "plan.md": lambda: plan_report(*pasted(ONE)),
+    "plan.md": lambda: plan_report(*pasted(replace(ONE, page=PAGE))),
     "apply-done.md": lambda: receipt_report(made.DONE, PASTED),
     "apply-failed.md": lambda: receipt_report(made.FAILED, PASTED),
     "undo.md": lambda: undo_report(made.BACK, PASTED, words=f"undo {made.RUN}", ignore=("memory-swappiness",)),
@@ -192,7 +194,7 @@ def test_colour_adds_nothing_but_colour(name, monkeypatch):
     coloured = replace(PAGE, screen=Screen(80, colour=True))
     monkeypatch.setitem(globals(), "ROOT", replace(coloured, program="hosttune", sudo=""))
     texts = {
-        "check": lambda: check_report((Checked(made.PLAN, coloured, machine=made.MACHINE),)),
+        "check": lambda: check_report((Checked(made.PLAN, replace(coloured, is_partial=True), machine=made.MACHINE),)),
         "plan": lambda: plan_report(Checked(made.PLAN, coloured)),
         "apply-failed": lambda: SCENARIOS[name]()[0],
     }
