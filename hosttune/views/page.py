@@ -28,10 +28,10 @@ class Page:
     """The surroundings of a report.
 
     `program` is how a shell finds hosttune (`/opt/hosttune/bin/hosttune`), `sudo` what a change needs in front of it
-    (`sudo `, or nothing in a shell of root), `options` what the next command has to repeat to mean the same host and policy
-    (` --policy p.yaml`), `only` what it repeats to mean the same rules alone, which undo and confirm do not take.
-    `can_apply` is False where there is nothing to change: a record. `is_partial`: without root's rights, so root may see
-    more, and plan something else.
+    (`sudo `, or nothing in a shell of root), `options` what the next command has to repeat to mean the same host and
+    policy (` --policy p.yaml`), `only` what it repeats to mean the same rules alone, which undo and confirm do not
+    take. `can_apply` is False where there is nothing to change: a record. `is_partial`: without root's rights, so root
+    may see more, and plan something else.
     """
 
     host: str = "this host"

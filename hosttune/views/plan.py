@@ -60,7 +60,8 @@ def plan_outline(
         blocks.append(Lines("In all", (*says, *digest)))
     blocks += trial.blocks if trial else ()
     if page.is_partial:
-        blocks.append(CommandBlock("Root may see more to change, and the digest to apply by:", page.look_as_root("plan")))
+        more_as_root = page.look_as_root("plan")
+        blocks.append(CommandBlock("Root may see more to change, and the digest to apply by:", more_as_root))
     elif plan.changes and page.can_apply:
         words = f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}"
         yes = page.act(f"{words}{trial.words}" if trial else words)
