@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from hosttune.actions.examine import Session
     from hosttune.engine.catalog import Catalog
-    from hosttune.engine.fleet_values import Fleet
+    from hosttune.engine.fleet_values import Fleet, PlanClass
     from hosttune.errors import Fault
     from hosttune.values import Change
 
@@ -61,8 +61,8 @@ class Ask:
         return bool(self.rules or self.policy or self.profile or self.select or self.ignore)
 
 
-# What a worker hands over of one look: (host, machine, at, source) and the packed row.
-_Look = tuple[tuple[str, str, str, str], bytes]
+# Of one look, by a worker: (host, machine, at, source), whether its file tells of no other host, the packed row.
+_Look = tuple[tuple[str, str, str, str], bool, bytes]
 
 
 def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: Callable[[int, int], None]) -> Fleet:
@@ -87,7 +87,8 @@ def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: C
                 if isinstance(one, Unread):
                     fold.miss(one)
                 else:
-                    looks.add(*one[0], scratch.add(one[1]), of=stem_of(one[0][3]))
+                    about, is_alone, row = one
+                    looks.add(*about, scratch.add(row), of=stem_of(about[3]), is_alone=is_alone)
             done += len(chunk)
             progress(done, len(paths))
         # in an order that has nothing to do with what the hosts say (engine/fleet.py tells why)
@@ -96,22 +97,25 @@ def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: C
     for host in looks.older():
         fold.supersede(host)
     for source, host in looks.refused():
-        fold.miss(Unread(source, f"is said to be of {host}, after which another file is named: it does not count"))
+        fold.miss(Unread(source, f"is said to be of {host}, of which another file tells: it does not count"))
     for machine, hosts in looks.shared():
         fold.share(machine, hosts)
     return fold.result()
 
 
-def changes_of(source: str, host: str, ask: Ask) -> tuple[Change, ...]:
-    """The changes of the plan of one host that a report named. Empty where the file is another one by now."""
-    content = content_of(source)
-    data = parsed(content, source) if isinstance(content, bytes) else None
+def changes_of(one: PlanClass, ask: Ask) -> tuple[Change, ...]:
+    """The changes of a plan that a report named, from the file of the host that it named: those of its digest. Empty
+    where the file holds others by now.
+    """
+    content = content_of(one.source)
+    data = parsed(content, one.source) if isinstance(content, bytes) else None
     if not isinstance(data, dict):
         return ()
     try:
         if is_record(data):
-            return _session(RecordReader(data, source), ask).plan().changes
-        return changes_in(data, host) or changes_in(data, stem_of(source))
+            plan = _session(RecordReader(data, one.source), ask).plan()
+            return plan.changes if plan.digest == one.shown else ()
+        return changes_in(data, one.shown)
     except HosttuneError:
         return ()
 
@@ -129,13 +133,17 @@ def _checked(ask: Ask) -> Catalog:
 
 
 def _looks(ask: Ask, paths: list[str]) -> list[_Look | Unread]:
-    return [
-        one
-        if isinstance(one, Unread)
-        else ((one.host, one.machine, one.at, one.source), zlib.compress(seen_to_row(one), 1))
-        for path in paths
-        for one in _seen(path, ask)
-    ]
+    return [one for path in paths for one in _looks_of(path, ask)]
+
+
+def _looks_of(path: str, ask: Ask) -> Iterator[_Look | Unread]:
+    found = [*_seen(path, ask)]
+    is_alone = len({"" if isinstance(one, Unread) else one.host for one in found}) == 1
+    for one in found:
+        if isinstance(one, Unread):
+            yield one
+        else:
+            yield (one.host, one.machine, one.at, one.source), is_alone, zlib.compress(seen_to_row(one), 1)
 
 
 def _seen(path: str, ask: Ask) -> Iterator[HostLook | Unread]:

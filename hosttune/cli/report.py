@@ -46,7 +46,7 @@ def report(
     )
     fleet = survey(files, ask, names=names, jobs=jobs or usable_cpus(), progress=_progress())
     shown = [one for one in fleet.classes if one.digest][:plans]
-    changes = {one: changes_of(one.source, one.host, ask) for one in shown}
+    changes = {one: changes_of(one, ask) for one in shown}
     deliver(_rendered(fleet, changes, show), show.output)
     if not fleet.hosts and not fleet.missing_count:
         raise HosttuneError(

@@ -85,11 +85,17 @@ def read_document(data: Mapping[str, Any], source: str, stem: str) -> Iterator[H
             yield _unread(error, source)
 
 
-def changes_in(data: Mapping[str, Any], host: str) -> tuple[Change, ...]:
-    """The changes of one host of a document. Raises BadInput."""
-    for entry in data["hosts"] if isinstance(data.get("hosts"), list) else [{"host": host, **data}]:
-        if isinstance(entry, dict) and entry.get("host") == host:
-            return _changes(entry["findings"], "findings")
+def changes_in(data: Mapping[str, Any], shown: str) -> tuple[Change, ...]:
+    """The changes in a document whose digest is `shown`, whichever of its hosts has them; none where no host has."""
+    for number, entry in enumerate(data["hosts"] if isinstance(data.get("hosts"), list) else [data]):
+        try:
+            for finding in entry["findings"]:
+                _finding(finding, f"hosts[{number}]")
+            changes = _changes(entry["findings"], "findings")
+        except (_Wrong, BadInput, KeyError, TypeError):  # the report has told what is wrong with it
+            continue
+        if digest(changes) == shown:
+            return changes
     return ()
 
 

@@ -238,12 +238,40 @@ def test_fault_of_hosttune_at_one_host_is_a_line_of_the_report(run, put, monkeyp
 
 
 def test_older_look_at_a_host_is_left_out(run, put):
-    old = put("old.json", document({**entry("a"), "created_at": "2026-01-01T00:00:00Z"}))
-    new = put("new.json", document(entry("a", OK)))
+    old = put("old.json", document({**entry("a"), "machine": "m1", "created_at": "2026-01-01T00:00:00Z"}))
+    new = put("new.json", document({**entry("a", OK), "machine": "m1"}))
     for order in ((old, new), (new, old)):
         status, out, _ = run(*order)
         assert status == 0
         assert "1 older look at hosts that were looked at again later (a)" in flat(out)
+
+
+@pytest.mark.parametrize("machine", ["", "m1"])
+def test_file_of_one_host_takes_the_place_of_no_other_host(run, put, machine):
+    """Files are named after the inventory, and hosts call themselves otherwise: no name of a file guards them."""
+    for name in ("good1", "good2"):
+        put(f"all/{name}.json", document({**entry(f"{name}.dc", [finding(is_fault=True)]), "machine": "m1"}))
+    later = {"created_at": "2027-01-01T00:00:00Z", "machine": machine}
+    others = [{**entry(f"{name}.dc", OK), **later} for name in ("good1", "good2")]
+    folder = put("all/evil.json", document(entry("evil", OK), *others)).parent
+    gone = {"format_version": 1, "kind": "hosttune missing", "host": "good1.dc", "at": "2027-01-01T00:00:00Z"}
+    put("all/worse.json", {**gone, "reason": "x"})
+    status, data = as_json(run, folder)
+    assert status == 1
+    assert data["states"]["fault"]["count"] == 2
+
+
+def test_changes_that_are_shown_are_those_of_the_digest(run, put, checked):
+    for name in ("node1", "node2"):
+        put(f"all/{name}.json", document({**checked["hosts"][0], "host": name, "machine": name}))
+    good = {**checked["hosts"][0], "host": "a-evil"}
+    harmless = [{**one, "changes": one["changes"][:1]} for one in good["findings"] if one["changes"]][:1]
+    old = {**good, "findings": harmless, "created_at": "2020-01-01T00:00:00Z"}
+    folder = put("all/a-evil.json", document(old, good)).parent
+    _, data = as_json(run, folder)
+    (shown,) = [one for one in data["plans"] if one["digest"] == good["digest"]]
+    assert shown["count"] == 3
+    assert len(shown["changes"]) == shown["change_count"] > 1
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "json"])

@@ -184,6 +184,29 @@ def test_file_that_is_named_after_a_host_speaks_for_it_and_no_other_file_does():
     assert (list(found.older()), list(found.refused())) == (["good"], [("evil.json", "good")])
 
 
+def test_file_of_several_hosts_takes_the_place_of_no_file_of_one_host():
+    found: LookCollector[str] = LookCollector()
+    for source, at, is_alone in (
+        ("one", "2026-05-02", True),
+        ("fleet", "2026-05-03", False),
+        ("old", "2026-05-01", False),
+    ):
+        found.add("a", "m1", at, f"{source}.json", source, of=source, is_alone=is_alone)
+    assert [(one.name, one.kept) for one in found.chosen()] == [("a", "one")]
+    assert (list(found.older()), list(found.refused())) == (["a"], [("fleet.json", "a")])
+
+
+def test_look_without_a_machine_id_is_of_the_machine_that_a_file_of_its_name_knows():
+    found: LookCollector[str] = LookCollector()
+    for source, machine, at in (("n1", "m1", "2026-05-01"), ("n1", "", "2026-05-02"), ("n2", "", "2026-05-03")):
+        found.add("a", machine, at, f"{source}.json", at, of=source)
+    assert sorted((one.name, one.kept) for one in found.chosen()) == [
+        ("a (machine m1)", "2026-05-02"),
+        ("a (n2)", "2026-05-03"),
+    ]
+    assert list(found.older()) == ["a (machine m1)"]
+
+
 def test_machines_of_one_name_are_hosts_of_their_own():
     one = look("ubuntu", machine="0123456789")
     found = chosen(one, replace(one, machine="fedcba9876"))
