@@ -167,7 +167,9 @@ class Hold:
         return self.kind is not HoldKind.NONE
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.detail}".strip()
+        """Half a sentence; a detail that is a sentence itself comes after a colon."""
+        colon = ":" if self.detail and self.kind in {HoldKind.BUSY, HoldKind.REFUSED, HoldKind.EDITED} else ""
+        return f"{self.kind}{colon} {self.detail}".strip()
 
 
 @frozen

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.engine.fleet_seen import OUTCOMES, HostLook, Unread
 from hosttune.engine.fleet_values import (
+    MOUNT,
+    NOT_MOUNTED,
     DivergentSetting,
     Fleet,
     HostNames,
@@ -30,8 +32,6 @@ NAMES = 20
 MOST_VALUES = 256
 MOST_CLASSES = 4096
 LEAST_SIBLINGS = 2
-MOUNT = "mount "  # begins the name of a setting that some hosts do not have at all
-NOT_MOUNTED = "not mounted"
 _STATES = ("fault", "differs", "unknown", "ok")  # of hosts, as a report lists them
 
 

@@ -89,8 +89,15 @@ def is_counted(finding: Finding) -> bool:
 
 def value_of(finding: Finding) -> str:
     """What a host says where a rule looks, in few words: the value of now (and, where that is not all that the rule
-    asks for, what the next boot makes of it), else what is wrong, else that nothing is.
+    asks for, what the next boot makes of it), else what is wrong, else that nothing is; and why a host is left alone.
     """
+    value, hold = _value(finding), finding.hold
+    if outcome_of(finding) != LEFT_ALONE or (hold.detail or str(hold)) in value:
+        return value
+    return (str(hold) if value == FINE else f"{value[: LONGEST // 2]} ({hold})")[:LONGEST]
+
+
+def _value(finding: Finding) -> str:
     for text in finding.evidence:
         if text.startswith("now "):
             now = text.partition(",")[0]  # what follows are sizes of this host

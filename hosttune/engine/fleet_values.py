@@ -7,6 +7,11 @@ from dataclasses import field
 from hosttune.engine.fleet_seen import HostLook, Unread
 from hosttune.frozen import frozen
 
+MOUNT = "mount "  # begins the name of a setting that some hosts do not have at all
+NOT_MOUNTED = "not mounted"
+FSTAB = "fstab"  # the setting with the places that /etc/fstab mounts, ", " between them
+NO_LINE = "none"
+
 
 @frozen
 class HostNames:

@@ -201,5 +201,6 @@ _SETTINGS: Mapping[str, Callable[[Facts], str]] = {
     "IOMMU": _iommu,
     "SMT": lambda facts: "on" if facts.vulnerabilities.is_smt_on else "off",
     "mitigations": _mitigations,
+    "fstab": lambda facts: ", ".join(sorted(facts.fstab.at)) or "none",
     "Secure Boot": lambda facts: "on" if facts.host.secure_boot else "off",
 }

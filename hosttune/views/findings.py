@@ -18,7 +18,7 @@ from hosttune.views.terminal import counted, join_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hosttune.values import Finding, Hold
+    from hosttune.values import Finding
     from hosttune.views.checked import About
     from hosttune.views.document import Block
     from hosttune.views.page import Page
@@ -122,7 +122,7 @@ def explain_finding(finding: Finding, page: Page) -> Told:
         clean(finding.subject),
         reason,
         tuple(clean(line) for line in finding.evidence),
-        _hold(finding.hold) if has_reason_why_not else "",
+        clean(str(finding.hold)) if has_reason_why_not else "",
         page.todo(finding.todo) if finding.todo else "",
     )
 
@@ -178,12 +178,6 @@ def _folded(finding: Finding, about: About | None) -> tuple[Block, ...]:
     title = f"{counted(len(finding.changes), 'change')}{risk}" if finding.changes else "What it brings"
     points = (Items((Item("gain", gain, look="label"),)),) if gain else ()
     return (Fold(title, (*points, *map(diff_of, finding.changes))),)
-
-
-def _hold(hold: Hold) -> str:
-    """The hold as half a sentence; a detail that is a sentence itself stands behind a colon."""
-    colon = ":" if hold.detail and hold.kind in {HoldKind.BUSY, HoldKind.REFUSED, HoldKind.EDITED} else ""
-    return clean(f"{hold.kind}{colon} {hold.detail}".strip())
 
 
 def _names(sentence: str, subject: str) -> bool:

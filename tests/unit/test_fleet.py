@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hosttune.engine import fleet as fleet_module
 from hosttune.engine.fleet import FleetAggregator
 from hosttune.engine.fleet_choice import LookCollector
-from hosttune.engine.fleet_seen import OUTCOMES, HostLook, Unread, seen_from_row, seen_to_row
+from hosttune.engine.fleet_seen import LONGEST, OUTCOMES, HostLook, Unread, seen_from_row, seen_to_row, value_of
 from hosttune.engine.fleet_values import HostNames
+from hosttune.values import Finding, Hold, HoldKind, Verdict
+from hosttune.views.fleet.words import list_worst
 from tests.unit.fleet_looks import look
 
 HARDWARE = (("GPU", "hopper 0x2330"), ("CPU", "2 x Xeon"), ("board", "DGXH100"))
@@ -151,6 +154,38 @@ def test_hosts_with_plans_beyond_the_bound_are_counted_as_such(monkeypatch):
 def test_host_without_an_answer_is_no_host_that_was_looked_at():
     fleet = folded([look("a", missing="timed out"), look("b")])
     assert (fleet.hosts, fleet.missing_count, fleet.missing[0].host) == (1, 1, "a")
+
+
+@pytest.mark.parametrize(
+    ("setting", "siblings", "own", "told"),
+    [
+        ("GPUs", "8", "7", "7 of the 8 GPUs that the siblings have"),
+        ("memory", "2048 GiB", "1024 GiB", "1024 GiB of the 2048 GiB of memory that the siblings have"),
+        ("memory", "1024 GiB", "2048 GiB", ""),
+        ("memory", "unknown", "2048 GiB", ""),
+        ("mount /data", "xfs rw", None, "nothing is mounted at /data, as it is on the siblings"),
+        ("mount /data", "xfs rw", "xfs ro", ""),
+        ("fstab", "/, /data", "/", "/etc/fstab has no line for /data, as it has on the siblings"),
+        ("fstab", "/", "none", "/etc/fstab has no line for /, as it has on the siblings"),
+        ("fstab", "none", "/", ""),
+        ("fstab", "x" * LONGEST, "/", ""),  # its end is cut off
+        ("kernel", "6.8", "5.15", ""),
+    ],
+)
+def test_host_that_has_lost_what_its_siblings_have_comes_first(setting, siblings, own, told):
+    hosts = {"a": siblings, "b": siblings, "c": own}
+    looks = [
+        look(name, hardware=(("board", "x"),), settings=((setting, value),) if value else ())
+        for name, value in hosts.items()
+    ]
+    assert list_worst(folded(looks)) == ([f"c: {told}"] if told else [])
+
+
+def test_host_that_is_left_alone_says_why():
+    held = Finding("a-rule", "", Verdict.DIFFERS, Hold(HoldKind.REFUSED, "/etc is mounted read-only"))
+    assert value_of(held) == "refused: /etc is mounted read-only"
+    assert value_of(replace(held, reason="now 60")) == "now 60 (refused: /etc is mounted read-only)"
+    assert value_of(replace(held, reason="/etc is mounted read-only")) == "/etc is mounted read-only"
 
 
 def test_files_that_say_nothing_are_counted_beyond_those_that_are_named():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.engine.fleet_seen import FAULT, NOT_APPLICABLE, OK, OUTCOMES, WAIVED
+from hosttune.engine.fleet_seen import FAULT, LONGEST, NOT_APPLICABLE, OK, OUTCOMES, WAIVED
+from hosttune.engine.fleet_values import FSTAB, MOUNT, NO_LINE, NOT_MOUNTED
 from hosttune.host.cleaned import clean
 from hosttune.views.document import Item
 from hosttune.views.terminal import counted, join_words
@@ -99,16 +100,16 @@ def name_hosts(hosts: HostNames, most: int = 0) -> str:
 
 
 def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
-    """What costs most, one line each, that worst first: GPUs that siblings have and a host has lost, what does not do
-    its work, who gave no answer. What only differs can wait for it.
+    """What costs most, one line each, that worst first: what siblings have and a host has lost (GPUs, memory, mounts,
+    lines of fstab), what does not do its work, who gave no answer. What only differs can wait for it.
     """
     found = [
-        f"{name_hosts(one.hosts, names)}: {clean(one.value)} of the {clean(most.value)} GPUs that the siblings have"
+        f"{name_hosts(one.hosts, names)}: {lost}"
         for group in fleet.siblings
         for setting in group.settings
-        if setting.name == "GPUs" and (most := setting.values.majority)
+        if (most := setting.values.majority)
         for one in setting.values.values
-        if one.value.isdecimal() and most.value.isdecimal() and int(one.value) < int(most.value)
+        if (lost := _lost(setting.name, clean(one.value), clean(most.value)))
     ]
     drained = {one.value: one.hosts.count for one in fleet.unfit.values}
     for row in fleet.rules:
@@ -116,6 +117,20 @@ def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
         if hosts and hosts.count > drained.get(row.rule, 0):
             found.append(f"{name_hosts(hosts, names)}: {clean(row.rule)}")
     return found + ([f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else [])
+
+
+def _lost(setting: str, value: str, most: str) -> str:
+    """What a host has less of than most of its siblings; empty where it has lost nothing."""
+    amounts = [number.removesuffix(" GiB") for number in (value, most)]
+    if setting in {"GPUs", "memory"} and all(map(str.isdecimal, amounts)) and int(amounts[0]) < int(amounts[1]):
+        what = "GPUs" if setting == "GPUs" else "of memory"
+        return f"{value} of the {most} {what} that the siblings have"
+    if setting.startswith(MOUNT) and value == NOT_MOUNTED:
+        return f"nothing is mounted at {setting.removeprefix(MOUNT)}, as it is on the siblings"
+    if setting != FSTAB or max(len(value), len(most)) >= LONGEST:  # as long: its end may be cut off
+        return ""
+    lines = sorted(set(most.split(", ")) - {*value.split(", "), NO_LINE})
+    return f"/etc/fstab has no line for {join_words(lines)}, as it has on the siblings" if lines else ""
 
 
 def outcomes(row: RuleRow) -> str:
