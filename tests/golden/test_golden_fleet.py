@@ -40,7 +40,8 @@ def test_what_costs_most_stands_on_top():
     told = replace(fleet(), rules=(*fleet().rules, fault))
     text = fleet_report(told, PLANS, PAGE)
     lines = (
-        "First these\n  gpu-007: 7 of the 8 GPUs that the siblings have\n  gpu-002, gpu-003: gpu-errors\n  1 host gave"
+        "First these\n  gpu-007: 7 of the 8 GPUs that the siblings have\n"
+        "  gpu-020: nothing is mounted at /data, as it is on the siblings\n  gpu-002, gpu-003: gpu-errors\n  1 host gave"
     )
     assert lines in text
     assert text.index("First these") < text.index("memory-swappiness")
