@@ -25,7 +25,13 @@ import sbom
 HERE = Path(__file__).resolve().parent / "debian"
 LIBRARY = "usr/lib/hosttune"
 TIMEOUT_S = 300
-EXECUTABLE = ("/bin/hosttune", ".rtupdate", "/ready.d/slurm", "/ready.d/kubernetes")
+EXECUTABLE = (
+    "/bin/hosttune",
+    "/system-generators/hosttune-ready",
+    ".rtupdate",
+    "/ready.d/slurm",
+    "/ready.d/kubernetes",
+)
 APACHE = " On Debian systems the text of this licence is in /usr/share/common-licenses/Apache-2.0."
 # A name that never resolves (RFC 2606), because these packages come from where they are built.
 MAINTAINER = "{DEBFULLNAME} <{DEBEMAIL}>".format_map(
@@ -66,6 +72,7 @@ def files(root: Path, version: str, seconds: int) -> dict[str, bytes]:
         "usr/lib/systemd/system/hosttune-check.service": (HERE / "hosttune-check.service").read_bytes(),
         "usr/lib/systemd/system/hosttune-check.timer": (HERE / "hosttune-check.timer").read_bytes(),
         "usr/lib/systemd/system/hosttune-ready.service": (HERE / "hosttune-ready.service").read_bytes(),
+        "usr/lib/systemd/system-generators/hosttune-ready": (HERE / "hosttune-ready.generator").read_bytes(),
         "usr/share/python3/runtime.d/hosttune.rtupdate": (HERE / "hosttune.rtupdate").read_bytes(),
         "usr/share/man/man8/hosttune.8.gz": packed(manual.manual(tree, version, seconds)),
         "usr/share/bash-completion/completions/hosttune": completion.bash(tree).encode(),

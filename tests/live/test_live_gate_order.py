@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.rendering import render
+from tests.unit.test_ready_units import REQUIRING
 
 pytestmark = pytest.mark.live
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,11 +67,7 @@ def verified(folder: Path, ready: str) -> str:
     for name, text in units.items():
         (folder / name).write_text(text)
     linked = {name: [f"{one}.wants" for one in places.split()] for name, (_, places) in OTHERS.items()}
-    required = [line.partition("=")[2].split() for line in ready.splitlines() if line.startswith("RequiredBy=")]
-    linked["hosttune-ready.service"] = [
-        "multi-user.target.wants",
-        *(f"{name}.requires" for line in required for name in line),
-    ]
+    linked["hosttune-ready.service"] = ["multi-user.target.wants", *(f"{name}.requires" for name in REQUIRING)]
     linked["hosttune-continue.service"] = ["multi-user.target.wants"]
     for name, places in linked.items():
         for place in places:
@@ -86,7 +83,7 @@ def verified(folder: Path, ready: str) -> str:
 def test_systemd_finds_no_circle_with_cloud_init_and_snaps(tmp_path):
     said = verified(tmp_path, READY)
     assert "cycle" not in said, said
-    assert "hosttune" not in said, said  # RequiredBy= of what is not there is nothing to it
+    assert "hosttune" not in said, said  # a folder of requirements of what is not there is nothing to it
 
 
 @pytest.mark.parametrize("waits_for", ["cloud-final.service", "cloud-init.target", "cloud-config.service"])

@@ -16,6 +16,12 @@ from hosttune.rendering import render
 ROOT = Path(__file__).resolve().parents[2]
 DEBIAN = ROOT / "playbooks/packaging/debian"
 READY = (DEBIAN / "hosttune-ready.service").read_text()
+GENERATOR = DEBIAN / "hosttune-ready.generator"
+REQUIRING = [
+    f"{name}.service"
+    for name in GENERATOR.read_text().partition("for agent in ")[2].partition(";")[0].split()
+    if name != "\\"
+]
 CONTINUE = render("hosttune-continue.service.j2", command="/usr/bin/hosttune ready --go-on")
 ENGINES = {"containerd.service", "docker.service", "crio.service"}
 ENGINES |= {unit for unit, daemon in DAEMONS.items() if daemon == "containerd"}
@@ -32,11 +38,30 @@ def seconds(text: str, key: str) -> int:
 
 
 def test_all_that_takes_work_requires_the_gate_and_waits_for_it():
-    required = words(READY, "RequiredBy")
-    assert len(set(required)) == len(required)
-    assert {"slurmd.service", *DAEMONS} - ENGINES < set(required)
-    assert set(words(READY, "Before")) == {*required, *ENGINES}
-    assert not ENGINES & set(required)
+    assert len(set(REQUIRING)) == len(REQUIRING)
+    assert {"slurmd.service", *DAEMONS} - ENGINES < set(REQUIRING)
+    assert set(words(READY, "Before")) == {*REQUIRING, *ENGINES}
+    assert not ENGINES & set(REQUIRING)
+
+
+@pytest.mark.parametrize("place", ["etc", "run"])
+def test_node_agents_require_the_gate_while_it_is_enabled_and_enabling_makes_one_link(place, tmp_path):
+    assert words(READY, "WantedBy") == ["multi-user.target"]
+    assert words(READY, "RequiredBy") == []
+    script = GENERATOR.read_text().replace("in /etc /run", f"in {tmp_path}/etc {tmp_path}/run")
+    made = tmp_path / "made"
+    made.mkdir()
+
+    def generated() -> set[str]:
+        subprocess.run(["sh", "-c", script, "generator", made, made, made], timeout=20, check=True)
+        return {path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_symlink()}
+
+    assert generated() == set()
+    wants = tmp_path / place / "systemd/system/multi-user.target.wants"
+    wants.mkdir(parents=True)
+    (wants / "hosttune-ready.service").symlink_to("/usr/lib/systemd/system/hosttune-ready.service")
+    assert generated() == {f"{name}.requires/hosttune-ready.service" for name in REQUIRING}
+    assert generated()  # a second time in the same folder
 
 
 def test_what_goes_on_after_a_boot_does_so_before_the_gate_and_all_that_waits_for_it():
@@ -47,7 +72,7 @@ def test_what_goes_on_after_a_boot_does_so_before_the_gate_and_all_that_waits_fo
 
 def test_the_page_names_each_of_them():
     page = (ROOT / "docs/provisioning.md").read_text()
-    assert [name for name in words(READY, "RequiredBy") if f"`{name.removesuffix('.service')}`" not in page] == []
+    assert [name for name in REQUIRING if f"`{name.removesuffix('.service')}`" not in page] == []
 
 
 @BOTH
@@ -105,7 +130,7 @@ def test_removal_takes_each_link_away_and_names_what_a_person_wrote(tmp_path):
     for unit in ("hosttune-ready.service", "hosttune-continue.service"):
         for place in (
             "multi-user.target.wants",
-            *(f"{name}.requires" for name in words(READY, "RequiredBy")),
+            *(f"{name}.requires" for name in REQUIRING),  # an earlier version made these
             "mine.service.requires",
         ):
             (system / place).mkdir(parents=True, exist_ok=True)
