@@ -85,10 +85,14 @@ def shared_job(content: str, kind: str) -> str:
 
 def _merge_rows(lines: Iterable[str], more: Iterable[tuple[int, str]]) -> list[str]:
     found = list(lines)
+    rows: dict[int, dict[str, None]] = {}  # of a line, what is in it, each once
     for number, text in more:
-        found += [""] * (number - len(found))
-        if text not in found[number - 1].split("; "):
-            found[number - 1] = "; ".join(filter(None, (found[number - 1], text)))
+        if number not in rows:
+            found += [""] * (number - len(found))
+            rows[number] = dict.fromkeys(found[number - 1].split("; "))
+        rows[number][text] = None
+    for number, row in rows.items():
+        found[number - 1] = "; ".join(filter(None, row))
     return found
 
 

@@ -55,8 +55,12 @@ SERVICES = (
 )  # fmt: skip
 _ROW = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?, (GPU-[0-9A-Fa-f-]+)\s*")
 _AUTOMOUNT = "autofs"  # of systemd.automount(5): what is to be mounted there is not, up to the next look
-# A service of Accept=yes has an instance for each connection, which says nothing of the host (systemd.socket(5)).
-_OF_A_CONNECTION = regex(r"@\d+-[^@]*\.service$")
+# Units that say nothing of the host: a service of Accept=yes has an instance for each connection (systemd.socket(5)),
+# and a user ends sessions, the own service manager (user@.service(5)) and mounts of sticks in any way.
+_OF_OTHERS = regex(
+    r".*@\d+-[^@]*\.service|user(?:-runtime-dir)?@\d+\.service|session-\w+\.scope|user-\d+\.slice"
+    r"|(?:run-user|run-media|media)-.*\.mount"
+)
 _AGAIN = "it cannot be held against what was before; confirm with --anyway, or take it back"
 
 _Found = Sign | Unseen
@@ -223,7 +227,7 @@ def _late(aspect: Aspect, waiting: Waiting) -> list[_Found]:
 
 def _failed(reader: Reader) -> Iterator[_Found]:
     for name in failed_units(reader):
-        if not _OF_A_CONNECTION.search(name) and name not in {GATE, CONTINUE}:  # they hold work until the trial is over
+        if not _OF_OTHERS.fullmatch(name) and name not in {GATE, CONTINUE}:  # they hold work until the trial is over
             yield Sign(Aspect.FAILED_UNIT, name)
 
 

@@ -16,7 +16,7 @@ from hosttune.host.bounded import head_of, own_mounts
 from hosttune.host.mountinfo import decode, parse
 
 NOBODY: Final = 65534  # in place of a user who is not known
-_UTAB: Final = "/run/mount/utab"
+UTAB: Final = "/run/mount/utab"
 _UTAB_MOST: Final = 4 << 20  # bytes
 _OF_UDISKS: Final = ("/media/", "/run/media/")  # below them a folder with the name of the user (udisks(8))
 
@@ -62,21 +62,29 @@ def _mounter_of(fd: int) -> int:
 
 def _user_of_helper(target: str) -> int:
     try:
-        content, is_whole = head_of(_UTAB, _UTAB_MOST)
+        content, is_whole = head_of(UTAB, _UTAB_MOST)
     except FileNotFoundError:
         return 0
     if not is_whole:
-        raise OSError(errno.EFBIG, f"larger than {_UTAB_MOST >> 20} MiB", _UTAB)
-    for line in os.fsdecode(content).split("\n"):
+        raise OSError(errno.EFBIG, f"larger than {_UTAB_MOST >> 20} MiB", UTAB)
+    user = users_in(os.fsdecode(content)).get(target)
+    return 0 if user is None else _uid_of(user)
+
+
+def users_in(utab: str) -> dict[str, str]:
+    """The mounts in the text of UTAB that were made for a user: target to the name of the user; empty where that is not
+    noted.
+    """
+    found = {}
+    for line in reversed(utab.split("\n")):  # the first line of a target counts
         fields = dict(word.partition("=")[::2] for word in line.split(" "))
-        if decode(fields.get("TARGET", "")) == target:
-            options = dict(word.partition("=")[::2] for word in decode(fields.get("OPTS", "")).split(","))
-            if options.get("user"):
-                return _uid_of(options["user"])
-            if "uhelper" in options:
-                above, _, _ = target.rpartition("/")
-                return _uid_of(next((above[len(one) :] for one in _OF_UDISKS if above.startswith(one)), ""))
-    return 0
+        options = dict(word.partition("=")[::2] for word in decode(fields.get("OPTS", "")).split(","))
+        if options.get("user") or "uhelper" in options:
+            target = decode(fields.get("TARGET", ""))
+            above, _, _ = target.rpartition("/")
+            of_folder = next((above[len(one) :] for one in _OF_UDISKS if above.startswith(one)), "")
+            found[target] = options.get("user") or of_folder
+    return found
 
 
 def _uid_of(name: str) -> int:

@@ -117,11 +117,12 @@ def visible(mounts: Iterable[MountLine]) -> frozenset[int]:
         targets = {child.target for child in on_it}
         if mount.target not in targets:
             seen.add(mount.id)
-        todo.extend(child for child in on_it if targets.isdisjoint(_folders_above(child.target)))
+        todo.extend(child for child in on_it if targets.isdisjoint(folders_above(child.target)))
     return frozenset(seen)
 
 
-def _folders_above(path: str) -> list[str]:
+def folders_above(path: str) -> list[str]:
+    """`/a/b` -> `/`, `/a`."""
     if path == "/":
         return []
     parts = path.split("/")

@@ -82,6 +82,30 @@ def test_bind_mount_with_an_id_that_was_used_before_is_the_bind():
     assert (found.at["/data"].is_bind, found.at["/export"].is_bind) == (False, True)
 
 
+@pytest.mark.parametrize("fstab", ["", "/dev/sdb1 /data ext4 defaults 0 2\n"])
+def test_mount_that_a_user_made_over_a_mount_of_the_host_is_in_nobodys_way(fstab):
+    over = "31 {} 0:70 / {} ro,nosuid - fuse.sshfs eve@x:/ ro,user_id=1001,group_id=1001"
+    found = mounts(DATA, over.format(30, "/data"), fstab=fstab, spaces={"/data": Space(1, 1, 1, 1)})
+    assert (found.at["/data"].fstype, found.at["/data"].is_read_only) == ("ext4", False)
+    assert isinstance(raw(found.at["/data"], "total_bytes"), Unreadable)
+    beside = mounts(DATA, over.format(20, "/home/eve/x"), fstab=fstab)
+    assert beside.at["/home/eve/x"].is_of_user
+
+
+def test_data_disk_that_is_missing_is_not_there_because_a_user_mounts_something_at_its_place():
+    over = "31 20 0:70 / /data rw - fuse.x y rw,user_id=1001"
+    found = mounts(over, fstab="/dev/sdb1 /data ext4 defaults 0 2\n")
+    assert "/data" not in found.at
+    assert [one.is_mounted for one in found.expected] == [False]
+
+
+def test_mount_that_udisks_made_is_of_a_user():
+    utab = "ID=31 SRC=/dev/sdb1 TARGET=/media/eve/my\\040stick ROOT=/ OPTS=uhelper=udisks2\n"
+    line = "31 20 8:17 / /media/eve/my\\040stick rw - ext4 /dev/sdb1 rw"
+    found = StorageHost("", f"{ROOT}\n{line}\n", files={"/run/mount/utab": utab}).facts.mounts
+    assert [one.is_of_user for one in found.all] == [False, True]
+
+
 def test_btrfs_ends_on_all_members_of_its_pool():
     folders = ("/sys/fs/btrfs/1-2/devices/dm-0", "/sys/fs/btrfs/1-2/devices/sdb1", "/sys/fs/btrfs/features")
     links = {"/dev/mapper/vg-data": "../dm-0"}

@@ -26,6 +26,13 @@ def seen(own="rw", whole="rw,errors=remount-ro", fstype="ext4", files=None, **mo
     return found
 
 
+def test_image_that_a_user_mounted_is_no_file_system_of_the_host():
+    """Its superblock says what that user wrote: errors, and that it stops at them."""
+    utab = {"/run/mount/utab": "ID=22 TARGET=/ ROOT=/ OPTS=uhelper=udisks2\n"}
+    with pytest.raises(ValueError, match="not enough values"):
+        seen(files=utab)
+
+
 @pytest.mark.parametrize(
     ("own", "whole", "word"),
     [

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hosttune.actions import record_commands
 from hosttune.facts import UnknownFact
 from hosttune.facts.services.units import read_units, show_command
 from hosttune.host.record import RecordReader
@@ -50,3 +51,21 @@ def test_unit_that_nobody_asked_about_is_not_in_the_record():
 def test_other_options_and_other_programs_are_not_mixed_in():
     assert assembled(QUERIES, show_command(("d.service",))) is None
     assert assembled(QUERIES, ("uname", "-m")) is None
+
+
+def test_line_of_many_kernel_values_is_kept_in_time_that_grows_with_it():
+    """Each value is joined once: of a user's line of 500 KiB the whole row was split and joined anew for each."""
+    joined = []
+
+    class Row(str):
+        __slots__ = ()
+
+        def split(self, *words):
+            joined.append(len(self))
+            return super().split(*words)
+
+    values = "; ".join(f"sysctl -w vm.a{number}=1" for number in range(2000))
+    rows = record_commands._merge_rows([Row("first")], [(1, f"value {number}") for number in (*range(2000), 0)])
+    assert rows == ["; ".join(["first", *(f"value {number}" for number in range(2000))])]
+    assert joined == [5]
+    assert record_commands.short_job(values, "script").count("sysctl -w") == 2000

@@ -125,8 +125,9 @@ def test_automount_whose_disk_is_gone_is_lost_and_one_that_was_only_idle_is_not(
     assert losses(HostStanding(idle), HostStanding(idle)) == ()
 
 
-def test_service_of_one_connection_that_failed_says_nothing_of_the_host(monkeypatch):
+def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_host(monkeypatch):
     names = ["a.service", "ssh@9-10.0.0.5:22-203.0.113.9:4711.service", "getty@tty1.service", "x@1-2-0.service"]
+    names += ["user@1001.service", "user-runtime-dir@1001.service", "session-c2.scope", "media-eve-stick.mount"]
     monkeypatch.setattr(standing, "failed_units", lambda _: names)
     assert [one.name for one in standing._failed(FakeReader())] == ["a.service", "getty@tty1.service"]
 

@@ -15,7 +15,8 @@ from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy, shared, unre
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.reading import require_known, sure
 from hosttune.frozen import frozen
-from hosttune.host.mountinfo import MountLine, parse, topmost_at, visible
+from hosttune.host.mounters import UTAB, users_in
+from hosttune.host.mountinfo import MountLine, folders_above, parse, topmost_at, visible
 from hosttune.values import ABSENT, OnlyRunning
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Mount(Fact):
     available_inodes: int
     reserved_bytes: int = -1  # free, and for root alone (ext4 keeps 5 %)
     unit: str = ""  # the unit file of this mount, where an administrator wrote one
+    is_of_user: bool = False  # a user mounted it (FUSE, udisks2): what it says of itself is that user's word
 
 
 @frozen
@@ -166,7 +168,7 @@ def collect(reader: Reader, facts: Facts) -> Mounts:
 
 def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     mounted = facts.mounts.all
-    there = {mount.target for mount in mounted}
+    there = {mount.target for mount in mounted if mount.is_topmost or not mount.is_of_user}
     at = facts.mounts.at
     asked = {path for one in facts.fstab.entries if asks_read_only(one.options) for path in (one.target, one.path)}
     # One in memory holds nobody's data, and /tmp as one comes with the next boot (storage-tmp-tmpfs).
@@ -258,11 +260,42 @@ def _mounted(reader: Reader, facts: Facts) -> tuple[Mount, ...]:
     if data is ABSENT:
         raise UnknownFact(f"there is no {MOUNTINFO}")
     lines = parse(data)
-    reachable = visible(lines)
+    of_users = _of_users(lines, reader)
+    in_the_way = _in_the_way([line for line in lines if line.id in of_users], lines, facts)
+    seen, reachable = visible(lines), visible(line for line in lines if line.id not in in_the_way)
     binds = binds_of(lines, shared(_own_places, facts))
     devices = _MountDisks(reader, facts)
-    mounts = (_mount(line, line.id in reachable, line.id in binds, devices) for line in lines)
+    mounts = (
+        _mount(
+            line,
+            devices,
+            is_seen=line.id in seen,
+            is_topmost=line.id in reachable,
+            is_bind=line.id in binds,
+            is_of_user=line.id in of_users,
+        )
+        for line in lines
+    )
     return tuple(sorted(mounts, key=lambda mount: mount.target))
+
+
+def _of_users(lines: Iterable[MountLine], reader: Reader) -> frozenset[int]:
+    """The ids of mounts that users made."""
+    utab = reader.read(UTAB)
+    helped = users_in(utab.decode(errors="surrogateescape")) if isinstance(utab, bytes) else {}
+    return frozenset(line.id for line in lines if line.fuse_user > 0 or line.target in helped)
+
+
+def _in_the_way(of_users: list[MountLine], lines: Iterable[MountLine], facts: Facts) -> frozenset[int]:
+    """The ids of users' mounts that are made over a place of fstab, or over another mount: fusermount3(1) lets a user
+    do that at each folder that the user owns. The host's mount is below it, and counts.
+    """
+    if not of_users:
+        return frozenset()
+    ids = {line.id for line in of_users}
+    places = {line.target for line in lines if line.id not in ids} | set(_in_fstab(facts))
+    covered = {folder for place in places for folder in (place, *folders_above(place))}
+    return frozenset(line.id for line in of_users if line.target in covered)
 
 
 def _in_fstab(facts: Facts) -> Mapping[str, FstabEntry]:
@@ -328,9 +361,12 @@ def planned(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
     )  # fmt: skip
 
 
-def _mount(line: MountLine, is_topmost: bool, is_bind: bool, devices: _MountDisks) -> Mount:  # noqa: FBT001 - as in the dataclass
+def _mount(
+    line: MountLine, devices: _MountDisks, *, is_seen: bool, is_topmost: bool, is_bind: bool, is_of_user: bool
+) -> Mount:
+    """`is_seen`: a path leads to it, and to no mount of a user above it."""
     network = is_network(line.fstype, line.source)
-    space = shared(devices.space, line) if is_topmost and not network else None
+    space = shared(devices.space, line) if is_topmost and is_seen and not network else None
     return Mount(
         id=line.id, parent=line.parent, device=line.device, root=line.root, target=line.target, source=line.source,
         fstype=line.fstype, options=line.options, super_options=line.super_options, atime=line.atime,
@@ -338,6 +374,7 @@ def _mount(line: MountLine, is_topmost: bool, is_bind: bool, devices: _MountDisk
         disks=lazy(devices.disks, line), is_rotational=lazy(devices.rotates, line), is_network=network,
         **{name: lazy(_size, space, name) if space else _UNASKED for name in _SPACE},
         unit=lazy(devices.unit, line.target) if is_topmost and line.fstype in LOCAL_TYPES else "",
+        is_of_user=is_of_user,
     )  # fmt: skip
 
 

@@ -70,7 +70,10 @@ def collect(reader: Reader, facts: Facts) -> Stopped:
 
 
 def _filesystems(reader: Reader, facts: Facts) -> tuple[LocalFilesystem, ...]:
-    mounts = (one for one in facts.mounts.visible if one.fstype in LOCAL_TYPES and not one.is_bind)
+    # The words of a stick or an image that a user mounted are that user's: no fault of this host.
+    mounts = (
+        one for one in facts.mounts.visible if one.fstype in LOCAL_TYPES and not one.is_bind and not one.is_of_user
+    )
     return tuple(_looked_at(reader, facts, mount) for mount in mounts)
 
 
