@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from time import process_time
 
 import pytest
 
@@ -355,3 +356,15 @@ def test_learned_is_what_this_host_keeps(run, tmp_path, monkeypatch):
     state.save("baseline.json", json.dumps(broken).encode(), str(tmp_path / "health"))
     status, _, err = run("diff", "learned", H100)
     assert (status, "learn it anew" in err) == (2, True)
+
+
+def test_many_findings_of_one_rule_are_compared_in_time_that_grows_with_them():
+    """A result can have 290,000 of them; each made a copy of all before it."""
+
+    def seconds(count):
+        one, other = (side(*(finding(Verdict.OK, subject=f"s{number}") for number in range(count))) for _ in range(2))
+        began = process_time()
+        compared(one, other)
+        return process_time() - began
+
+    assert seconds(40_000) < 10 * max(seconds(10_000), seconds(10_000))  # a quadratic look takes 16 times as long
