@@ -20,6 +20,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x1, 0
 PLACE = Path("/tmp")
 PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 TIMEOUT_S = 15
+NOBODY = 65534  # as every kernel has it (/proc/sys/kernel/overflowuid)
 NOTHING = os.open("/dev/null", os.O_RDONLY)  # of the host, which an empty one lacks
 
 
@@ -30,7 +31,8 @@ def main() -> None:
     if whose == "image":
         become_first_process()
         enter_empty_host()
-    readings = [read(text, findmnt, generator) for text in texts]
+    user = NOBODY if whose == "image" else None
+    readings = [read(text, findmnt, generator, user) for text in texts]
     json.dump({"readings": readings, "trials": [trial(options) for options in json.loads(trials)]}, sys.stdout)
 
 
@@ -50,14 +52,17 @@ def become_first_process() -> None:
 
 
 def enter_empty_host() -> None:
-    """Enter a root that has only the programs of this host. findmnt --verify opens what a line names, and an image may
-    name a watchdog, which starts when it is opened, or an automount. /proc shows only this process, so that no link in
-    it leads back.
+    """Enter a root that has only the programs of this host. findmnt --verify opens and reads what a line names, and an
+    image may name a watchdog, which starts when it is opened, an automount, or the registers of a device in /proc/bus.
+    So /proc has no more than this process (`subset=pid`, Linux 5.8; proc(5)); the types that the kernel knows are in
+    /etc/filesystems, where libmount looks first.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     root = PLACE / "root"
     for folder in ("proc", "tmp", "dev", "etc"):
         (root / folder).mkdir(parents=True)
+    root.chmod(0o755)
+    shutil.copy("/proc/filesystems", root / "etc")
     for name in PROGRAMS:
         here, there = Path("/", name), root / name
         if here.is_symlink():
@@ -69,7 +74,8 @@ def enter_empty_host() -> None:
             check(f"remount {there} read-only", libc.mount(None, bytes(there), None, flags, None))
     if Path("/etc/ld.so.cache").exists():
         shutil.copy("/etc/ld.so.cache", root / "etc")
-    check("mount -t proc", libc.mount(b"proc", bytes(root / "proc"), b"proc", MS_NOSUID | MS_NODEV, None))
+    flags = MS_RDONLY | MS_NOSUID | MS_NODEV
+    check("mount -t proc", libc.mount(b"proc", bytes(root / "proc"), b"proc", flags, b"subset=pid"))
     os.chroot(root)
     os.chdir("/")
 
@@ -79,11 +85,13 @@ def check(step: str, result: int) -> None:
         sys.exit(f"{step}: {os.strerror(ctypes.get_errno())}")
 
 
-def read(text: bytes, findmnt: str, generator: str) -> dict[str, object]:
-    """What findmnt and systemd's generator make of it. Always at the same paths, so that messages can be compared."""
+def read(text: bytes, findmnt: str, generator: str, user: int | None) -> dict[str, object]:
+    """What findmnt (as `user`, None: root) and systemd's generator make of it. Always at the same paths, so that
+    messages can be compared.
+    """
     fstab, units = PLACE / "fstab", PLACE / "units"
     fstab.write_bytes(text)
-    verify = run([findmnt, "--verify", "--tab-file", str(fstab)]) if findmnt else None
+    verify = run([findmnt, "--verify", "--tab-file", str(fstab)], user=user) if findmnt else None
     found: dict[str, object] = {"verify": verify, "units": {}}
     if generator:
         folders = [units / name for name in ("normal", "early", "late")]
@@ -120,12 +128,12 @@ def trial(options: str) -> dict[str, object]:
     return {"mount": done, "mountinfo": lines[-1] if lines else ""}
 
 
-def run(argv: list[str], environment: dict[str, str] | None = None) -> list[object] | None:
+def run(argv: list[str], environment: dict[str, str] | None = None, user: int | None = None) -> list[object] | None:
     """[status, standard output, standard error]; None for a program that is missing or does not end."""
     try:
         done = subprocess.run(
             argv, check=False, stdin=NOTHING, capture_output=True, timeout=TIMEOUT_S,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **(environment or {})}, user=user, group=user, extra_groups=None if user is None else [],
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None

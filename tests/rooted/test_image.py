@@ -125,13 +125,18 @@ def test_fstab_of_an_image_is_tried_by_the_programs_of_this_machine(image):
 
 
 def test_fstab_of_an_image_reaches_no_file_or_device_of_this_machine(image):
-    """A check by findmnt opens what a line names, and a look at a watchdog or an automount starts it."""
-    places = ("/dev/null", "/proc/1/root/dev/null", "/etc/passwd", str(image))
+    """A check by findmnt opens and reads what a line names: a watchdog or an automount starts, a device can hang."""
+    files = ("/dev/null", "/proc/kmsg", "/proc/bus/pci/00/00.0", "/proc/sysrq-trigger", "/etc/passwd", str(image))
+    places = {
+        **dict.fromkeys(files, "No such file"),
+        "/proc/1/root/dev/null": "Permission",
+        "/proc/1/fd/1": "Permission",
+    }
     lines = "".join(f"{place} /data{number} ext4 defaults 0 2\n" for number, place in enumerate(places)).encode()
     rehearsal = open_reader(root=str(image)).rehearse_fstab(FSTAB, FSTAB + lines, ())
     assert isinstance(rehearsal, Rehearsal), rehearsal
-    for place in places:
-        assert f"unreachable source: {place}: No such file" in rehearsal.after.verify.text
+    for place, why in places.items():
+        assert f"unreachable source: {place}: {why}" in rehearsal.after.verify.text
 
 
 def test_two_lines_of_one_target_keep_no_other_line_from_its_edit(image):
@@ -141,7 +146,7 @@ def test_two_lines_of_one_target_keep_no_other_line_from_its_edit(image):
     plan = examine(writer, CATALOG, POLICY).plan()
     assert "fstab:/data" in [str(change.address) for change in plan.changes]
     held = next(one for one in plan.findings if (one.rule, one.subject) == ("storage-noatime", "/z"))
-    assert str(held.hold) == "refused /etc/fstab:4: /z stands in line 5 too: which line counts depends on who mounts"
+    assert str(held.hold) == "refused: /etc/fstab:4: /z stands in line 5 too: which line counts depends on who mounts"
     assert held.todo == "leave one line for each target"
     data = FSTAB + b"LABEL=c /z ext4 nofail 0 0\n"
     said = [
