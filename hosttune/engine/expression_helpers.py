@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from fnmatch import translate
-from functools import lru_cache
 from types import GenericAlias
 from typing import Any, TypeVar
 
+from hosttune.facts.globs import matcher
 from hosttune.frozen import frozen
 
 # Stand for a type in the forms below: a number, and anything with an order.
@@ -42,19 +41,13 @@ def join(items: tuple[str, ...], separator: str = ", ") -> str:
     return separator.join(items)
 
 
-MAX_PATTERN = 1000  # characters: Python makes a program of each pattern, and keeps it
+MAX_PATTERN = 1000  # characters: Python makes a program of each pattern
 
 
 def like(text: str, pattern: str) -> bool:
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"a pattern has at most {MAX_PATTERN} characters")
-    return _matcher(pattern)(text) is not None
-
-
-@lru_cache(256)
-def _matcher(pattern: str) -> Callable[[str], Any]:
-    """As fnmatchcase, which keeps up to 32768 of them."""
-    return re.compile(translate(pattern)).match
+    return matcher(pattern)(text) is not None
 
 
 def words(text: str) -> tuple[str, ...]:

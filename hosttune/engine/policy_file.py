@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.policy import AtBoot, DataMount, Declared, Drains, HostSection, Policy, Statement, name_notes
 from hosttune.engine.trial_terms import TrialTerms, span_s
 from hosttune.engine.waiver import Waiver
 from hosttune.errors import BadInput, HosttuneError
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.host import host_name
 from hosttune.values import Confirmer, Disturbs, Risk
 
@@ -57,7 +57,7 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
     entries = data.get("ignore", ())
     off = [entry for entry in entries if isinstance(entry, str)]
     waivers = tuple(
-        Waiver(**{**entry, "rule": catalog.current(entry["rule"])}) for entry in entries if entry not in off
+        Waiver(**{**entry, "rule": catalog.current(entry["rule"])}) for entry in entries if isinstance(entry, dict)
     )
     params: dict[str, dict[str, Any]] = {}
     for rule, values in data.get("params", {}).items():
@@ -127,7 +127,7 @@ def _sections_of(data: Mapping[str, Any], host: Answer[str]) -> tuple[tuple[str,
     """(pattern, section) of those that fit the host, in the order of the file."""
     names = (host, host.partition(".")[0]) if isinstance(host, str) else ()
     sections = data.get("hosts", {}).items()
-    return tuple(one for one in sections if any(fnmatchcase(name, one[0]) for name in names))
+    return tuple(one for one in sections if any(fits_glob(name, one[0]) for name in names))
 
 
 def _prefixed(data: Mapping[str, Any], host: Answer[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:

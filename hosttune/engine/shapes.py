@@ -48,7 +48,9 @@ DISTURBS = String(choices=tuple(word.value for word in Disturbs), help="Whom the
 WAIVER = TableSpec(
     {
         "rule": Id(help="The rule that is waived"),
-        "subject": String(help="What of it alone: a mount point, a key, a device; a pattern such as /scratch*"),
+        "subject": String(
+            is_glob=True, help="What of it alone: a mount point, a key, a device; a pattern such as /scratch*"
+        ),
         "reason": String(help="Why; it is shown in every report"),
         "owner": String(help="Who answers for it"),
         "until": Date(help="The last day of the waiver (YYYY-MM-DD); after it the finding counts again"),
@@ -121,6 +123,7 @@ CHOICES: dict[str, ValueSpec] = {
 }
 HOSTS = MapOf(
     TableSpec(CHOICES),
+    keys=String(is_glob=True),
     help="Host name patterns, each with what holds there alone; all that fit are read in order, the last word wins",
 )
 POLICY = TableSpec({**CHOICES, "hosts": HOSTS}, help="The choices of an administrator for one host or many")
