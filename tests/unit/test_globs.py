@@ -27,7 +27,7 @@ def test_pattern_means_what_fnmatch_says(name, pattern):
 def test_no_bracket_without_an_end_is_left_to_fnmatch(monkeypatch):
     asked = []
     monkeypatch.setattr(globs, "translate", lambda pattern: asked.append(pattern) or "a")
-    globs._Matchers()["[ab]" + "[" * 3]  # noqa: B018, SLF001 - none is kept of other tests
+    globs._Matchers()["[ab]" + "[" * 3]
     assert asked == ["[ab]" + "[[]" * 3]
 
 
@@ -48,7 +48,7 @@ def test_other_letters_are_matched_as_they_are(pattern):
 
 
 def test_compiled_patterns_are_kept_up_to_a_number_of_characters():
-    kept = globs._Matchers()  # noqa: SLF001 - none is kept of other tests
+    kept = globs._Matchers()
     for number in range(3 * MOST_KEPT // 4000):
         assert not kept[f"{number}" + "x" * 4000]("a")
         assert sum(len(pattern) + PER_PATTERN for pattern in kept) == MOST_KEPT - kept.left <= MOST_KEPT
