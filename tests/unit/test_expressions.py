@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hosttune.engine import expression_hints
 from hosttune.engine.evaluate import ExpressionNames
 from hosttune.engine.expression_helpers import gib_text, text_of
 from hosttune.engine.expression_hints import describe, item_of, name_type, options_of, plain, record
@@ -255,6 +256,9 @@ def test_comprehension_variable_ends_with_its_comprehension():
         ("9" * 60, "the number is too large"),
         ("x" * 5000, "not an expression: longer than 4000 characters"),
         ("1" + "+1" * 100, "nested more than 60 levels deep"),
+        ("1" + "+1" * 1900, "nested more than 60 levels deep"),
+        ("not " * 900 + "True", "nested more than 60 levels deep"),
+        ("host" + "[0]" * 1300, "nested more than 60 levels deep"),
         ("hots.is_vm", "unknown name 'hots'"),
         ("host.is_wm", "Host has no field 'is_wm'"),
         ("params.typs", "params has no field 'typs'"),
@@ -429,6 +433,19 @@ def doubled(name):
     """Clauses that make `{name}30`: a list of two lists of two lists, a thousand million texts if written out."""
     steps = (f"for {name}{i} in [({name}{i - 1}, {name}{i - 1})]" for i in range(1, 31))
     return f"for {name}0 in [('a', 'b')] {' '.join(steps)}"
+
+
+@pytest.mark.parametrize("item", ["'{}'", "['{}']", "[['{}'], {}]"])
+def test_types_of_long_lists_are_compared_in_linear_time(item, monkeypatch):
+    def asked(count):
+        calls = []
+        monkeypatch.setattr(expression_hints, "get_origin", lambda hint: calls.append(1) or get_origin(hint))
+        one, other = (", ".join(item.format(f"{number}{end}", number) for number in range(count)) for end in ("", "x"))
+        with pytest.raises(BadInput, match="these cannot be compared"):
+            parse_expression(f"[{one}] == [1.5, {other}] == [[[1]]]", WHERE, {})
+        return len(calls)
+
+    assert asked(80) < 8 * asked(20)
 
 
 TOO_MUCH = {
