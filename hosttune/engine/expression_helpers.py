@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from hosttune.facts.globs import matcher
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_whole
 
 # Stand for a type in the forms below: a number, and anything with an order.
 N = TypeVar("N", int, float)
@@ -72,6 +73,10 @@ def gib_text(size_bytes: float) -> str:
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} GiB"
 
 
+def int_of(value: Any) -> int:
+    return parse_whole(value.strip()) if isinstance(value, str) else int(value)
+
+
 def text_of(value: Any) -> str:
     """A value inside a text: numbers plain, true and false in lower case, several texts with commas."""
     if isinstance(value, str):
@@ -125,7 +130,9 @@ HELPERS: Mapping[str, Helper] = {
         "the nearest whole number, the even one of two; or to digits after the point",
     ),
     "abs": Helper(abs, (Form((N,), N),), "abs(number)", "the number without its sign"),
-    "int": Helper(int, (Form((_PLAIN,), int),), "int(value)", "a whole number: read from text, or cut from a fraction"),
+    "int": Helper(
+        int_of, (Form((_PLAIN,), int),), "int(value)", "a whole number: read from text, or cut from a fraction"
+    ),
     "str": Helper(text_of, (Form((_PLAIN,), str),), "str(value)", "text of a value: numbers plain, true, false"),
     "join": Helper(
         join,

@@ -103,7 +103,9 @@ def for_host(data: Mapping[str, Any], host: Answer[str], name: str) -> dict[str,
     A pattern is meant for the whole host name or for its first label. Raises HosttuneError where there are sections
     and the name of the host is not known.
     """
-    made = {key: value for key, value in data.items() if key != "hosts"}
+    made: dict[str, Any] = {
+        key: [*value] if isinstance(value, list) else value for key, value in data.items() if key != "hosts"
+    }
     sections = data.get("hosts", {})
     if sections and not isinstance(host, str):
         reason = getattr(host, "reason", "it has none")
@@ -112,7 +114,7 @@ def for_host(data: Mapping[str, Any], host: Answer[str], name: str) -> dict[str,
     for _, section in _sections_of(data, host):
         for key, value in section.items():
             if isinstance(value, list):
-                made[key] = [*made.get(key, ()), *value]
+                made.setdefault(key, []).extend(value)
             elif key == "params":
                 params = made.get(key, {})
                 made[key] = {**params, **{rule: {**params.get(rule, {}), **values} for rule, values in value.items()}}

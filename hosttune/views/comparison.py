@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -138,15 +138,15 @@ def _places(text: str) -> list[tuple[str, str]]:
     return [(match[1].rstrip("."), match[2] or match[3] or "") for match in _PLACE.finditer(text)]
 
 
-def _by_rule(side: Side) -> dict[str, tuple[Finding, ...]]:
-    found: dict[str, tuple[Finding, ...]] = {}
+def _by_rule(side: Side) -> Mapping[str, Sequence[Finding]]:
+    found: dict[str, list[Finding]] = {}
     for finding in side.findings:
-        found[finding.rule] = (*found.get(finding.rule, ()), finding)
+        found.setdefault(finding.rule, []).append(finding)
     return found
 
 
 def _of_rule(
-    rule: str, a: tuple[Finding, ...], b: tuple[Finding, ...]
+    rule: str, a: Sequence[Finding], b: Sequence[Finding]
 ) -> list[tuple[str, DifferenceKind, Finding | None, Finding | None]]:
     """The differences of one rule: as a whole where one side lacks it, else subject by subject."""
     del rule

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.engine.fleet_seen import FAULT, NOT_APPLICABLE, OK, OUTCOMES, WAIVED
 from hosttune.host.cleaned import clean
+from hosttune.numbers import parse_digits
 from hosttune.views.document import Item
 from hosttune.views.terminal import counted, join_words
 
@@ -108,7 +109,7 @@ def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
         for setting in group.settings
         if setting.name == "GPUs" and (most := setting.values.majority)
         for one in setting.values.values
-        if one.value.isdecimal() and most.value.isdecimal() and int(one.value) < int(most.value)
+        if 0 <= parse_digits(one.value, -1) < parse_digits(most.value, -1)
     ]
     drained = {one.value: one.hosts.count for one in fleet.unfit.values}
     for row in fleet.rules:
