@@ -18,6 +18,7 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Change, Confirmer, Unreadable, Word
 
@@ -202,7 +203,7 @@ def _boot_timer_s(reader: Reader) -> float:
     timer = "hosttune-trial-deadline.timer"
     answer = reader.query(("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "--value", timer))
     told = answer.text.strip() if isinstance(answer, Completed) and answer.status == 0 else ""
-    return int(told) / 1e6 if told.isascii() and told.isdigit() else 0.0
+    return parse_digits(told, 0) / 1e6
 
 
 def _reason(reader: Reader, state: TrialState) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from hosttune.cli.options import Argument, DisplayOptions, Option
 from hosttune.errors import HosttuneError
+from hosttune.numbers import parse_digits
 
 MOST_LEVEL = 64
 _GRACE_S = 90.0  # what it does besides passes: looking for files, starting workers with their libraries
@@ -71,7 +72,7 @@ def read(
 def levels(text: str) -> tuple[int, ...]:
     """`1,2,4` as numbers of workers, ascending. Raises HosttuneError."""
     words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdecimal() and 0 < int(word) <= MOST_LEVEL for word in words):
+    if not all(0 < parse_digits(word, 0) <= MOST_LEVEL for word in words):
         raise HosttuneError(
             f"--workers {text}: these are not numbers from 1 to {MOST_LEVEL}", hint="such as: --workers 1,2,4,8"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.errors import HosttuneError
 from hosttune.host.cleaned import clean
 from hosttune.host.console import console, discard, program, talk
-from hosttune.host.own import user_who_typed
+from hosttune.host.own import is_under_sudo
 from hosttune.views.document import Medium
 from hosttune.views.page import ACTS, LOOKS, OWN_COMMAND, Page
 from hosttune.views.terminal import Screen
@@ -218,7 +217,7 @@ def open_page(reader: Reader, look: HostOptions | None, show: Display) -> Page:
         host=reader.name,
         screen=open_screen(show),
         program=words,
-        sudo="sudo " if is_partial or (can_apply and user_who_typed(os.environ)) else "",
+        sudo="sudo " if is_partial or (can_apply and is_under_sudo()) else "",
         options=_repeated(chosen),
         only=_repeated(only),
         can_apply=can_apply,

@@ -11,7 +11,7 @@ from hosttune.engine.compiled import builtin_documents
 from hosttune.engine.edition import rank
 from hosttune.engine.profile import Profile, build_profile, resolved
 from hosttune.engine.rule import build_rule
-from hosttune.errors import BadInput, Fault, HosttuneError
+from hosttune.errors import MOST_FAULTS, BadInput, Fault, HosttuneError, Where
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 RULES_FOLDER = "/etc/hosttune/rules.d"
 SUFFIXES = (".yaml", ".yml")
+MOST_CHARACTERS = 4 << 20  # of all custom rules of a host: each is checked, whether it is selected or not
 
 
 class BuiltinRules(Mapping[str, "Rule"]):
@@ -135,8 +136,8 @@ def _assembled(
 def load_catalog(reader: Reader, folder: str | None = None) -> Catalog:
     """The built-in catalogue with the custom rules of this host, and those in `folder` on this machine.
 
-    Raises BadInput with the faults of all custom files. A custom rule is looked at only where a policy selects it, or
-    where it replaces a rule that is looked at.
+    Raises BadInput with the faults of the custom files, until they are too many, and for more than 4 MiB of files. A
+    custom rule is looked at only where a policy selects it, or where it replaces a rule that is looked at.
     """
     files = [(f"{RULES_FOLDER}/{name}", False) for name in _listed(reader, RULES_FOLDER)]
     if folder is not None:
@@ -153,8 +154,16 @@ def _with_custom(catalog: Catalog, reader: Reader, files: list[tuple[str, bool]]
 
     faults: list[Fault] = []
     rules = dict(catalog.rules)
+    left = MOST_CHARACTERS
     for name, is_local in files:
         path, text = read_trusted(reader, name, is_local=is_local, is_required=True, home=RULES_FOLDER)
+        left -= len(text or "")
+        if left < 0:
+            faults.append(
+                Fault(Where(path), "all custom rules together are larger than 4 MiB", "leave out what is not needed")
+            )
+        if left < 0 or len(faults) > MOST_FAULTS:
+            break
         try:
             rule = checked_rule(text or "", path)
         except BadInput as error:

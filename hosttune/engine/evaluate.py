@@ -268,7 +268,7 @@ def satisfiable(bounds: tuple[Bound, ...]) -> bool:
     high = min(by.get(Operator.AT_MOST, []), default=None)
     if exact and (low is not None or high is not None):
         (text,) = exact
-        if not re.fullmatch(r"[+-]?[0-9]+", text):
+        if not re.fullmatch(r"[+-]?[0-9]{1,39}", text):
             return False
         return (low is None or low <= int(text)) and (high is None or int(text) <= high)
     return low is None or high is None or low <= high

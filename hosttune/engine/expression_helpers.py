@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from fnmatch import translate
-from functools import lru_cache
 from types import GenericAlias
 from typing import Any, TypeVar
 
+from hosttune.facts.globs import matcher
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_whole
 
 # Stand for a type in the forms below: a number, and anything with an order.
 N = TypeVar("N", int, float)
@@ -42,19 +42,13 @@ def join(items: tuple[str, ...], separator: str = ", ") -> str:
     return separator.join(items)
 
 
-MAX_PATTERN = 1000  # characters: Python makes a program of each pattern, and keeps it
+MAX_PATTERN = 1000  # characters: Python makes a program of each pattern
 
 
 def like(text: str, pattern: str) -> bool:
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"a pattern has at most {MAX_PATTERN} characters")
-    return _matcher(pattern)(text) is not None
-
-
-@lru_cache(256)
-def _matcher(pattern: str) -> Callable[[str], Any]:
-    """As fnmatchcase, which keeps up to 32768 of them."""
-    return re.compile(translate(pattern)).match
+    return matcher(pattern)(text) is not None
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -77,6 +71,10 @@ def gib_text(size_bytes: float) -> str:
     digits = 0 if abs(size) >= 100 else 1 if abs(size) >= 1 else 2
     number = f"{size:.{digits}f}"
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} GiB"
+
+
+def int_of(value: Any) -> int:
+    return parse_whole(value.strip()) if isinstance(value, str) else int(value)
 
 
 def text_of(value: Any) -> str:
@@ -132,7 +130,9 @@ HELPERS: Mapping[str, Helper] = {
         "the nearest whole number, the even one of two; or to digits after the point",
     ),
     "abs": Helper(abs, (Form((N,), N),), "abs(number)", "the number without its sign"),
-    "int": Helper(int, (Form((_PLAIN,), int),), "int(value)", "a whole number: read from text, or cut from a fraction"),
+    "int": Helper(
+        int_of, (Form((_PLAIN,), int),), "int(value)", "a whole number: read from text, or cut from a fraction"
+    ),
     "str": Helper(text_of, (Form((_PLAIN,), str),), "str(value)", "text of a value: numbers plain, true, false"),
     "join": Helper(
         join,

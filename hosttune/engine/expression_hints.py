@@ -132,29 +132,41 @@ def _hints_of(thing: Any) -> dict[str, Any]:
 
 
 def goes_with(one: Any, other: Any) -> bool:
-    """Whether values of the two types can be equal."""
-    return any(_option_goes_with(a, b) for a in options_of(one) for b in options_of(other))
-
-
-def _option_goes_with(one: Any, other: Any) -> bool:
-    if one is Any or other is Any or one == other:
+    """Whether values of the two types can be equal. The options of a side are taken together, because each text of a
+    list is one: to compare them in pairs takes quadratic time.
+    """
+    left, right = _Options(one), _Options(other)
+    if Any in left.plain or Any in right.plain or left.literals & right.literals:
         return True
-    if get_origin(one) is Literal and get_origin(other) is Literal:
-        return bool(set(get_args(one)) & set(get_args(other)))
-    one, other = base(one), base(other)
-    if {one, other} <= {int, float}:
+    if left.kinds & right.plain or left.plain & right.kinds:
         return True
-    if get_origin(one) is tuple and get_origin(other) is tuple:
-        return goes_with(item_of(one), item_of(other))
-    if get_origin(one) is collections.abc.Mapping and get_origin(other) is collections.abc.Mapping:
-        return goes_with(value_of(one), value_of(other))
-    if isinstance(one, type) and isinstance(other, type):
-        return one is other
-    return (
-        goes_with(one, other)
-        if one != other and (len(options_of(one)) > 1 or len(options_of(other)) > 1)
-        else one == other
+    if (NUMBERS & left.plain and NUMBERS & right.kinds) or (NUMBERS & left.kinds and NUMBERS & right.plain):
+        return True
+    return any(
+        mine and its and goes_with(union(mine), union(its))
+        for mine, its in ((left.items, right.items), (left.values, right.values))
     )
+
+
+class _Options:
+    """The options of a type by what decides whether two go together; `kinds` are those of plain values and literals."""
+
+    def __init__(self, hint: Any) -> None:
+        self.literals: set[Any] = set()
+        self.plain: set[Any] = set()
+        self.items: list[Any] = []  # of lists
+        self.values: list[Any] = []  # of mappings
+        for option in options_of(hint):
+            origin = get_origin(option)
+            if origin is Literal:
+                self.literals.update(get_args(option))
+            elif origin is tuple:
+                self.items.append(item_of(option))
+            elif origin is collections.abc.Mapping:
+                self.values.append(value_of(option))
+            else:
+                self.plain.add(option)
+        self.kinds = self.plain | {type(value) for value in self.literals}
 
 
 def fits(actual: Any, wanted: Any, bindings: dict[Any, Any]) -> bool:

@@ -27,12 +27,14 @@ class Judge:
         self.asked: dict[str, set[str]] = {name: set() for name in NOTED}
         self.bound: frozenset[str] = frozenset()  # the variables of the comprehensions around
         self.depth = 0
+        self.is_deep = False  # too deep to go on with
 
     def judge(self, *nodes: ast.expr) -> None:
         self.depth += 1
         for node in nodes:
             if self.depth > MAX_DEPTH:
-                if not any(message.startswith("nested") for message, _ in self.faults):
+                if not self.is_deep:
+                    self.is_deep = True
                     self.fault(f"nested more than {MAX_DEPTH} levels deep", "split it, or make it a fact")
             elif one := _JUDGES.get(type(node)):
                 one(self, node)

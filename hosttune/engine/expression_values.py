@@ -27,6 +27,7 @@ MAX_STEPS = 100_000  # of all comprehensions of one evaluation together
 # 164,218 and 747,608; of 23,000 mounts a rule takes 6,122,961.
 MAX_RULE = 1 << 24
 MAX_HOST = 1 << 26
+PER_PATTERN = 64  # what each character of a pattern costs to compile, once for a rule
 PER_LOOK = 100  # what it costs to ask a fact by name: it may read a file
 
 # What an expression can do wrong while it is evaluated, as against a fact that is unknown. OverBudget is none of them:
@@ -50,11 +51,12 @@ class Budget:
     the same answer.
     """
 
-    __slots__ = ("kept", "left")
+    __slots__ = ("kept", "left", "patterns")
 
     def __init__(self, left: int = MAX_RULE) -> None:
         self.left = left
         self.kept: dict[tuple[int, str], tuple[Any, Any]] = {}  # what a property gave, with whose it is
+        self.patterns: set[str] = set()  # those that were compiled
 
     def spend(self, amount: int) -> None:
         self.left -= amount
@@ -218,6 +220,9 @@ class _Evaluation:
         elif name == "like":
             text, pattern = arguments
             self.budget.spend(len(text) * len(pattern) // 16)
+            if pattern not in self.budget.patterns:
+                self.budget.spend(len(pattern) * PER_PATTERN)
+                self.budget.patterns.add(pattern)
 
     def comprehension(self, node: ast.ListComp | ast.GeneratorExp, bound: Bound) -> Any:
         return tuple(self.elements(node, 0, bound))

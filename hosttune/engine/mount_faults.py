@@ -8,7 +8,7 @@ from hosttune.errors import Fault, Where
 from hosttune.facts.storage.fstab_lines import clean_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
     from hosttune.engine.document import YamlFile
 
@@ -37,9 +37,13 @@ def option_faults(document: YamlFile, section: Section) -> Iterator[Fault]:
                 yield Fault(where, remark.message, remark.todo)
 
 
-def doubled_faults(document: YamlFile, sections: Sequence[Section]) -> Iterator[Fault]:
-    """Targets and sources that stand twice in what these sections say together, each at its later place."""
-    first: dict[tuple[str, str], Where] = {}
+def doubled_faults(
+    document: YamlFile, sections: Sequence[Section], first: MutableMapping[tuple[str, str], Where] | None = None
+) -> Iterator[Fault]:
+    """Targets and sources that stand twice in what these sections say together, each at its later place. `first` are
+    those of sections before, and takes on these.
+    """
+    first = {} if first is None else first
     for section in sections:
         for path, one in _mounts(section):
             for field in ("target", "source"):

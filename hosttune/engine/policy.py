@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.waiver import Waiver, waive
 from hosttune.errors import Fault, HosttuneError, Where
+from hosttune.facts.globs import fits_glob
 from hosttune.frozen import frozen
 from hosttune.values import Disturbs, Finding, Risk
 
@@ -78,7 +78,7 @@ class Statement:
     subject: str = ""  # of a waiver: a name or a pattern
 
     def covers(self, subject: str) -> bool:
-        return fnmatchcase(subject, self.subject)
+        return fits_glob(subject, self.subject)
 
 
 @frozen

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.policy import AtBoot, DataMount, Declared, Drains, HostSection, Policy, Statement, name_notes
 from hosttune.engine.trial_terms import TrialTerms, span_s
 from hosttune.engine.waiver import Waiver
 from hosttune.errors import BadInput, HosttuneError
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.host import host_name
 from hosttune.values import Confirmer, Disturbs, Risk
 
@@ -57,7 +57,7 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
     entries = data.get("ignore", ())
     off = [entry for entry in entries if isinstance(entry, str)]
     waivers = tuple(
-        Waiver(**{**entry, "rule": catalog.current(entry["rule"])}) for entry in entries if entry not in off
+        Waiver(**{**entry, "rule": catalog.current(entry["rule"])}) for entry in entries if isinstance(entry, dict)
     )
     params: dict[str, dict[str, Any]] = {}
     for rule, values in data.get("params", {}).items():
@@ -103,7 +103,9 @@ def for_host(data: Mapping[str, Any], host: Answer[str], name: str) -> dict[str,
     A pattern is meant for the whole host name or for its first label. Raises HosttuneError where there are sections
     and the name of the host is not known.
     """
-    made = {key: value for key, value in data.items() if key != "hosts"}
+    made: dict[str, Any] = {
+        key: [*value] if isinstance(value, list) else value for key, value in data.items() if key != "hosts"
+    }
     sections = data.get("hosts", {})
     if sections and not isinstance(host, str):
         reason = getattr(host, "reason", "it has none")
@@ -112,7 +114,7 @@ def for_host(data: Mapping[str, Any], host: Answer[str], name: str) -> dict[str,
     for _, section in _sections_of(data, host):
         for key, value in section.items():
             if isinstance(value, list):
-                made[key] = [*made.get(key, ()), *value]
+                made.setdefault(key, []).extend(value)
             elif key == "params":
                 params = made.get(key, {})
                 made[key] = {**params, **{rule: {**params.get(rule, {}), **values} for rule, values in value.items()}}
@@ -127,7 +129,7 @@ def _sections_of(data: Mapping[str, Any], host: Answer[str]) -> tuple[tuple[str,
     """(pattern, section) of those that fit the host, in the order of the file."""
     names = (host, host.partition(".")[0]) if isinstance(host, str) else ()
     sections = data.get("hosts", {}).items()
-    return tuple(one for one in sections if any(fnmatchcase(name, one[0]) for name in names))
+    return tuple(one for one in sections if any(fits_glob(name, one[0]) for name in names))
 
 
 def _prefixed(data: Mapping[str, Any], host: Answer[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hosttune.errors import MOST_FAULTS, Fault
+from hosttune.facts.globs import glob_fault
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -71,13 +72,16 @@ class At:
 
 @frozen
 class String:
-    """A text; `pattern` covers all of it and `form` says the pattern in words. Empty only where `may_be_empty`."""
+    """A text; `pattern` covers all of it and `form` says the pattern in words. Empty only where `may_be_empty`;
+    one that `is_glob` is a pattern of names.
+    """
 
     choices: tuple[str, ...] = ()
     pattern: str = ""
     form: str = ""
     may_be_empty: bool = False
     help: str = ""
+    is_glob: bool = False
 
     @property
     def says(self) -> str:
@@ -93,6 +97,8 @@ class String:
             at.fault("must not be empty")
         elif self.pattern and not re.fullmatch(self.pattern, value):
             at.fault(f"{value!r} does not have the form {self.form or self.pattern}")
+        elif self.is_glob and (fault := glob_fault(value)):
+            at.fault(fault)
 
     def schema(self) -> dict[str, Any]:
         if self.choices:

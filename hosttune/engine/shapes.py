@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.document import YamlFile
     from hosttune.engine.schema import ValueSpec
+    from hosttune.errors import Where
     from hosttune.resources.base import WishKind
 
 RISKS = String(
@@ -48,7 +50,9 @@ DISTURBS = String(choices=tuple(word.value for word in Disturbs), help="Whom the
 WAIVER = TableSpec(
     {
         "rule": Id(help="The rule that is waived"),
-        "subject": String(help="What of it alone: a mount point, a key, a device; a pattern such as /scratch*"),
+        "subject": String(
+            is_glob=True, help="What of it alone: a mount point, a key, a device; a pattern such as /scratch*"
+        ),
         "reason": String(help="Why; it is shown in every report"),
         "owner": String(help="Who answers for it"),
         "until": Date(help="The last day of the waiver (YYYY-MM-DD); after it the finding counts again"),
@@ -121,6 +125,7 @@ CHOICES: dict[str, ValueSpec] = {
 }
 HOSTS = MapOf(
     TableSpec(CHOICES),
+    keys=String(is_glob=True),
     help="Host name patterns, each with what holds there alone; all that fit are read in order, the last word wins",
 )
 POLICY = TableSpec({**CHOICES, "hosts": HOSTS}, help="The choices of an administrator for one host or many")
@@ -268,9 +273,10 @@ def _mount_faults(document: YamlFile, sections: list[tuple[str, dict[str, Any]]]
         return []
     from hosttune.engine.mount_faults import doubled_faults, option_faults
 
-    together = [sections[:1], *([sections[0], one] for one in sections[1:])]
-    doubled = [fault for some in together for fault in doubled_faults(document, some)]
-    return [*dict.fromkeys(doubled), *(fault for one in sections for fault in option_faults(document, one))]
+    of_all: dict[tuple[str, str], Where] = {}
+    doubled = [*doubled_faults(document, sections[:1], of_all)]
+    doubled += [fault for one in sections[1:] for fault in doubled_faults(document, [one], ChainMap({}, of_all))]
+    return [*doubled, *(fault for one in sections for fault in option_faults(document, one))]
 
 
 def _section_faults(document: YamlFile, catalog: Catalog, prefix: str, data: dict[str, Any]) -> list[Fault]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
+from hosttune.facts.globs import fits_glob
 from hosttune.frozen import frozen
 from hosttune.values import Finding, Hold, HoldKind, Verdict
 
@@ -24,7 +24,7 @@ class Waiver:
 
     def covers(self, rule: str, subject: str) -> bool:
         """Whether it speaks of this subject; one that names a subject says nothing about the rule as a whole."""
-        return self.rule == rule and (not self.subject or fnmatchcase(subject, self.subject))
+        return self.rule == rule and (not self.subject or fits_glob(subject, self.subject))
 
     def is_over(self, today: str) -> bool:
         return bool(self.until) and self.until < today

@@ -8,16 +8,20 @@ tags, anchors, aliases, merge keys and tabs are faults, each with its line.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from hosttune.engine.document import YamlFile
-from hosttune.errors import BadInput, Fault, Where
+from hosttune.errors import MOST_FAULTS, BadInput, Fault, Where
 from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
+MAX_PLACES = 1 << 24  # characters of the paths of all values, because each value keeps the keys above it
+PER_VALUE = 64
+MAX_FAULTS = 10 * MOST_FAULTS
 MAX_DIGITS = 38  # 2**126 has 38: beyond any number of bytes
 
 _INTEGER = regex(r"[-+]?(?:0|[1-9][0-9]*)\Z")
@@ -33,8 +37,9 @@ def load_document(text: str, name: str) -> YamlFile:
     An empty file gives `data` None. At most 1 MiB, at most 32 levels deep.
     """
     builder = _Builder(name)
-    if builder.takes(text):
-        builder.read(text)
+    with suppress(_EndedError):
+        if builder.takes(text):
+            builder.read(text)
     if builder.faults:
         raise BadInput(sorted(builder.faults, key=lambda fault: fault.where.line))
     return YamlFile(builder.root, builder.lines, name)
@@ -57,8 +62,8 @@ class _Open:
         return f"{self.path}.{self.key}" if self.path else str(self.key)
 
 
-class _TooDeepError(Exception):
-    pass
+class _EndedError(Exception):
+    """The last fault ends the look at the file."""
 
 
 class _Builder:
@@ -70,9 +75,20 @@ class _Builder:
         self.lines: dict[str, int] = {"": 1}
         self.faults: list[Fault] = []
         self.open: list[_Open] = []
+        self.left = MAX_PLACES
 
     def fault(self, line: int, message: str, hint: str = "", path: str = "") -> None:
         self.faults.append(Fault(Where(self.name, line, path), message, hint))
+        if len(self.faults) >= MAX_FAULTS:
+            raise _EndedError
+
+    def note(self, path: str, line: int) -> None:
+        """Where a field stands. One long key above many values would take its length times their number."""
+        self.left -= len(path) + PER_VALUE
+        if self.left < 0:
+            self.fault(line, "too many values for the length of the keys above them", "split the file")
+            raise _EndedError
+        self.lines.setdefault(path, line)
 
     def takes(self, text: str) -> bool:
         """Whether the text can be YAML of ours at all."""
@@ -101,8 +117,6 @@ class _Builder:
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
             self._build(yaml.parse(text, Loader=loader))
-        except _TooDeepError:
-            pass
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
             problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
@@ -124,6 +138,7 @@ class _Builder:
                     return
                 if event.version or event.tags:
                     self.fault(line, "a % directive", "remove it")
+                    return  # one of tags makes each of them long
             elif kind in {"MappingEndEvent", "SequenceEndEvent"}:
                 self._leave()
             elif kind in {"ScalarEvent", "MappingStartEvent", "SequenceStartEvent", "AliasEvent"}:
@@ -135,7 +150,7 @@ class _Builder:
             self._key(parent, event, kind, line)
             return
         path = parent.place() if parent is not None else ""
-        self.lines.setdefault(path, line)
+        self.note(path, line)
         self._extras(event, kind, line, path)
         if kind == "MappingStartEvent":
             self._enter({}, path, line)
@@ -163,6 +178,7 @@ class _Builder:
             return
         key = event.value if kind == "ScalarEvent" else f"*{event.anchor}"
         path = f"{parent.path}.{key}" if parent.path else key
+        self.note(path, line)
         self._extras(event, kind, line, path)
         if key == "<<" and not event.style:
             self.fault(line, "a merge key (<<)", "write the keys out", path)
@@ -174,12 +190,11 @@ class _Builder:
             )
         parent.keys.setdefault(key, line)
         parent.key = key
-        self.lines.setdefault(path, line)
 
     def _enter(self, value: dict[str, Any] | list[Any], path: str, line: int, *, is_key: bool = False) -> None:
         if len(self.open) >= MAX_DEPTH:
             self._too_deep(line, path)
-            raise _TooDeepError
+            raise _EndedError
         if not is_key:
             self._put(value)
         self.open.append(_Open(path, value, is_key=is_key))

@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Callable
+from fnmatch import translate
+from typing import Any
 
 from hosttune.facts.base import UnknownFact
+from hosttune.regex import regex
 
 LONGEST = 4096  # characters of a pattern; a name has at most 255
+MOST_KEPT = 1 << 20  # characters of the patterns that are kept compiled
+PER_PATTERN = 64  # what each counts besides
+_SHOWN = 40
+_SET = regex(r"\[!?\]?[^\]]*\]")
 
 
 def fits_glob(name: str, pattern: str) -> bool:
-    """As `fnmatchcase`. A pattern that is longer than LONGEST is unknown.
+    """As `fnmatchcase`. A pattern with a `glob_fault` is unknown."""
+    try:
+        return matcher(pattern)(name) is not None
+    except ValueError as error:
+        raise UnknownFact(str(error)) from None
 
-    For each bracket `fnmatch` looks for its end. After the last `]` no bracket has one, so there each is written as the
-    character that it is.
+
+def glob_fault(pattern: str) -> str:
+    """Why a pattern is not matched; empty if it is. A set with letters beyond Latin-1 takes some milliseconds to
+    compile, thousands of times as long as other characters.
     """
     if len(pattern) > LONGEST:
-        raise UnknownFact(f"the pattern {pattern[:40]}... is longer than {LONGEST} characters")
-    head, end, tail = pattern.rpartition("]")
-    return fnmatchcase(name, head + end + tail.replace("[", "[[]"))
+        return f"the pattern {pattern[:_SHOWN]}... is longer than {LONGEST} characters"
+    closed = pattern[: pattern.rfind("]") + 1]
+    if not closed.isascii() and any(max(one[0]) > "\xff" for one in _SET.finditer(closed)):
+        return f"the pattern {pattern[:_SHOWN]!r} has a letter beyond U+00FF in brackets"
+    return ""
+
+
+def matcher(pattern: str) -> Callable[[str], Any]:
+    """The compiled pattern. Raises ValueError with its `glob_fault`."""
+    return _kept[pattern]
+
+
+class _Matchers(dict[str, Callable[[str], Any]]):
+    """Compiled patterns, all dropped when they are too many: `fnmatch` keeps 32,768, however long they are."""
+
+    left = MOST_KEPT
+
+    def __missing__(self, pattern: str) -> Callable[[str], Any]:
+        """For each bracket `fnmatch` looks for its end. After the last `]` no bracket has one, so there each is written
+        as the character that it is.
+        """
+        if fault := glob_fault(pattern):
+            raise ValueError(fault)
+        head, end, tail = pattern.rpartition("]")
+        found = re.compile(translate(head + end + tail.replace("[", "[[]"))).match
+        self.left -= len(pattern) + PER_PATTERN
+        if self.left < 0:
+            self.clear()
+            self.left = MOST_KEPT - len(pattern) - PER_PATTERN
+        self[pattern] = found
+        return found
+
+
+_kept = _Matchers()

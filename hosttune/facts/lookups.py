@@ -14,6 +14,8 @@ from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.host.secrets import is_secret_file
+from hosttune.numbers import parse_whole
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_HEXADECIMAL = regex(r"-?0[xX][0-9a-fA-F]{1,32}")
 LONGEST = 4096  # bytes of a kernel value: a page, as sysfs gives it (Documentation/filesystems/sysfs.rst)
 
 
@@ -68,7 +71,7 @@ class Attribute(Fact):
 def whole_number(name: str, word: str) -> int:
     """A word as a whole number; UnknownFact where it is none."""
     try:
-        return int(word, 16 if word.lower().startswith(("0x", "-0x")) else 10)
+        return int(word, 16) if _HEXADECIMAL.fullmatch(word) else parse_whole(word)
     except ValueError:
         raise UnknownFact(f"{name} holds {word[:40]!r}, which is no whole number") from None
 

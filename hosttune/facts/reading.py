@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from hosttune.facts.base import UnknownFact
+from hosttune.numbers import parse_whole
 from hosttune.values import ABSENT, Absent, Answer, OnlyRunning, Unreadable
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def integer(reader: Reader, path: str) -> int | Absent:
     if not isinstance(content, str):
         return content
     try:
-        return int(content)
+        return parse_whole(content)
     except ValueError:
         raise UnknownFact(f"{path} holds {content[:40]!r}, not a number") from None
 

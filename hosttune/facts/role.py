@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import if_absent, is_there, line, names_in, text
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -79,7 +80,7 @@ def _is_seated(reader: Reader) -> bool:
     """Whether a person has a session at the seat; the user of a login screen is one of the system, or made for it."""
     rows = "" if reader.persistent_only else if_absent(text(reader, SEAT), "")
     uids = " ".join(row.removeprefix("UIDS=") for row in rows.splitlines() if row.startswith("UIDS=")).split()
-    return any(_FIRST_USER <= int(uid) < _LAST_USER for uid in uids if uid.isdecimal())
+    return any(_FIRST_USER <= parse_digits(uid, 0) < _LAST_USER for uid in uids)
 
 
 def _vendor_image(reader: Reader, facts: Facts) -> str:

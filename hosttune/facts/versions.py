@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import cmp_to_key
 from itertools import zip_longest
 
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 _PARTS = regex(r"([^0-9]*)([0-9]*)")
@@ -39,7 +40,8 @@ def upstream_of(version: str) -> str:
 
 def _split(version: str) -> tuple[int, str, str]:
     head, colon, rest = version.strip().partition(":")
-    epoch, rest = (int(head), rest) if colon and head.isdecimal() else (0, version.strip())
+    number = parse_digits(head, -1)
+    epoch, rest = (number, rest) if colon and number >= 0 else (0, version.strip())
     upstream, dash, revision = rest.rpartition("-")
     return (epoch, upstream, revision) if dash else (epoch, rest, "")
 
@@ -52,9 +54,10 @@ def _compare_part(one: str, other: str) -> int:
         by_text = _compare_text(text, its_text)
         if by_text:
             return by_text
-        by_number = int(number or 0) - int(its_number or 0)
-        if by_number:
-            return -1 if by_number < 0 else 1
+        # As texts: int() fails for thousands of digits.
+        mine, its = number.lstrip("0"), its_number.lstrip("0")
+        if mine != its:
+            return -1 if (len(mine), mine) < (len(its), its) else 1
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -35,7 +36,7 @@ def console(stream: TextIO) -> Console:
     """What `stream` can show, by COLUMNS, NO_COLOR (https://no-color.org) and TERM."""
     is_terminal = stream.isatty()
     asked = os.environ.get("COLUMNS", "")
-    columns = int(asked) if asked.isascii() and asked.isdigit() else 0
+    columns = parse_digits(asked, 0)
     if not columns and is_terminal:
         with suppress(OSError, ValueError):
             columns = os.get_terminal_size(stream.fileno()).columns

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 ATIME_WORDS: Final = ("noatime", "relatime", "strictatime")
@@ -47,7 +48,7 @@ class MountLine:
         if self.fstype.partition(".")[0] not in {"fuse", "fuseblk"}:
             return -1
         value = next((one[8:] for one in self.super_options if one.startswith("user_id=")), "0")
-        return int(value) if value.isdecimal() else -1
+        return parse_digits(value, -1)
 
     @property
     def atime(self) -> str:

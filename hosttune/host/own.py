@@ -104,14 +104,18 @@ def operator() -> str:
         except KeyError:
             return f"uid {uid}"
 
-    typed = user_who_typed(os.environ)
-    if os.geteuid() == 0 and typed:
-        return f"{name_of(typed)} via sudo"
+    if is_under_sudo():
+        return f"{name_of(user_who_typed(os.environ))} via sudo"
     try:
         login = int(head_of("/proc/self/loginuid")[0])
     except (OSError, ValueError):
         login = 0xFFFFFFFF  # (uid_t)-1: not from a login
     return name_of(login if login != 0xFFFFFFFF else os.geteuid())
+
+
+def is_under_sudo() -> bool:
+    """Whether root's rights were got by sudo, so that a command to copy begins with it."""
+    return os.geteuid() == 0 and bool(user_who_typed(os.environ))
 
 
 def user_who_typed(environment: Mapping[str, str]) -> int:

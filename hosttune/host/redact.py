@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from hosttune.host.secrets import is_serial_file, mask_text
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 # Names that many machines have say nothing of one, and stand for other things in configuration (`vm.swappiness`).
@@ -146,7 +147,7 @@ def places(names: Iterable[str], domain: str = "") -> dict[str, str]:
 def people(passwd: str, users: Iterable[str]) -> dict[str, str]:
     """The accounts of people (uid 1000 and up, passwd(5)) and who else runs processes with a name of that kind."""
     rows = [row.split(":") for row in passwd.splitlines()]
-    known = {row[0]: row for row in rows if len(row) >= 7 and row[2].isdigit()}
+    known = {row[0]: row for row in rows if len(row) >= 7 and parse_digits(row[2], -1) >= 0}
     persons = [name for name, row in known.items() if 1000 <= int(row[2]) < 65534]
     persons += [user for user in users if user and user not in known and not user.isdigit()]
     unique = dict.fromkeys(name for name in persons if len(name) > 2 and name.lower() not in _GENERIC)

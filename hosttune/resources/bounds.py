@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hosttune.numbers import parse_whole
 from hosttune.resources.base import Operator
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ _WORDS = {Operator.EXACTLY: "", Operator.AT_LEAST: "at least ", Operator.AT_MOST
 def parse_whole_number(text: object) -> int | None:
     """The whole number that a value is, else None."""
     try:
-        return int(str(text))
+        return parse_whole(str(text).strip())
     except ValueError:
         return None
 

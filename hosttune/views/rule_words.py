@@ -10,6 +10,7 @@ from hosttune.engine.expression_helpers import gib_text
 from hosttune.engine.expressions import Text
 from hosttune.engine.rule import Listing, Literal, Record
 from hosttune.facts import MODULES
+from hosttune.numbers import parse_digits
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Bound, Wish
 from hosttune.resources.steps import shorten_list
@@ -104,7 +105,8 @@ def wish_words(wish: Wish) -> tuple[str, str]:
     """What a wish is about, and what it wants of it; what is empty or long is left to the plan."""
     bound = wish.bounds[0] if wish.bounds else None
     value = str(bound.value) if bound else ""
-    value = gib_text(int(value)) if wish_kinds()[wish.kind].is_size and value.isdecimal() else value
+    size = parse_digits(value, None) if wish_kinds()[wish.kind].is_size else None
+    value = value if size is None else gib_text(size)
     parts = [f"{bound.operator.value.replace('_', ' ')} {value}"] if bound else []
     parts += [
         f"{name} {text}" for name, item in wish.fields.items() if name not in _HOW and (text := plain_field(item))

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine import lint
+from hosttune.engine.catalog import RULES_FOLDER, builtin_catalog, load_catalog
 from hosttune.engine.compiled import builtin_documents
 from hosttune.engine.evaluate import evaluate, subject_of
 from hosttune.engine.lint import checked_rule, rule_faults
@@ -14,7 +15,7 @@ from hosttune.engine.profile import build_profile, resolved
 from hosttune.engine.rule import Status, build_rule, choice_module
 from hosttune.engine.shapes import profile_faults
 from hosttune.engine.yamlio import load_document
-from hosttune.errors import BadInput, HosttuneError
+from hosttune.errors import MOST_FAULTS, BadInput, HosttuneError
 from hosttune.facts import Facts
 from tests.unit.fake_reader import FakeReader
 
@@ -44,6 +45,27 @@ want:
   - sysctl: vm.swappiness
     at_most: "{{ params.value }}"
 """
+
+
+def custom(contents):
+    """A host with these files in its folder of rules."""
+    files = {f"{RULES_FOLDER}/site-a{number}.yaml": content.encode() for number, content in enumerate(contents)}
+    return FakeReader(files)
+
+
+def test_custom_rules_are_checked_until_there_are_too_many_faults(monkeypatch):
+    checked = []
+    monkeypatch.setattr(lint, "checked_rule", lambda text, name: checked.append(name) or checked_rule(text, name))
+    with pytest.raises(BadInput, match="more faults"):
+        load_catalog(custom(["id: Not Kebab\n"] * 500))
+    assert len(checked) <= MOST_FAULTS + 1
+
+
+def test_custom_rules_have_a_limit_together():
+    rules = [GOOD.replace("memory-example", f"site-a{number}") + f"# {'x' * (1 << 19)}\n" for number in range(9)]
+    assert "site-a6" in load_catalog(custom(rules[:7])).rules
+    with pytest.raises(BadInput, match="larger than 4 MiB"):
+        load_catalog(custom(rules))
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -208,6 +208,49 @@ def test_header_of_a_whole_shard_is_read_to_its_end():
     assert found == Header("tar", 200 * (PICTURE * 3 + 4_500), 200 * (PICTURE * 12 + 18_000), len(content), headers=400)
 
 
+def tar_header(size, kind=b"0"):
+    """A member's header with this field of its size, and the right checksum."""
+    block = bytearray(512)
+    block[:1], block[124 : 124 + len(size)], block[156:157] = b"a", size, kind
+    block[148:156] = b"%06o\0 " % (sum(block) + 8 * 0x20)
+    return bytes(block)
+
+
+def whole(content, **words):
+    return read_header(
+        Source(len(content), lambda offset, length: content[offset : offset + length], is_whole=True, **words)
+    )
+
+
+@pytest.mark.parametrize("size", [b"-0000001000", b"+0000000010", b"0o10", b"1_0", b"1 0", b"\xff" * 12, b"8"])
+def test_members_of_a_size_that_is_no_octal_number_end_a_shard(size):
+    assert whole(tar_header(b"5", b"0") + bytes(512) + tar_header(size, b"5") + bytes(10_240)) == Header("tar")
+
+
+def test_shards_inside_of_shards_count_as_they_are_however_deep():
+    content = jpeg(500, 375).ljust(1024, b"\1")
+    for _ in range(2_000):
+        content = tar_header(b"%011o" % len(content)) + content
+    found = whole(content + tar_header(b"%011o" % 512) + jpeg(500, 375).ljust(512, b"\1") + bytes(1024))
+    assert (found.headers, found.native_bytes) == (1, 1024 + 1_999 * 512 + PICTURE * 3)
+
+
+def test_a_member_costs_no_more_than_a_file_and_does_not_hide_the_next_one():
+    slow = b"\xff\xd8" + b"\xff" * 1_000_000  # fill bytes: each is asked for by itself
+    content = shard(("a.jpg", slow), ("b.jpg", jpeg(500, 375).ljust(700, b"\1")))
+    read = Counting(content, len(content))
+    found = read_header(Source(len(content), read, is_whole=True))
+    assert (found.headers, found.native_bytes) == (1, len(slow) + PICTURE * 3)
+    assert read.reads < 200
+
+
+def test_reading_of_a_whole_shard_ends_with_the_time():
+    content = shard(*((str(number), b"words") for number in range(50)))
+    left = iter([True] * 10)
+    found = whole(content, has_time=lambda: next(left, False))
+    assert found == Header("tar")
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -106,6 +107,14 @@ def test_look_at_one_shard_takes_the_ratio_of_its_members(tmp_path, facts):
     assert found.decoded.native_bytes == 40 * 500 * 375 * 3
     assert found.advice == ()
     assert "1 file;" in dataset_text(found, Page())
+
+
+def test_exact_look_at_a_large_shard_ends_with_its_budget(tmp_path, facts):
+    """The clock goes on by a second each time that it is asked."""
+    place = tmp_path / "train-000.tar"
+    place.write_bytes(shard(*((f"{number}.jpg", PICTURE) for number in range(400))))
+    found = look(str(place), facts, Patience(100, count().__next__), is_exact=True)
+    assert (found.stopped, found.names_done, found.decoded.is_exact) == ("budget", False, False)
 
 
 @pytest.mark.parametrize("is_exact", [False, True])

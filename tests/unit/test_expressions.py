@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hosttune.engine import expression_hints
 from hosttune.engine.evaluate import ExpressionNames
 from hosttune.engine.expression_helpers import gib_text, text_of
 from hosttune.engine.expression_hints import describe, item_of, name_type, options_of, plain, record
@@ -255,6 +256,9 @@ def test_comprehension_variable_ends_with_its_comprehension():
         ("9" * 60, "the number is too large"),
         ("x" * 5000, "not an expression: longer than 4000 characters"),
         ("1" + "+1" * 100, "nested more than 60 levels deep"),
+        ("1" + "+1" * 1900, "nested more than 60 levels deep"),
+        ("not " * 900 + "True", "nested more than 60 levels deep"),
+        ("host" + "[0]" * 1300, "nested more than 60 levels deep"),
         ("hots.is_vm", "unknown name 'hots'"),
         ("host.is_wm", "Host has no field 'is_wm'"),
         ("params.typs", "params has no field 'typs'"),
@@ -362,7 +366,7 @@ def test_what_may_still_be_none_is_refused(text):
         ("params.percent / (params.percent - 10)", "division by zero"),
         ("params.types[5]", "tuple index out of range"),
         ("disks.by_device['sdz'].name", "no 'sdz'"),
-        ("int(host.release)", "invalid literal"),
+        ("int(host.release)", "is no whole number"),
         ("version('x')", "'x' does not start with a number"),
         ("min([x for x in host.version if x > 99])", ""),
         ("gib * gib * gib * gib * gib", "the number is too large"),
@@ -431,9 +435,23 @@ def doubled(name):
     return f"for {name}0 in [('a', 'b')] {' '.join(steps)}"
 
 
+@pytest.mark.parametrize("item", ["'{}'", "['{}']", "[['{}'], {}]"])
+def test_types_of_long_lists_are_compared_in_linear_time(item, monkeypatch):
+    def asked(count):
+        calls = []
+        monkeypatch.setattr(expression_hints, "get_origin", lambda hint: calls.append(1) or get_origin(hint))
+        one, other = (", ".join(item.format(f"{number}{end}", number) for number in range(count)) for end in ("", "x"))
+        with pytest.raises(BadInput, match="these cannot be compared"):
+            parse_expression(f"[{one}] == [1.5, {other}] == [[[1]]]", WHERE, {})
+        return len(calls)
+
+    assert asked(80) < 8 * asked(20)
+
+
 TOO_MUCH = {
     "memory": f"[s + str(a) {million('a')} {TEN_THOUSAND}]",
     "looking": f"[1 {million('a')} {TEN_THOUSAND} if like(s, '*aac*')]",
+    "compiling": f"[1 {TEN_THOUSAND} if like('', '{'*a' * 490}' + str(a) + str(b) + str(c) + str(d))]",
     "a pattern": f"[1 {million('a')} for p in ['*{'a' * 400}b'] {TEN_THOUSAND} if like(s, p)]",
     "comparing": f"[1 {million('a')} for t in [s + 'x'] for u in [s + 'x'] {TEN_THOUSAND} if t == u]",
     "searching": f"[1 {million('a')} {TEN_THOUSAND} if '{'a' * 90}b' in s]",

@@ -1,13 +1,14 @@
 """Strict YAML: the traps of YAML 1.1 stay text, every fault has its line, and all come at once."""
 
 import json
+import tracemalloc
 
 import pytest
 import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hosttune.engine.yamlio import MAX_DEPTH, load_document
+from hosttune.engine.yamlio import MAX_DEPTH, MAX_FAULTS, load_document
 from hosttune.errors import BadInput
 
 
@@ -143,6 +144,40 @@ def test_too_large_file_is_refused_unread(loader):
 def test_deep_nesting_is_refused(text, loader):
     (fault,) = faults_of(text)
     assert f"nested more than {MAX_DEPTH} levels deep" in fault
+
+
+@pytest.mark.parametrize(
+    "keys",
+    ['? "' + "k" * 100_000 + '"\n: ', "".join(" " * depth + "k" * 900 + ":\n" for depth in range(30)) + " " * 31],
+    ids=["one long key", "many levels"],
+)
+def test_memory_is_not_the_length_of_keys_times_the_number_of_values_below_them(keys, loader):
+    tracemalloc.start()
+    try:
+        (fault,) = faults_of(f"{keys}[{'1,' * 5_000}1]\n")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "too many values for the length of the keys above them" in fault
+    assert peak < 64 << 20
+
+
+def test_a_long_list_under_ordinary_keys_is_read(loader):
+    assert len(load_document(f"hosts: [{'node001, ' * 20_000}x]", "f.yaml").data["hosts"]) == 20_001
+
+
+def test_tags_that_a_directive_makes_long_are_not_read(loader):
+    tags = f"%TAG !e! {'t' * 100_000}\n---\n[{'!e!a 1, ' * 50}1]\n"
+    assert faults_of(tags) == ["f.yaml:1: a % directive"]
+
+
+@pytest.mark.parametrize("text", ["\x01\n", "- &a 1\n", "- *a\n", "- !a 1\n"])
+def test_file_of_faults_is_read_until_there_are_too_many(text, loader):
+    assert faults_of(text * 5_000)[-1].endswith(f"and {MAX_FAULTS - 100} more faults")
+
+
+def test_key_faults_count_too(loader):
+    assert faults_of("a: 1\n" * 5_000)[-1].endswith(f"and {MAX_FAULTS - 100} more faults")
 
 
 def test_nesting_up_to_the_limit_is_read(loader):

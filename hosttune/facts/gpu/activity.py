@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.reading import ask
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -72,8 +73,8 @@ def parse(output: str) -> tuple[GpuActivity, ...]:
         words = line.lstrip("# ").split()
         if line.startswith("#"):
             names = words if words[:1] == ["gpu"] else names
-        elif len(words) == len(names) and words[:1] and words[0].isdecimal():
-            rows.setdefault(int(words[0]), []).append(dict(zip(names, words, strict=True)))
+        elif len(words) == len(names) and words[:1] and (index := parse_digits(words[0], -1)) >= 0:
+            rows.setdefault(index, []).append(dict(zip(names, words, strict=True)))
     return tuple(
         GpuActivity(index, _column(said, "sm"), _column(said, "pwr"), max(_column(said, "fb"), default=0))
         for index, said in sorted(rows.items())
@@ -81,7 +82,8 @@ def parse(output: str) -> tuple[GpuActivity, ...]:
 
 
 def _column(rows: list[Mapping[str, str]], name: str) -> tuple[int, ...]:
-    return tuple(int(row[name]) for row in rows if row.get(name, "").isdecimal())
+    found = (parse_digits(row.get(name, ""), None) for row in rows)
+    return tuple(one for one in found if one is not None)
 
 
 def collect(reader: Reader, facts: Facts) -> Activity:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def _version(facts: Facts) -> str:
 
 def _is_too_old(facts: Facts) -> bool:
     major = facts.dcgm.version.partition(".")[0]
-    if not major.isdecimal() or int(major) >= 4:
+    if parse_digits(major, 4) >= 4:
         return False
     branch = (facts.driver.loaded_version or facts.driver.branch).partition(".")[0]
-    is_new = branch.isdecimal() and int(branch) >= _FIRST_FOR_4
+    is_new = parse_digits(branch, 0) >= _FIRST_FOR_4
     return is_new or "blackwell" in facts.gpus.generations

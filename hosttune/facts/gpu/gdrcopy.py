@@ -15,6 +15,7 @@ from hosttune.facts.reading import if_absent, is_there, line, sure, text
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -69,7 +70,7 @@ def _node_problem(reader: Reader) -> str:
 def major_in(devices: str) -> int:
     """The number of gdrdrv in the text of /proc/devices; -1 where it has none."""
     rows = (row.split() for row in devices.splitlines())
-    return next((int(row[0]) for row in rows if len(row) == 2 and row[1] == "gdrdrv" and row[0].isdigit()), -1)
+    return next((parse_digits(row[0], -1) for row in rows if len(row) == 2 and row[1] == "gdrdrv"), -1)
 
 
 def _major(version: str) -> str:

@@ -14,6 +14,7 @@ from functools import cache
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import Fact
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.textfiles import own_file
 
 TABLE = "tables/gpu-errors.tsv"
@@ -163,7 +164,7 @@ def table() -> _Table:
 
 
 def _number(spelled: str) -> int:
-    return int(spelled) if spelled.isdecimal() else 0
+    return parse_digits(spelled, 0)
 
 
 def slot_of(domain: str, bus: str, device: str, function: str | None = "0") -> str:

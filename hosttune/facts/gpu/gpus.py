@@ -15,6 +15,7 @@ from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, GRACE, MEMORY_GIB, generation_of
 from hosttune.facts.reading import hint, if_absent, line, sure
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -272,7 +273,7 @@ def _number(spelled: str) -> int:
 
 def width_of(spelled: str) -> int:
     """Lanes; the kernel writes 0, or 63 and 255 read from a dead link, where it does not know."""
-    return int(spelled) if spelled.isdecimal() and int(spelled) <= 32 else 0
+    return width if (width := parse_digits(spelled, 0)) <= 32 else 0
 
 
 def _speed(spelled: str) -> str:

@@ -15,6 +15,7 @@ from typing import NoReturn
 from hosttune.facts.gpu.gpu_errors import slot_of
 from hosttune.facts.gpu.nvidia_smi import DENIED, corrupted_in
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 COMMON = (
@@ -166,7 +167,7 @@ def mig_devices_in(output: str) -> Mapping[int, int | None]:
 
 def _branch(driver: str) -> int:
     branch = driver.partition(".")[0]
-    return int(branch) if branch.isdecimal() else 0
+    return parse_digits(branch, 0)
 
 
 QUERIES = tuple(map(query_of, FIELDS))
@@ -243,8 +244,8 @@ def yes(spelled: str, what: str) -> bool:
     """
     if not is_supported(spelled):
         return False
-    if spelled.isdecimal():
-        return int(spelled) > 0
+    if (count := parse_digits(spelled, None)) is not None:
+        return count > 0
     return spelled.lower() == "yes" or (spelled.lower() != "no" and _unclear(spelled, what))
 
 

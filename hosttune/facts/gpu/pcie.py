@@ -16,6 +16,7 @@ from hosttune.facts.base import Fact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES, driver_of, is_vfio, read_pci, width_of
 from hosttune.facts.reading import if_absent, is_there, line, names_in, texts
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def _ports(reader: Reader, slot: str) -> tuple[str, ...]:
 
 def _virtual_functions(reader: Reader, slot: str) -> int:
     functions = read_pci(reader, slot, "sriov_numvfs")
-    return int(functions) if functions.isdecimal() else 0
+    return parse_digits(functions, 0)
 
 
 def _beside(reader: Reader, one: PcieDevice, devices: Sequence[PcieDevice]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 _SETTING = regex(r"^[ \t]*(?:export[ \t]+)?(GRUB_\w+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s;#]*))", re.MULTILINE)
@@ -144,12 +145,13 @@ def _choose(level: tuple[MenuEntry, ...], word: str) -> MenuEntry:
     named = [entry for entry in level if entry.is_called(word)]
     if len({entry.kernel for entry in named}) == 1:
         return named[0]
-    before = level[: int(word) + 1] if word.isdecimal() else ()
+    number = parse_digits(word, -1)
+    before = level[: number + 1]
     if named:
         message = f"{len(named)} entries of grub.cfg are called so"
-    elif not word.isdecimal():
+    elif number < 0:
         message = "no entry of grub.cfg is called so"
-    elif len(before) <= int(word):
+    elif len(before) <= number:
         message = f"grub.cfg has {len(level)} entries there"
     elif any(entry.is_conditional for entry in before):
         message = "which entry has this number is decided at boot"

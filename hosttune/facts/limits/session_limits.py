@@ -16,6 +16,7 @@ from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import if_absent, names_in, text, texts
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,7 +47,7 @@ def amount(value: str) -> float | None:
     """A limit as a number, infinite for none; None for what pam_limits would not take."""
     if value in _UNLIMITED:
         return math.inf
-    return int(value) if value.isdecimal() else None
+    return parse_digits(value, None)
 
 
 def lines(content: str) -> Iterator[tuple[int, str, str, str, str]]:

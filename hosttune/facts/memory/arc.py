@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.reading import derived, if_absent, integer, is_there, text
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -34,7 +35,7 @@ class Arc(Fact):
 def parse_arcstats(content: str) -> Mapping[str, int]:
     """Name -> number of the rows below the two of the head."""
     rows = (row.split() for row in content.splitlines()[2:])
-    return {row[0]: int(row[2]) for row in rows if len(row) == 3 and row[2].isdecimal()}
+    return {row[0]: number for row in rows if len(row) == 3 and (number := parse_digits(row[2], -1)) >= 0}
 
 
 def collect(reader: Reader, facts: Facts) -> Arc:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
 from hosttune.facts.reading import derived, text
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -89,8 +90,8 @@ def parse_meminfo(content: str) -> Mapping[str, int]:
     for entry in content.splitlines():
         name, _, rest = entry.partition(":")
         number, _, unit = rest.strip().partition(" ")
-        if number.isdecimal():
-            values[name] = int(number) * (1024 if unit == "kB" else 1)
+        if (count := parse_digits(number, -1)) >= 0:
+            values[name] = count * (1024 if unit == "kB" else 1)
     return values
 
 

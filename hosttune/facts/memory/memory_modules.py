@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import if_absent, text
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def modules_in(content: str) -> tuple[MemoryModule, ...]:
 
 
 def _number(spelled: str) -> int:
-    return int(spelled) if spelled.isdecimal() else 0
+    return parse_digits(spelled, 0)
 
 
 def collect(reader: Reader, facts: Facts) -> MemoryModules:

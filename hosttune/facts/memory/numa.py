@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.reading import derived, line, names_in, text
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.ranges import number_list
 from hosttune.regex import regex
 
@@ -57,8 +58,8 @@ def collect(reader: Reader, facts: Facts) -> Numa:  # noqa: ARG001 - the interfa
 
 def _nodes(reader: Reader) -> tuple[NumaNode, ...]:
     names = names_in(reader, _NODES)
-    ids = sorted(int(name[4:]) for name in names if name.startswith("node") and name[4:].isdecimal())
-    return tuple(_node(reader, number) for number in ids)
+    ids = sorted(parse_digits(name[4:], -1) for name in names if name.startswith("node"))
+    return tuple(_node(reader, number) for number in ids if number >= 0)
 
 
 def _node(reader: Reader, number: int) -> NumaNode:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.reading import derived, if_absent, integer, names_in, sure, text
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
@@ -67,7 +68,7 @@ def parse_stall(content: str) -> Stall:
 def parse_counters(content: str) -> Mapping[str, int]:
     """`name number` lines, as in /proc/vmstat and memory.events."""
     rows = (row.split() for row in content.splitlines())
-    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal()}
+    return {row[0]: number for row in rows if len(row) == 2 and (number := parse_digits(row[1], -1)) >= 0}
 
 
 def collect(reader: Reader, facts: Facts) -> PressureStalls:  # noqa: ARG001 - the interface of all subjects

@@ -15,6 +15,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.network.network import BONDING_MASTERS, speed_of
 from hosttune.facts.reading import derived, if_absent, integer, line, require_known
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _idle(reader: Reader, bond: str, name: str, beside: Sequence[BondMember]) ->
     if mine and mine < max(speeds, default=0):
         return f"it runs at {mine} Mb/s, and LACP takes links of one speed: others run at {max(speeds)}"
     state = if_absent(line(reader, f"{folder}/ad_actor_oper_port_state"), "N/A")
-    if state.isdecimal() and int(state) & _DEFAULTED:
+    if parse_digits(state, 0) & _DEFAULTED:
         return "no LACP from the switch"
     if active == "0" or not own.isdecimal():
         return "in no LACP group that is active"

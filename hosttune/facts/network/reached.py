@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.processes import is_daemon
 from hosttune.facts.reading import answered, ask, if_absent, require_known, text
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -135,13 +136,14 @@ def parse_listeners(printed: str, sockets: str = "", strangers: Collection[str] 
         if len(words) < 6:
             continue
         address, _, port = words[3].rpartition(":")
-        if not port.isdecimal():
+        number = parse_digits(port, -1)
+        if number < 0:
             continue
         holders = set(_SSHD.findall(words[5])) - set(strangers)
-        if holders or (_SYSTEMD.search(words[5]) and int(port) in activated):
+        if holders or (_SYSTEMD.search(words[5]) and number in activated):
             found[f"{address.partition('%')[0]}{']' if '%' in address and address[0] == '[' else ''}:{port}"] = (
                 _own(address),
-                int(port),
+                number,
             )
     return found
 

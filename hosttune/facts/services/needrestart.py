@@ -34,9 +34,9 @@ _PAIR = regex(rf"{_PATTERN}\s*(?:=>|,)\s*['\"]?(\d)['\"]?")
 # In a record or an image the pattern is foreign text, and a search by it can take for ever: nothing that is repeated is
 # a group here, and one pattern has few ways to match.
 _ONE = r"(?:[\w @:.,=/-]|\\[^\w\s]|\\[bdsw]|\[\^?[\w @:.-]+\])"
-_PLAIN = regex(rf"(?:{_ONE}[*+?]?|\((?:\?:)?|\)\??|[|^$])*")
+_PLAIN = regex(rf"(?:{_ONE}[*+?]?|\((?:\?:)?|\)\??|[|^$])*", re.ASCII)  # a set of other letters is slow to compile
 _CHOICE = regex(r"(?<!\\)(?:[*+(]|(?<!\()\?)")
-_MOST_CHOICES, _MOST_BRANCHES = 4, 32
+_MOST_CHOICES, _MOST_BRANCHES, _MOST_CHARACTERS = 4, 32, 1000
 _MODE = regex(r"\s*=\s*['\"]([a-z])['\"]")
 _SHOWN = 80  # characters of what is unclear
 _COMMENT = regex(r"^[^\S\n]*#.*$|(?<=[;,{}])\s*#.*$", re.MULTILINE)
@@ -103,7 +103,7 @@ def _entry(match: re.Match[str], file: str) -> NeedrestartSetting:
     pattern = next((one for one in match.group(1, 2, 4) if one is not None), "")
     flags = f"(?{match[5]})" if match[5] else ""
     has_few_ways = len(_CHOICE.findall(pattern)) <= _MOST_CHOICES and pattern.count("|") <= _MOST_BRANCHES
-    if not _PLAIN.fullmatch(pattern) or not has_few_ways:
+    if len(pattern) > _MOST_CHARACTERS or not _PLAIN.fullmatch(pattern) or not has_few_ways:
         return NeedrestartSetting(file, "unclear", pattern=pattern[:_SHOWN])
     try:
         re.compile(flags + pattern)

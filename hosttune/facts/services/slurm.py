@@ -26,6 +26,7 @@ from hosttune.facts.slurm_conf import (
 )
 from hosttune.facts.storage.places import mount_of
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -115,9 +116,10 @@ def cpus_of(values: Mapping[str, str]) -> int:
 
 
 def _number(word: str) -> int:
-    if not word.isdecimal():
+    number = parse_digits(word, -1)
+    if number < 0:
         raise ValueError(f"slurm.conf says {word[:40]!r} where a number stands")
-    return int(word)
+    return number
 
 
 class _SlurmFiles:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -31,7 +32,7 @@ class Upgrades(Fact):
 
 def is_true(value: str) -> bool:
     """As apt reads a boolean; what it does not know is false here, which is the default of these."""
-    return value.lower() in _TRUE or (value.isdecimal() and int(value) != 0)
+    return value.lower() in _TRUE or parse_digits(value, 0) != 0
 
 
 def collect(reader: Reader, facts: Facts) -> Upgrades:  # noqa: ARG001 - the interface of all subjects

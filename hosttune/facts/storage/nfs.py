@@ -14,6 +14,7 @@ from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.reading import integer, names_in, require_known, texts
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _mount(reader: Reader, mount: Mount) -> NfsMount:
 
 
 def _number(spelled: str, default: int) -> int:
-    return int(spelled) if spelled.isascii() and spelled.isdecimal() else default
+    return parse_digits(spelled, default)
 
 
 def _settings(reader: Reader) -> tuple[str, ...]:

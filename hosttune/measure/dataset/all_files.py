@@ -66,6 +66,9 @@ class FileCounter:
                 if size and census.is_large(size):
                     census.keep(size, Named(key, f"{folder}/{entry.name}", entry.inode()))
 
+    def _has_time(self) -> bool:
+        return not self._patience.is_over()
+
     def _each(self, folder: str, entries: Sequence[os.DirEntry[str]]) -> None:
         """Size and header of each, and of a file with several names once."""
         census = self._census
@@ -82,7 +85,7 @@ class FileCounter:
                 key = self._tally.key_of_name(entry.name)
                 self._sizes(folder, [entry], key, [info.st_size])
                 if self._reads and has_header(key):
-                    found = probe(path, with_header=True, is_whole=True)
+                    found = probe(path, with_header=True, is_whole=True, has_time=self._has_time)
                     census.moved += found.has_moved_atime if found else 0
                     is_cold = found is not None and found.resident_bytes == 0
                     census.look(path, Looked(key, info.st_size, found.header if found else None), is_cold=is_cold)

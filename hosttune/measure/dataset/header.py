@@ -42,16 +42,24 @@ class Header:
 
 
 class Spent(ValueError):
-    """The bounds of a file are reached: what comes next in it is not known to be wrong."""
+    """The bounds of a file or the time are reached: what comes next in it is not known to be wrong."""
 
 
 class Source:
     """A few bytes of a file. `read` is pread(2): (offset, length) -> bytes, shorter at the end of the file. `is_whole`
-    asks for all parts of a container, instead of some."""
+    asks for all parts of a container, instead of some. `has_time` is asked before each read."""
 
-    def __init__(self, size: int, read: Callable[[int, int], bytes], *, is_whole: bool = False) -> None:
+    def __init__(
+        self,
+        size: int,
+        read: Callable[[int, int], bytes],
+        *,
+        is_whole: bool = False,
+        has_time: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.size = size
         self._read = read
+        self._has_time = has_time
         self._left: float = MOST_BYTES
         self._reads: float = MOST_READS
         self.is_whole = is_whole
@@ -73,7 +81,7 @@ class Source:
         return int.from_bytes(self.at(offset, length), "little" if order == "<" else "big")
 
     def inside(self, offset: int, length: int) -> Source:
-        """A member of a container as a file of its own; its reads count here."""
+        """A member of a container as a file of its own, with the bounds of one; its reads count here, too."""
         return _Inside(self, offset, length)
 
     def allow(self, length: float, reads: float) -> None:
@@ -84,7 +92,7 @@ class Source:
     def _fetch(self, offset: int, length: int) -> bytes:
         self._left -= length
         self._reads -= 1
-        if self._left < 0 or self._reads < 0:
+        if self._left < 0 or self._reads < 0 or not self._has_time():
             raise Spent("the header is too long")
         return self._read(offset, length)
 
@@ -94,6 +102,11 @@ class _Inside(Source):
         super().__init__(length, lambda place, count: outer.at(offset + place, min(count, length - place)))
 
     def _fetch(self, offset: int, length: int) -> bytes:
+        """What is too long in one member ends the look at that one."""
+        self._left -= length
+        self._reads -= 1
+        if self._left < 0 or self._reads < 0:
+            raise ValueError("the header is too long")
         return self._read(offset, length)
 
 
@@ -106,8 +119,8 @@ def read_header(source: Source) -> Header | None:
 
 
 def read_member(source: Source, *, with_containers: bool = True) -> Header | None:
-    """The same for a part of a container, which may hold others or not. Raises Spent where the bounds of the file are
-    reached before the part told anything."""
+    """The same for a part of a container: one inside of another counts as it is, because depth has no limit. Raises
+    Spent if the bounds of the file are reached before the part told anything."""
     name, parse = _parser(source.head, with_containers=with_containers)
     if not parse:
         return None

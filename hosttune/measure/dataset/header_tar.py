@@ -103,7 +103,7 @@ def _row(source: Source, place: int, most: int, *, until: float = math.inf) -> _
             if not block.strip(b"\0") or place + _BLOCK + size > source.size or not is_member(block):
                 return _TarRow(place - start, native, float32, told, None)
             if block[156:157] in {b"0", b"\0"} and size:
-                found = read_member(source.inside(place + _BLOCK, size))
+                found = read_member(source.inside(place + _BLOCK, size), with_containers=False)
                 is_told = found is not None and found.native_bytes is not None
                 told += is_told
                 native += (found.native_bytes or 0) if found and is_told else size
@@ -135,17 +135,25 @@ def _size(block: bytes) -> int:
     field = block[124:136]
     if field[0] & 0x80:
         return int.from_bytes(bytes((field[0] & 0x7F, *field[1:])), "big")
-    return int(field.strip(b" \0") or b"0", 8)
+    return _octal(field.strip(b" \0") or b"0")
+
+
+def _octal(digits: bytes) -> int:
+    """int() also takes a sign, blanks and `_`: a member of negative size would never end. Raises ValueError."""
+    if not digits or digits.strip(b"01234567"):
+        raise ValueError("no octal number")
+    return int(digits, 8)
 
 
 def is_member(block: bytes) -> bool:
     """Whether the checksum of a member's header is right: the sum of its bytes, its own field as blanks."""
     if len(block) < _BLOCK:
         return False
-    field = block[148:156].strip(b" \0")
-    if not field or field.strip(b"01234567"):
+    try:
+        told = _octal(block[148:156].strip(b" \0"))
+    except ValueError:
         return False
-    return int(field, 8) == sum(block[:148]) + 8 * 0x20 + sum(block[156:_BLOCK])
+    return told == sum(block[:148]) + 8 * 0x20 + sum(block[156:_BLOCK])
 
 
 PARSERS: Final = ((is_member, "tar", tar),)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hosttune.frozen import frozen
 from hosttune.measure import page_cache
 from hosttune.measure.dataset.header import MOST_BYTES, Header, Source, read_header
 from hosttune.measure.dataset.walk import open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # A pipe or a terminal that took the place of a file must not hold whoever opens it.
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -32,9 +35,11 @@ class Probe:
     has_moved_atime: bool
 
 
-def probe(path: str, *, with_header: bool, is_whole: bool = False) -> Probe | None:
-    """`is_whole` asks for all members of a shard. None for a file that is gone, or is none any more. Raises
-    PermissionError, OSError where it cannot be read."""
+def probe(
+    path: str, *, with_header: bool, is_whole: bool = False, has_time: Callable[[], bool] = lambda: True
+) -> Probe | None:
+    """`is_whole` asks for all members of a shard. A header during which time ends counts as not read. None for a file
+    that is gone, or is none any more. Raises PermissionError, OSError where it cannot be read."""
     try:
         fd, is_quiet = open_regular(path, _FLAGS)
     except FileNotFoundError:
@@ -46,19 +51,25 @@ def probe(path: str, *, with_header: bool, is_whole: bool = False) -> Probe | No
         resident = page_cache.resident_bytes(fd, before)
         if not with_header or not before.st_size:
             return Probe(before.st_size, resident, None, was_read=False, has_moved_atime=False)
-        header = _header(fd, before.st_size, is_whole=is_whole)
+        header = _header(fd, before.st_size, has_time, is_whole=is_whole)
+        was_read = has_time()
         if resident == 0:
             with suppress(OSError):
                 page_cache.drop(fd)
         has_moved = not is_quiet and os.fstat(fd).st_atime_ns != before.st_atime_ns
-        return Probe(before.st_size, resident, header, was_read=True, has_moved_atime=has_moved)
+        return Probe(before.st_size, resident, header if was_read else None, was_read, has_moved)
     finally:
         os.close(fd)
 
 
-def _header(fd: int, size: int, *, is_whole: bool) -> Header | None:
+def _header(fd: int, size: int, has_time: Callable[[], bool], *, is_whole: bool) -> Header | None:
     with suppress(OSError):  # a file system that knows no advice
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
     return read_header(
-        Source(size, lambda offset, length: os.pread(fd, min(length, MOST_BYTES), offset), is_whole=is_whole)
+        Source(
+            size,
+            lambda offset, length: os.pread(fd, min(length, MOST_BYTES), offset),
+            is_whole=is_whole,
+            has_time=has_time,
+        )
     )

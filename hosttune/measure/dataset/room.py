@@ -13,6 +13,7 @@ from hosttune.facts.memory.memory import parse_meminfo
 from hosttune.frozen import frozen
 from hosttune.host.bounded import head_text
 from hosttune.measure.cpus import GROUPS, upwards
+from hosttune.numbers import parse_digits
 
 FITS: Final = 0.6  # of the room: the rest is the job's own
 TIGHT: Final = 0.8
@@ -94,8 +95,8 @@ def _limits(root: str) -> dict[str, int]:
     for folder in upwards(mount, groups.get("memory", groups.get("", "/"))):
         for name in names:
             word = _read(f"{folder}/{name}").strip()
-            if word.isdecimal() and int(word) < _ENDLESS:
-                found[f"{folder.removeprefix(root)}/{name}"] = int(word)
+            if (limit := parse_digits(word, _ENDLESS)) < _ENDLESS:
+                found[f"{folder.removeprefix(root)}/{name}"] = limit
     return found
 
 

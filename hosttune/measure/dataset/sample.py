@@ -233,7 +233,7 @@ def look_inside(
             return False
         if done % 50 == 0:
             tell(f"{done:,} of {len(wanted):,} files opened")
-        _probe(sample, named, place, part, with_header=is_read)
+        _probe(sample, named, place, part, phase, with_header=is_read)
     return bool(wanted)
 
 
@@ -242,10 +242,10 @@ def _each(depth: int, strata: int) -> int:
     return max(depth, -(-_LEAST * depth // (OF_EACH * max(1, strata))))
 
 
-def _probe(sample: Sample, named: Named, run: int, part: float, *, with_header: bool) -> None:
+def _probe(sample: Sample, named: Named, run: int, part: float, phase: SamplePhase, *, with_header: bool) -> None:
     sample.tried.add(named.path)
     try:
-        found = probe(named.path, with_header=with_header)
+        found = probe(named.path, with_header=with_header, has_time=lambda: phase.has_time(for_stats=False))
     except OSError:
         sample.denied += 1
         return

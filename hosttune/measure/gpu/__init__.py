@@ -10,6 +10,7 @@ from hosttune.host.driver_root import contained
 from hosttune.host.process import locate
 from hosttune.measure.gpu.none import NoSampler
 from hosttune.measure.gpu.sample import GpuSample, GpuSampler
+from hosttune.numbers import parse_digits
 from hosttune.values import Absent, Unreadable
 
 __all__ = ["GpuSample", "GpuSampler", "open_sampler"]
@@ -104,4 +105,5 @@ class _Chosen:
 
 def _is(sample: GpuSample, wanted: str) -> bool:
     """A number means the GPU and its MIG instances."""
-    return sample.index == int(wanted) if wanted.isdecimal() else bool(wanted) and sample.uuid.startswith(wanted)
+    index = parse_digits(wanted, None)
+    return sample.index == index if index is not None else bool(wanted) and sample.uuid.startswith(wanted)

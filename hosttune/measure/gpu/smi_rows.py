@@ -16,6 +16,7 @@ from hosttune.facts.gpu.health_smi import OLD_REASONS, REASONS, is_supported
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.reasons import words_of
 from hosttune.measure.gpu.sample import GpuSample
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 # The name stands last: it is the only one that may hold a comma.
@@ -74,9 +75,10 @@ class SmiTable:
 
     def _row(self, cells: Mapping[str, str]) -> int | None:
         spelled = cells["index"]
-        if not spelled.isdecimal() and not _LOST.fullmatch(spelled):
+        index = parse_digits(spelled, -1)
+        if index < 0 and not _LOST.fullmatch(spelled):
             return None
-        index = int(spelled) if spelled.isdecimal() else self._last + 1
+        index = index if index >= 0 else self._last + 1
         self._last = index
         before = self.rows.get(index)
         if any(_LOST.fullmatch(cell) for cell in cells.values()):
@@ -172,7 +174,7 @@ _LISTED = regex(r"GPU (\d+): .*|\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)
 
 def instances_in(output: str) -> dict[int, tuple[GpuSample, ...]]:
     """The MIG instances by the index of their GPU, from `nvidia-smi -L`, with nothing but uuid and name known."""
-    found: dict[int, tuple[GpuSample, ...]] = {}
+    found: dict[int, list[GpuSample]] = {}
     index = -1
     for line in output.splitlines():
         if not (match := _LISTED.match(line)):
@@ -181,5 +183,5 @@ def instances_in(output: str) -> dict[int, tuple[GpuSample, ...]]:
             index = int(match[1])
         else:
             one = GpuSample(index, match[3], f"MIG {match[2]}", is_mig=True)
-            found[index] = (*found.get(index, ()), one)
-    return found
+            found.setdefault(index, []).append(one)
+    return {index: tuple(some) for index, some in found.items()}

@@ -90,7 +90,7 @@ def period_s(path: str) -> float:
     """The period of the quota that this file sets, usually 0.1 s."""
     content = content_of(path.replace("cpu.cfs_quota_us", "cpu.cfs_period_us")) or b""
     words = content.split()
-    return int(words[-1]) / 1e6 if words and words[-1].isdigit() else 0.1
+    return int(words[-1]) / 1e6 if words and words[-1].isdigit() and len(words[-1]) < 20 else 0.1
 
 
 def setter(path: str) -> str:

@@ -140,7 +140,7 @@ def counter(content: bytes, name: bytes) -> int | None:
     if not at and not content.startswith(name + b" "):
         return None
     word = content[at : at + 80].split(b"\n", 1)[0].split()[-1]
-    return int(word) if word.isdigit() else None
+    return _number(word)
 
 
 def disk_counters(content: bytes, wanted: frozenset[bytes]) -> dict[str, DiskCounters]:

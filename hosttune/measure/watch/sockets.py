@@ -17,6 +17,7 @@ from typing import Final
 
 from hosttune.frozen import frozen
 from hosttune.host.bounded import names_in
+from hosttune.numbers import parse_digits
 
 _NETLINK_SOCK_DIAG: Final = 4
 _BY_FAMILY, _DONE, _ERROR = 20, 3, 2  # SOCK_DIAG_BY_FAMILY, NLMSG_DONE, NLMSG_ERROR
@@ -128,7 +129,8 @@ def inode_of(link: str) -> tuple[str, int] | None:
     if link.endswith("]>"):
         link = f"{link[:4]}>{link[4:-1]}"
     kind, _, rest = link.partition(":[")
-    return (kind, int(rest[:-1])) if kind in {"socket", "pipe", "pipe>"} and rest[:-1].isdigit() else None
+    inode = parse_digits(rest[:-1], -1)
+    return (kind, inode) if kind in {"socket", "pipe", "pipe>"} and inode >= 0 else None
 
 
 def is_local(address: str) -> bool:

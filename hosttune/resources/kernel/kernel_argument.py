@@ -8,10 +8,10 @@ through GRUB, this is advice.
 from __future__ import annotations
 
 import posixpath
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
+from hosttune.facts.globs import fits_glob
 from hosttune.facts.kernel import grub_arguments as grub
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -52,7 +52,7 @@ def has(arguments: Iterable[str], wanted: str) -> bool:
 
 def contradicts(argument: str, wanted: str, patterns: Iterable[str] = ()) -> bool:
     """Whether an argument says otherwise: another value of the same key, or one that the rule names by a pattern."""
-    if any(fnmatchcase(argument, pattern) for pattern in patterns):
+    if any(fits_glob(argument, pattern) for pattern in patterns):
         return True
     (key, parts), (its, others) = split(wanted), split(argument)
     if key != its or key in _REPEATED or set(parts) <= set(others):

@@ -126,7 +126,10 @@ def _install(reader: Reader, name: str) -> tuple[UnitFiles, Mapping[str, list[st
         for place in (path, *files.drop_ins(real)):
             for _, section, key, value in assignments(files.content(place)):
                 if section == "Install":
-                    keys[key] = [*keys.get(key, []), *value.split()] if value else []
+                    words = keys.setdefault(key, [])
+                    words += value.split()
+                    if not value:
+                        words.clear()
     except UnknownFact as unknown:
         raise Refused(f"{name} cannot be enabled: {unknown.reason}") from None
     return files, keys

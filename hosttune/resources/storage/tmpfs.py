@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab_options import set_size, size_bytes
+from hosttune.numbers import parse_digits
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, Operator, WishKind, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
@@ -88,7 +89,7 @@ class TmpfsWish(WishKind):
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         wish = wishes[0]
         wanted = str(wish.bounds[0].value)
-        size = _size_text(int(wanted)) if wanted.isdecimal() else "SIZE"
+        size = "SIZE" if (asked := parse_digits(wanted, None)) is None else _size_text(asked)
         guard, line = Address("file", dropin_path(_RUN_FOLDER, wish.rule)), Address("fstab-line", TARGET)
         return (
             in_general(wish, guard, _guard_text(wish), triggers=(Trigger("daemon-reload"),)),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hosttune.engine.fleet_seen import FAULT, LONGEST, NOT_APPLICABLE, OK, OUTCOMES, WAIVED
 from hosttune.engine.fleet_values import FSTAB, MOUNT, NO_LINE, NOT_MOUNTED
 from hosttune.host.cleaned import clean
+from hosttune.numbers import parse_digits
 from hosttune.views.document import Item
 from hosttune.views.terminal import counted, join_words
 
@@ -121,8 +122,8 @@ def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
 
 def _lost(setting: str, value: str, most: str) -> str:
     """What a host has less of than most of its siblings; empty where it has lost nothing."""
-    amounts = [number.removesuffix(" GiB") for number in (value, most)]
-    if setting in {"GPUs", "memory"} and all(map(str.isdecimal, amounts)) and int(amounts[0]) < int(amounts[1]):
+    own, theirs = (parse_digits(number.removesuffix(" GiB"), -1) for number in (value, most))
+    if setting in {"GPUs", "memory"} and 0 <= own < theirs:
         what = "GPUs" if setting == "GPUs" else "of memory"
         return f"{value} of the {most} {what} that the siblings have"
     if setting.startswith(MOUNT) and value == NOT_MOUNTED:
