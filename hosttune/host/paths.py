@@ -20,6 +20,7 @@ from hosttune.host.attributes import is_open_by_acl
 from hosttune.host.mounters import Mounters
 
 MAX_LINKS = 40  # as the kernel: path_resolution(7)
+MAX_PARTS = 256  # components that come out of the links of one walk: 40 links of 4,095 bytes would have 80,000
 _OPENAT2, _AT_FDCWD = 437, -100  # of every architecture (asm-generic/unistd.h)
 _RESOLVE_NO_SYMLINKS = 0x04  # linux/openat2.h
 _NO_LINKS = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS)  # struct open_how
@@ -107,8 +108,8 @@ def walk(
     """Resolve `path` inside `root`. With follow=False a link at the end is itself the result. Walks of one check can
     share `mounters`. Behind a link of another user no folder is entered that is `avoided`: EPERM.
 
-    A component that does not exist ends the walk with `missing` set. Raises OSError: ELOOP for more than 40 links,
-    ENOTDIR for a file used as a folder, EACCES where a folder may not be searched.
+    A component that does not exist ends the walk with `missing` set. Raises OSError: ELOOP for links that are too many
+    or too long, ENOTDIR for a file used as a folder, EACCES where a folder may not be searched.
     """
     found = ResolvedPath(mounters=Mounters() if mounters is None else mounters)
     try:
@@ -123,7 +124,7 @@ def walk(
 
 
 def _follow(found: ResolvedPath, todo: list[str], avoided: Callable[[], Collection[str]], *, follow: bool) -> None:
-    links = 0
+    links = parts = 0
     barred: Collection[str] = ()
     own = len(todo)  # so many of `todo` are the path's own components; what lies above them came out of a link
     while todo:
@@ -156,7 +157,11 @@ def _follow(found: ResolvedPath, todo: list[str], avoided: Callable[[], Collecti
             links += 1
             found.visited.append((found.canonical.rstrip("/") + "/" + part, info))
             barred = barred if info.st_uid in {0, os.geteuid()} else avoided()
-            todo.extend(_expand(found, fd, links))
+            expanded = _expand(found, fd, links)
+            parts += len(expanded)
+            if parts > MAX_PARTS:
+                raise OSError(errno.ELOOP, "links lead through too many folders", found.canonical)
+            todo.extend(expanded)
         else:
             found.name, found.fd = part, fd
             if todo:

@@ -60,6 +60,17 @@ def test_dot_dot_after_a_link_is_the_folder_that_the_link_leads_to(root):
     assert RootReader(str(root)).resolve("/lib/systemd/..") == "/usr/lib"
 
 
+def test_links_of_many_parts_are_no_way_to_a_file(root):
+    """38 links of 4,000 characters have 60,000 parts, each of them opened and looked at for every file behind them."""
+    (root / "etc/real").mkdir()
+    (root / "etc/real/x").write_text("found")
+    (root / "etc/near").symlink_to("real/../" * 60 + "real")
+    (root / "etc/far").symlink_to("real/../" * 600 + "real")
+    reader = open_reader(root=str(root))
+    assert reader.read("/etc/near/x") == b"found"
+    assert "links" in reader.read("/etc/far/x").reason
+
+
 def test_loop_is_unreadable_and_a_fifo_does_not_block(root):
     reader = RootReader(str(root))
     assert "too many symbolic links" in reader.read("/etc/loop").reason
