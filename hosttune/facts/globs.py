@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 
 from hosttune.facts.base import UnknownFact
@@ -18,4 +19,7 @@ def fits_glob(name: str, pattern: str) -> bool:
     if len(pattern) > LONGEST:
         raise UnknownFact(f"the pattern {pattern[:40]}... is longer than {LONGEST} characters")
     head, end, tail = pattern.rpartition("]")
-    return fnmatchcase(name, head + end + tail.replace("[", "[[]"))
+    try:
+        return fnmatchcase(name, head + end + tail.replace("[", "[[]"))
+    except re.error:  # before Python 3.10.5, of a range such as [z-a]
+        raise UnknownFact(f"the pattern {pattern[:40]} has a range that ends before it begins") from None
