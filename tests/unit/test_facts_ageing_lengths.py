@@ -5,6 +5,7 @@ import tracemalloc
 
 import pytest
 
+from hosttune.actions.record import take_record
 from hosttune.facts import Facts, globs
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.ageing import SPOOL
@@ -13,7 +14,6 @@ from hosttune.facts.storage.ageing_rows import LONGEST, rows_of
 from hosttune.facts.storage.ageing_shell import MOST_JOINED, Shell
 from hosttune.host.paths import PATH_MAX
 from hosttune.host.record import RecordReader
-from hosttune.actions.record import take_record
 from hosttune.values import FileValue
 from tests.unit.fake_reader import FakeReader
 
