@@ -46,6 +46,14 @@ class OnlyRunning(str):
     __slots__ = ()
 
 
+class TooLong(str):
+    """The reason of an Unreadable where a file is longer than is read of it. The person who made it so must not decide
+    anything by that.
+    """
+
+    __slots__ = ()
+
+
 def prefix_reason(place: str, reason: str) -> str:
     """A reason behind `place: `, of the type that it has."""
     return type(reason)(f"{place}: {reason}")

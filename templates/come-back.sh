@@ -4,6 +4,7 @@
 #   emergency  the boot has stopped
 #   deadline   nobody has confirmed in time
 #   late       the boot is through: status 0 where its health is to be looked at
+#   hold       early, with the seconds up to the deadline: keep what resets this host open, for the case that all else hangs
 #   reboot     hosttune has taken it back itself, and leaves the reboot to this: when the GPUs are free, or at last
 # It takes back, once, what a run changed for the next boot, and reboots once. It needs the root file system alone: no
 # Python, no network, no /var. All is in functions, so that half of this file does nothing.
@@ -228,6 +229,29 @@ begin_last_deadline() {
     resetter=$!
 }
 
+# A user who holds the lock of /proc before the deadline keeps its script from finding sysrq-trigger. So it is opened before
+# users log in, and what comes after that starts no program and looks up no name but in this folder, which is root's: no user
+# can hold its lock. A power cut ends this; the folder goes when the trial ends, and then nothing is reset.
+hold_reset() { # seconds up to the deadline
+    cd "$T" && [ -e "$R/proc/sysrq-trigger" ] && exec 9> "$R/proc/sysrq-trigger" || return
+    { read -r last < last; } 2> /dev/null
+    case $last in '' | *[!0-9]*) last=3600 ;; esac
+    {
+        sleep $(($1 + last + 440)) &
+        first=$!
+        sleep $(($1 + last + 500)) &
+        second=$!
+        wait "$first"
+        (is_still_on_trial || kill "$second") &
+        wait "$second" && echo b >&9
+    } > /dev/null 2>&1 < /dev/null &
+}
+
+is_still_on_trial() { [ -e armed ] && [ ! -e failed ] && ! { read -r its < decided && [ "$its" = confirmed ]; }; }
+
+# Nothing is rebooted in this boot any more.
+release_reset() { ! is_of_this_boot trying || timeout 30 systemctl --no-block stop hosttune-trial-reset.service; }
+
 end_last_deadline() {
     [ -z "$watcher" ] || kill "$watcher" "$resetter" 2> /dev/null
     watcher=
@@ -244,7 +268,7 @@ reboot_when_idle() {
 
 fail() {
     say "failed to come back: $*"
-    mark failed
+    mark failed || release_reset
 }
 
 # GRUB could not clear what asked for the entry, or a journal has brought it back since.
@@ -266,6 +290,7 @@ come_back() {
     if ! make_writable; then
         # No mark, which would be an empty file on a full disk: the next boot, or hosttune, takes it back where there is room.
         say "failed to come back: the root file system cannot be written to, it is read-only or full; nothing was done"
+        release_reset
     elif ! is_whole; then
         fail "what was kept in $T is damaged; nothing was done"
     elif ! decide; then
@@ -283,6 +308,7 @@ come_back() {
 leave_trial() {
     if ! is_of_this_boot put && ! is_trial_entry && ! { [ "$gave_up" ] && is_of_this_boot trying; }; then
         say "came back: this boot has nothing of the trial"
+        release_reset
     elif [ "$mode" = deadline ] && is_gpu_at_work; then
         say "came back: in force after a reboot, which waits for the end of the work on the GPUs, at most $last s"
         reboot_when_idle
@@ -308,7 +334,7 @@ main() {
     emergency) tag=e9e9 ;;
     *) tag=dead ;;
     esac
-    boot=unknown gave_up= unsaid= watcher= resetter= last=3600
+    boot=unknown gave_up= unsaid= watcher= resetter= last=3600 within=$2
     case $mode in deadline | reboot) begin_last_deadline ;; esac
     guard
     status=$?
@@ -364,6 +390,7 @@ $(cat "$T/monitors" 2> /dev/null)
         has returned # then the journal is told
         return
         ;;
+    hold) ! is_of_this_boot trying || has returned || hold_reset "$within" ;;
     esac
     return 0
 }

@@ -72,16 +72,17 @@ _PLAIN = (
     (f"{UNITS}/hosttune-trial-check.service", "hosttune-trial-check.service"),
     (f"{UNITS}/emergency.service.d/60-hosttune-come-back.conf", "hosttune-trial-emergency.conf"),
 )
-_TIMER = f"{UNITS}/hosttune-trial-deadline.timer"
+# They hold the seconds that a boot on trial waits for a confirmation.
+_TIMED = tuple(f"{UNITS}/{name}" for name in ("hosttune-trial-deadline.timer", "hosttune-trial-reset.service"))
 _WANTED = (
     (
         f"{UNITS}/sysinit.target.d/60-hosttune-come-back.conf",
-        "hosttune-come-back.service hosttune-trial-deadline.timer",
+        "hosttune-come-back.service hosttune-trial-deadline.timer hosttune-trial-reset.service",
     ),
     (f"{UNITS}/multi-user.target.d/60-hosttune-come-back.conf", "hosttune-trial-check.service"),
 )
 # In the order in which they are written: what wants the others comes last.
-UNIT_PATHS = (*(path for path, _ in _PLAIN), _TIMER, *(path for path, _ in _WANTED))
+UNIT_PATHS = (*(path for path, _ in _PLAIN), *_TIMED, *(path for path, _ in _WANTED))
 OF_AN_IMAGE = "these are the files of an image: what is on trial is tried on the machine that runs them"
 _ODD = regex(r"[\n\\]|^\s|\s$")
 _SPARE_BYTES = 1 << 20
@@ -265,9 +266,9 @@ def free_room(writer: Writer) -> None:
 
 def unit_texts(within_s: int) -> tuple[tuple[str, str], ...]:
     """(path, text) of the units, in the order in which they are written."""
-    timer = render("hosttune-trial-deadline.timer.j2", within_s=within_s)
+    timed = tuple((path, render(f"{posixpath.basename(path)}.j2", within_s=within_s)) for path in _TIMED)
     plain = tuple((path, _template(name)) for path, name in _PLAIN)
-    return (*plain, (_TIMER, timer), *((path, _WANTS.format(units)) for path, units in _WANTED))
+    return (*plain, *timed, *((path, _WANTS.format(units)) for path, units in _WANTED))
 
 
 def _template(name: str) -> str:

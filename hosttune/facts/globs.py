@@ -54,7 +54,10 @@ class _Matchers(dict[str, Callable[[str], Any]]):
         if fault := glob_fault(pattern):
             raise ValueError(fault)
         head, end, tail = pattern.rpartition("]")
-        found = re.compile(translate(head + end + tail.replace("[", "[[]"))).match
+        try:
+            found = re.compile(translate(head + end + tail.replace("[", "[[]"))).match
+        except re.error:  # before Python 3.10.5, of a range such as [z-a]
+            raise ValueError(f"the pattern {pattern[:_SHOWN]} has a range that ends before it begins") from None
         self.left -= len(pattern) + PER_PATTERN
         if self.left < 0:
             self.clear()

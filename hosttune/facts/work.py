@@ -27,7 +27,7 @@ from hosttune.host.bounded import CUT
 from hosttune.host.door import Completed, Stat
 from hosttune.host.mountinfo import parse
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT, TooLong, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -276,13 +276,16 @@ def _is_delegated(reader: Reader, group: str) -> bool:
 def _given_devices(reader: Reader, group: str, inside: Iterable[Process]) -> frozenset[str] | Unreadable:
     """The names below /dev that the engine gave to a container. What is in its /dev tells nothing: its root makes nodes
     there. A mount of the host's own node is no work of its root, and what the engine wrote for the runtime neither.
+
+    A process of the container can go into a mount namespace of its own, where it mounts what it has already under other
+    names, and makes the table longer than is read. So the names are those of the host, and such a table tells nothing.
     """
     first = min(inside, key=lambda process: (process.started_at, process.pid))
     table = reader.read(f"/proc/{first.pid}/mountinfo")
-    if isinstance(table, Unreadable):
+    if isinstance(table, Unreadable) and not isinstance(table.reason, TooLong):
         return table
     mounts = parse(table) if isinstance(table, bytes) else ()
-    names = {one.target[5:] for one in mounts if one.fstype == "devtmpfs" and one.target.startswith("/dev/")}
+    names = {one.root[1:] for one in mounts if one.fstype == "devtmpfs" and one.target.startswith("/dev/")}
     match = _ID.search(group)
     told = reader.query(("devices-of", match[0])) if match else ABSENT
     if isinstance(told, Unreadable):

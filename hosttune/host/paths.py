@@ -15,10 +15,12 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Final
 
 from hosttune.host.attributes import is_open_by_acl
 from hosttune.host.mounters import Mounters
 
+PATH_MAX: Final = 4096  # include/uapi/linux/limits.h: what is as long, or longer, names nothing
 MAX_LINKS = 40  # as the kernel: path_resolution(7)
 MAX_PARTS = 256  # components that come out of the links of one walk: 40 links of 4,095 bytes would have 80,000
 _OPENAT2, _AT_FDCWD = 437, -100  # of every architecture (asm-generic/unistd.h)

@@ -29,6 +29,7 @@ from typing import Any, Final, TypeVar
 
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
+from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, OnlyRunning, Unreadable
 
@@ -38,6 +39,7 @@ LIMIT: Final = 128 << 20  # bytes of a record file
 _MISSING: Final = "not in this record"
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces", "usages")
 _MAX_LINKS = 40
+_DEEP = 64  # folders above a path
 _OF_A_PROCESS = regex(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
 _ESCAPED_SURROGATE = regex(rb"\\u[dD][89a-fA-F]")  # as JSON writes it
 _SURROGATE = regex(rb"\xed[\xa0-\xbf]")  # as UTF-8 would
@@ -60,9 +62,9 @@ class RecordingReader(BeforeReader):
         """A question asked twice gets one answer: facts may not change while a record is made.
 
         What /proc says of single processes, and which there are, is other people's, and not kept, but for the names and
-        the limits of those that facts ask about.
+        the limits of those that facts ask about. What can name nothing comes from a user's text, and has no place here.
         """
-        if isinstance(key, str) and _OF_A_PROCESS.match(key):
+        if isinstance(key, str) and (_OF_A_PROCESS.match(key) or "\0" in key or len(key) >= PATH_MAX):
             return ask()
         kept = self.answers[table]
         if key not in kept:
@@ -154,7 +156,8 @@ class RecordReader:
             return known
         links = self._tables["links"]
         folder, _, name = path.rpartition("/")
-        if name not in ("", ".", "..") and folder:  # the folder is known from its other files, as a rule
+        # The folder is known from its other files, as a rule; of a path that is deep without end all is walked.
+        if name not in ("", ".", "..") and folder and path.count("/") <= _DEEP:
             place = f"{self._canonical(folder).rstrip('/')}/{name}"
             if not isinstance(links.get(place), str):
                 return place
@@ -175,24 +178,30 @@ class RecordReader:
         return "/" + "/".join(done)
 
     def _is_proven_absent(self, path: str) -> bool:
-        parent, _, name = path.rstrip("/").rpartition("/")
-        if not name:
-            return False
-        folder = parent or "/"
-        names = self._names.get(folder)
-        if names is None:
-            names = self._names[folder] = self._listed(folder)
-        return names if isinstance(names, bool) else name not in names
+        """Of a folder that was not listed, the nearest one above it tells whether there is one."""
+        passed: list[str] = []
+        is_absent = False
+        folder, _, name = path.rstrip("/").rpartition("/")
+        while name:
+            names = self._listed(folder or "/")
+            if names is not None:
+                is_absent = names if isinstance(names, bool) else name not in names
+                break
+            passed.append(folder or "/")
+            folder, _, name = folder.rstrip("/").rpartition("/")
+        self._names.update(dict.fromkeys(passed, is_absent))
+        return is_absent
 
-    def _listed(self, folder: str) -> frozenset[str] | bool:
-        """The names in a folder; where it was not listed, whether it is known that there is none."""
+    def _listed(self, folder: str) -> frozenset[str] | bool | None:
+        """The names in a folder; True where it is known that there is none, None where nothing is known."""
+        if (found := self._names.get(folder)) is not None:
+            return found
         listing = self._tables["listings"].get(folder)
         if isinstance(listing, list):
-            return frozenset(listing)
+            found = self._names[folder] = frozenset(listing)
+            return found
         entries = (self._tables[table].get(folder) for table in ("listings", "stats", "files"))
-        if any(isinstance(entry, dict) and "absent" in entry for entry in entries):
-            return True
-        return self._is_proven_absent(folder)
+        return True if any(isinstance(entry, dict) and "absent" in entry for entry in entries) else None
 
     def read(self, path: str) -> Answer[bytes]:
         return self._answer("files", path, _decode_bytes)

@@ -10,7 +10,8 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
-PATH_MAX: Final = 4096  # include/uapi/linux/limits.h
+from hosttune.host.paths import PATH_MAX
+
 STAT_TYPES: Final = frozenset({"file", "directory", "link", "block", "character", "fifo", "socket"})
 _BETWEEN: Final = "\1"
 _NO_NAMES: Final = frozenset({"", ".", ".."})

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from hosttune.codec import other_format
 from hosttune.errors import Fault, Where
-from hosttune.host.record_bulk import PATH_MAX, STAT_TYPES, are_sound
+from hosttune.host.paths import PATH_MAX
+from hosttune.host.record_bulk import STAT_TYPES, are_sound
 
 _MAX_FAULTS: Final = 20
 

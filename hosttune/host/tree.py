@@ -17,7 +17,7 @@ from hosttune.host.named import served_mounts
 from hosttune.host.paths import ResolvedPath, is_plain, open_without_links, walk
 from hosttune.lines import LineNumbers
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Absent, Answer, Unreadable
+from hosttune.values import ABSENT, Absent, Answer, TooLong, Unreadable
 
 LIMIT = 64 << 20  # the largest file that `read` returns, in bytes
 OTHERS_LIMIT = 1 << 20  # and of the running host the largest one that others own or can write
@@ -160,8 +160,10 @@ class FileTree:
                 limit = self._limit_of(path, info)
                 content = read_all(fd, limit)
         except OSError as error:
-            return refusal(error, path)
-        return Unreadable(f"{path} is larger than {_size(limit)}") if content is None else content
+            # A process whose first thread has ended, its others going on, has no namespaces any more.
+            is_ended = error.errno == errno.EINVAL and _OF_A_PROCESS.match(path)
+            return ABSENT if is_ended else refusal(error, path)
+        return _too_long(path, limit) if content is None else content
 
     def head(self, path: str, size: int = 4) -> Answer[bytes]:
         """The first bytes of a regular file."""
@@ -199,7 +201,7 @@ class FileTree:
         except OSError as error:
             return refusal(error, path), ()
         strangers = tuple(one for one in others if one)
-        return (Unreadable(f"{path} is larger than {_size(limit)}") if content is None else content), strangers
+        return (_too_long(path, limit) if content is None else content), strangers
 
     @contextmanager
     def _walk(self, path: str, *, follow: bool = True) -> Iterator[ResolvedPath]:
@@ -364,6 +366,10 @@ def _line_of_open_quote(text: str) -> int:
 
 def _size(limit: int) -> str:
     return f"{limit >> 20} MiB" if limit >> 20 else f"{limit >> 10} KiB"
+
+
+def _too_long(path: str, limit: int) -> Unreadable:
+    return Unreadable(TooLong(f"{path} is larger than {_size(limit)}"))
 
 
 def _need(found: ResolvedPath, path: str) -> None:

@@ -23,7 +23,7 @@ def units(tmp_path) -> Path:
 
 def verify(units: Path) -> tuple[int, str]:
     names = [str(path) for path in sorted(units.iterdir()) if path.suffix in {".service", ".timer"}]
-    assert len(names) == 4
+    assert len(names) == 5
     done = subprocess.run(
         ("systemd-analyze", "verify", "--man=no", *names, *TARGETS),
         check=False, capture_output=True, text=True, timeout=120,

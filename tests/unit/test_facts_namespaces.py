@@ -3,6 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
+from hosttune.values import TooLong
 from tests.unit.fake_reader import FakeReader
 from tests.unit.storage_host import ROOT, StorageHost, mount_wish
 
@@ -33,6 +34,12 @@ def test_each_other_namespace_is_read_once():
     assert [(one.pid, one.holder, one.device, one.target, one.atime) for one in found] == [
         (80, "nginx.service", "8:17", "/data", "relatime")
     ]
+
+
+def test_table_that_a_user_made_too_long_hides_those_of_no_others():
+    long = process(70, 3)
+    options = {"unreadable": {"/proc/70/mountinfo": TooLong("larger than 1 MiB")}}
+    assert [one.pid for one in Facts(FakeReader(**reader_of(HOLDER, long, **options))).namespaces.mounts] == [80]
 
 
 def test_process_without_a_unit_is_called_by_its_name():

@@ -6,6 +6,7 @@ from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containment import INITIAL
 from hosttune.facts.limits.shm import size_of
 from hosttune.host.door import Process, Stat
+from hosttune.values import TooLong
 from tests.unit.fake_reader import FakeReader
 
 NOW = 1_750_000_000.0
@@ -54,6 +55,12 @@ def test_containers_have_a_mount_of_their_own():
     seen = shm(mounts, [job(5), job(6), job(7), job(8)])
     assert [one.pid for one in seen.containers] == [5, 6]
     assert (seen.smallest_bytes, seen.smallest_in) == (64 << 20, "python (5)")
+
+
+def test_container_that_makes_its_mount_table_too_long_hides_that_of_no_other():
+    mounts = {"/proc/6/mountinfo": "9 1 0:78 / /dev/shm rw - tmpfs shm rw,size=65536k\n"}
+    seen = shm(mounts, [job(5), job(6)], unreadable={"/proc/5/mountinfo": TooLong("larger than 1 MiB")})
+    assert seen.smallest_in == "python (6)"
 
 
 def test_containers_unreadable_process_is_unknown():

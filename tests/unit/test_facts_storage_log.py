@@ -10,7 +10,7 @@ from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, turned
 from hosttune.facts.storage.storage_log import chosen, errors_in, refusing_in, silent_in
 from hosttune.host.door import Completed, Process, Stat
 from hosttune.host.record import RecordingReader, RecordReader
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, TooLong
 from tests.unit.fake_reader import FakeReader
 
 NOW = 1_795_000_000.0
@@ -167,6 +167,19 @@ def test_task_that_hangs_on_a_fuse_file_system_of_its_own_user_may_be_staged(uid
         "/proc/self/mountinfo": ROOTS + EVES,
     }
     (found,) = log(HUNG, files=files).hung
+    assert found.may_be_staged is may_be
+
+
+@pytest.mark.parametrize(("namespace", "may_be"), [("mnt:[2]", True), ("mnt:[1]", False)])
+def test_task_whose_own_mount_table_is_too_long_to_read_may_be_staged(namespace, may_be):
+    """The table of a mount namespace that only its user made; that of this host has any length."""
+    files = {"/proc/4711/stat": "4711 (pt_main) D 1\n", "/proc/self/mountinfo": ROOTS}
+    reader = FakeReader(
+        files, queries={JOURNAL: turned(f"{HUNG}\n"), DMESG: "[    1.0] Linux version 6.12\n"}, now=NOW,
+        links={"/proc/self/ns/mnt": "mnt:[1]", "/proc/4711/ns/mnt": namespace},
+        unreadable={"/proc/4711/mountinfo": TooLong("larger than 1 MiB")},
+    )  # fmt: skip
+    (found,) = Facts(reader).storage_log.hung
     assert found.may_be_staged is may_be
 
 

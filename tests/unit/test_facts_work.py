@@ -11,7 +11,7 @@ from hosttune.facts.processes import container_of
 from hosttune.facts.work import has_gpu, is_work, jobs_of
 from hosttune.host.bounded import CUT
 from hosttune.host.door import Process, Stat
-from hosttune.values import Unreadable
+from hosttune.values import TooLong, Unreadable
 from tests.unit.fake_reader import FakeReader
 
 DOCKER_ID = "3f2a" * 16
@@ -287,6 +287,25 @@ def test_privileged_container_that_sees_all_devices_was_not_given_a_gpu():
     assert has_gpu(("null", "nvidia0"))
     assert not has_gpu(("null", "nvidia0", "mem", "kmsg"))
     assert not has_gpu(("nvidiactl", "nvidia-uvm"))
+
+
+LONG = {"unreadable": {"/proc/8/mountinfo": TooLong("/proc/8/mountinfo is larger than 1 MiB")}}
+
+
+@pytest.mark.parametrize("told", [{}, {("devices-of", DOCKER_ID): '["null"]'}])
+def test_container_that_makes_its_mount_table_too_long_holds_nothing(told):
+    """Any user can, in a mount namespace of their own."""
+    seen = work(process(8, "sleep", cgroup=DOCKER), queries=told, **LONG)
+    assert (seen.gpu_containers, seen.is_gpu_busy) == ((), False)
+
+
+def test_container_with_a_long_mount_table_has_the_gpu_that_its_engine_gave_it():
+    assert work(process(8, "sleep", cgroup=DOCKER), queries=GIVEN, **LONG).gpu_containers == ("docker 3f2a3f2a3f2a",)
+
+
+def test_node_that_a_container_mounts_under_the_name_of_a_gpu_is_none():
+    table = "900 899 0:6 /null /dev/nvidia0 rw - devtmpfs udev rw\n"
+    assert work(process(8, "sleep", cgroup=DOCKER), files={"/proc/8/mountinfo": table}).is_gpu_busy is False
 
 
 def test_work_container_that_cannot_be_looked_into_is_unknown_not_idle():

@@ -288,6 +288,79 @@ def await_reboot(root: GuardedRoot) -> None:
     raise AssertionError(root.calls)
 
 
+def hold(root: GuardedRoot, boot: str = TRIAL) -> None:
+    """Start what opens sysrq-trigger early. From then on its name is not found, as where a user holds the lock of /proc."""
+    due = f"{root.root}/due-$1"
+    root.stand_in("sleep", f"echo $$ > {root.root}/pid-$1; while [ ! -e {due} ]; do {shutil.which('sleep')} 0.02; done")
+    root.write(BOOT_ID, f"{boot}\n".encode())
+    subprocess.run(
+        [str(root.root / "usr/bin/sh"), str(root.folder / "run"), "hold", "900"], check=True, timeout=60,
+        env={"PATH": str(root.root / "usr/bin")}, stdin=subprocess.DEVNULL, capture_output=True,
+    )  # fmt: skip
+    (root.root / "proc/sysrq-trigger").rename(root.root / "hidden")
+
+
+def await_calls(root: GuardedRoot, *calls: str) -> None:
+    for _ in range(200):
+        if {*calls} <= {*root.calls} and (root.read("/pid-5000") or b"").strip():
+            return
+        time.sleep(0.05)
+    raise AssertionError(root.calls)
+
+
+def reset_of(root: GuardedRoot, *, is_due: bool) -> bytes:
+    """What sysrq-trigger gets in the end, with no program and no name outside of the guard's folder."""
+    (root.root / "usr/bin").rename(root.root / "usr/gone")
+    waiting = int(root.read("/pid-5000") or 0)
+    root.write("/due-4940", b"")
+    for _ in range(200):  # the look whether it is still on trial ends the other wait, or it does not
+        if is_due or not waiting or not os.path.exists(f"/proc/{waiting}"):
+            break
+        time.sleep(0.05)
+    root.write("/due-5000", b"")
+    for _ in range(200 if is_due else 4):
+        if content := root.read("/hidden"):
+            return content
+        time.sleep(0.05)
+    return b""
+
+
+def test_user_who_holds_the_lock_of_proc_before_the_deadline_does_not_stop_the_reset(guarded):
+    root = guarded()
+    root.boot(TRIAL, "early")
+    hold(root)
+    await_calls(root, "sleep 4940", "sleep 5000")
+    assert reset_of(root, is_due=True) == b"b\n"
+
+
+@pytest.mark.parametrize("end", ["confirmed", "disarmed", "failed", "other boot", "returned"])
+def test_nothing_is_reset_once_the_trial_has_ended(guarded, end):
+    root = guarded()
+    if end != "other boot":
+        root.boot(TRIAL, "early")
+    if end == "returned":
+        root.write(f"{trial_guard.FOLDER}/returned", f"{TRIAL}\n".encode())
+    hold(root)
+    if end in {"confirmed", "disarmed", "failed"}:
+        await_calls(root, "sleep 4940", "sleep 5000")
+    if end == "confirmed":
+        root.write(f"{trial_guard.FOLDER}/decided", b"confirmed\n")
+    elif end == "disarmed":
+        shutil.rmtree(root.folder)
+    elif end == "failed":
+        root.write(f"{trial_guard.FOLDER}/failed", b"")
+    assert reset_of(root, is_due=False) == b""
+
+
+def test_guard_that_reboots_nothing_any_more_lets_the_reset_go(guarded):
+    root = guarded()
+    root.boot(TRIAL, "early")
+    read_only(root)
+    root.boot(TRIAL, "deadline")
+    assert root.reboots == 0
+    assert "systemctl --no-block stop hosttune-trial-reset.service" in root.calls
+
+
 def test_deadline_before_the_boot_is_through_asks_no_other_program(guarded):
     root = guarded(come_back=("come-back-of-ours",))
     root.stand_in("come-back-of-ours")

@@ -13,6 +13,7 @@ from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.regex import regex
+from hosttune.values import TooLong, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -116,8 +117,10 @@ def _mounted(content: str) -> tuple[str, int | None] | None:
 
 
 def _small(reader: Reader, process: GpuProcess, host: tuple[str, int | None] | None) -> SmallShm | None:
-    """None for one that ended meanwhile, too."""
-    seen = _mounted(if_absent(text(reader, f"/proc/{process.pid}/mountinfo"), ""))
+    """None for one that ended meanwhile, too, and for one that made its table too long: it hides those of no others."""
+    table = reader.read(f"/proc/{process.pid}/mountinfo")
+    is_long = isinstance(table, Unreadable) and isinstance(table.reason, TooLong)
+    seen = None if is_long else _mounted(if_absent(text(reader, f"/proc/{process.pid}/mountinfo"), ""))
     if seen is None or seen[1] is None or (host and seen[0] == host[0]):
         return None
     return SmallShm(process.pid, process.name, seen[1])

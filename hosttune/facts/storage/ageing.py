@@ -38,11 +38,12 @@ from hosttune.facts.storage.ageing_sourced import (
 )
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.ageing_rows import CommandRow
@@ -64,6 +65,7 @@ _MOST_UNITS = 512  # of one folder of a user
 _MOST_SCRIPTS = 64  # of one file that a user wrote; of names that may lie in /usr/local as many again, eight times
 # What a look costs of what is read of a user, in characters: a file, and so many names that a pattern is tried on.
 _PER_FILE, _NAMES = 16, 8
+_FEW = 8  # so many characters of what is only kept cost as much as one of what is followed
 _UNIT = regex(r"^[^\S\n]*Unit[^\S\n]*=[^\S\n]*(\S+)", re.MULTILINE)
 
 
@@ -90,8 +92,12 @@ class _AgeingReader(Files):
         self.rules: list[AgeRule] = []
         self._real: dict[str, str] = {}
 
-    def _add(self, rules: Iterable[AgeRule]) -> None:
-        """With the place that a link leads to."""
+    def _add(self, rules: Iterable[AgeRule], path: str = "", user: str = "") -> None:
+        """With the place that a link leads to. What a user's file names counts as read of it, in the file at `path`."""
+        rules = tuple(rules)
+        told = sum(len(rule.age) + len(rule.source) for rule in rules)
+        if not self.may_follow(user, sum(len(rule.path) for rule in rules) + told // _FEW, path):
+            return
         for rule in rules:
             if rule.path not in self._real:
                 path, is_remote = self.ways.way(rule.path)
@@ -225,13 +231,16 @@ class _AgeingReader(Files):
     def _job(self, path: str, content: str, kind: str = "script", user: str = "") -> None:
         """The commands of a file, of the scripts that it starts, and of what these read in."""
         home = "" if not user else "/root" if user == "root" else f"{_HOMES}/{user}"
-        if kind == "unit" and home:
-            content = content.replace("%h", home)
-        if not content or not self.may_follow(user, len(content), path):
+        has_home = kind == "unit" and bool(home)
+        longer = content.count("%h") * len(home) if has_home else 0
+        if not content or not self.may_follow(user, len(content) + longer, path):
             return
+        content = content.replace("%h", home) if has_home else content
         rows = self._rows(content, path, kind)
-        self._add(rules_in(rows, path, kind))
+        self._add(rules_in(rows, path, kind), path, user)
         scripts = scripts_in(rows, kind)
+        if number := scripts.pop("", 0):
+            self.hide(path, f"line {number} of {path} starts a script whose name is not known, or too many")
         local = sum(script.startswith("/usr/local/") for script in scripts)
         if user and (len(scripts) - local > _MOST_SCRIPTS or local > 8 * _MOST_SCRIPTS):
             self.hide(path, f"{path} starts more than {_MOST_SCRIPTS} scripts, which are not all read")
@@ -244,24 +253,29 @@ class _AgeingReader(Files):
                 text = self.script(one, f"{path}:{number}", user)
                 if text and self.may_follow(user, self.cost_of(text), one):
                     rows = self._rows(text, one, "script")
-                    self._add(rules_in(rows, one))
+                    self._add(rules_in(rows, one), one, user)
                     self._read_in(Script(one, rows, "script", home), user)
 
     def _read_in(self, script: Script, user: str) -> None:
         """What a script reads in with `.`: it runs as a part of it."""
         if self.ways.way(script.path)[1]:
             return
-        for number, path in sourced_in(script):
-            if not path:
-                self.hide(script.path, f"line {number} of {script.path} reads in a file whose name is not known")
-            for one in self._matching(path, user):
-                self._part(one, f"{script.path}:{number}", user)
+        found = tuple(sourced_in(script))
+        if unknown := [number for number, path in found if not path]:
+            more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
+            self.hide(script.path, f"line {unknown[0]} of {script.path} reads in a file whose name is not known{more}")
+        longer = sum(len(path) for _, path in found) - sum(len(row.text) for row in script.rows)
+        if self.may_follow(user, max(0, longer), script.path):
+            for number, path in found:
+                for one in self._matching(path, f"{script.path}:{number}", user):
+                    self._part(one, f"{script.path}:{number}", user)
 
     def _environment(self, unit: str, content: str, user: str) -> dict[str, int]:
         """Files with variables of a unit, which may hold a command's options; (program, line) of those they name."""
         parts = [(1, environment_of(content))]
         for number, path in environment_files(content):
-            parts += ((number, self._part(one, f"{unit}:{number}", user)) for one in self._matching(path, user))
+            source = f"{unit}:{number}"
+            parts += ((number, self._part(one, source, user)) for one in self._matching(path, source, user))
         named = {program: number for number, text in reversed(parts) for program in environment_programs(text)}
         if user and len(named) > _MOST_SCRIPTS:
             self.hide(unit, f"variables of {unit} name more than {_MOST_SCRIPTS} files, which are not all read")
@@ -276,22 +290,28 @@ class _AgeingReader(Files):
         text = self.script(path, source, user)
         if not text or not self.may_follow(user, self.cost_of(text), path):
             return ""
-        self._add(rules_in(self._rows(text, path, "script"), path))
+        self._add(rules_in(self._rows(text, path, "script"), path), path, user)
         return text
 
-    def _matching(self, path: str, user: str) -> tuple[str, ...]:
-        """The files that a pattern means now; wildcards in its last part alone."""
+    def _matching(self, path: str, source: str, user: str) -> tuple[str, ...]:
+        """The files that a pattern means now; wildcards in its last part alone. What is too long names nothing."""
         folder, _, pattern = path.rpartition("/")
         if not set("*?[") & set(pattern):
-            return (path,) if path else ()
-        names = self.names(folder) if self.has_left(user, 1, path) else ()
+            return (path,) if 0 < len(path) < PATH_MAX else ()
+        names = self.names(folder) if len(folder) < PATH_MAX and self.has_left(user, 1, path) else ()
         if not self.may_follow(user, len(names) // _NAMES, path):
             return ()
-        return self._at_most(tuple(f"{folder}/{name}" for name in names if fits_glob(name, pattern)), path, user)
+        try:
+            fitting = [name for name in names if fits_glob(name, pattern)]
+        except UnknownFact as unknown:
+            self.hide(source.rpartition(":")[0], f"{source}: {unknown.reason}")
+            return ()
+        return self._at_most(folder, fitting, path, user)
 
-    def _at_most(self, paths: tuple[str, ...], path: str, user: str) -> tuple[str, ...]:
-        """The files, unless there are more than may be looked at for a user."""
-        return paths if self.may_follow(user, len(paths) * _PER_FILE, path) else ()
+    def _at_most(self, folder: str, names: Sequence[str], path: str, user: str) -> tuple[str, ...]:
+        """The files, unless they are more, or their names longer, than may be looked at for a user."""
+        cost = len(names) * (_PER_FILE + len(folder))
+        return tuple(f"{folder}/{name}" for name in names) if self.may_follow(user, cost, path) else ()
 
     def _rows(self, content: str, path: str, kind: str) -> tuple[CommandRow, ...]:
         rows = rows_of(content, kind)
@@ -305,4 +325,4 @@ class _AgeingReader(Files):
         stat = None if self.ways.way(path)[1] else self.reader.stat(path)
         is_folder = isinstance(stat, Stat) and stat.type == "directory"
         names = self.names(path) if is_folder and self.has_left(user, 1, path) else ()
-        return self._at_most(tuple(f"{path}/{name}" for name in names), path, user) if is_folder else (path,)
+        return self._at_most(path, names, path, user) if is_folder else (path,)

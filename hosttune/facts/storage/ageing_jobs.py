@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.storage.ageing_files import AgeRule, plain, tree_of
 from hosttune.facts.storage.ageing_rows import LONGEST, commands_of, is_find, told_of
-from hosttune.facts.storage.ageing_shell import USE, Shell
+from hosttune.facts.storage.ageing_shell import MOST_JOINED, Shell
+from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ _PROGRAMS = regex(r"/(?:usr/)?(?:bin|sbin|lib|lib64|libexec|share|games)/|/(?:pr
 _SAYS = frozenset({"echo", "printf", "logger", "man", ":"})  # programs that only say their words
 PROCESS_A_ROW = frozenset({"crontab", "table", "anacrontab", "unit"})  # kinds of which each row is a process of its own
 _DEEPEST = 4  # of lines quoted in lines
+_LONGEST_AGE = 80  # characters that are kept: each folder of a command has it
 
 
 def rules_in(rows: tuple[CommandRow, ...], name: str, kind: str = "script") -> tuple[AgeRule, ...]:
@@ -143,7 +145,7 @@ def _of_find(words: list[str], shell: Shell, source: str, *, is_lustre: bool) ->
     if not asks:
         return
     tests = [index for index in asks if not _prints(words, index)]
-    age = " ".join(words[tests[0] : tests[0] + 2]) if tests else ""
+    age = " ".join(words[tests[0] : tests[0] + 2])[:_LONGEST_AGE] if tests else ""
     places = ["/"] if "-files0-from" in words else []
     while words and _OPTION.fullmatch(words[0]):
         del words[: 2 if words[0] == "-D" else 1]
@@ -154,9 +156,8 @@ def _of_find(words: list[str], shell: Shell, source: str, *, is_lustre: bool) ->
 
 
 def _places(path: str, shell: Shell) -> Iterator[str]:
-    for one in shell.expanded(path):
-        is_whole = one.startswith("/") or USE.match(one)
-        yield tree_of(one if is_whole or not shell.here else posixpath.normpath(posixpath.join(shell.here, one)))
+    """The folders of a path; what is too long for a name names nothing."""
+    return (tree for tree in map(tree_of, shell.places(path)) if len(tree) < PATH_MAX)
 
 
 def _prints(words: list[str], index: int) -> bool:
@@ -176,7 +177,8 @@ def _of_cleaner(program: str, words: list[str], shell: Shell, source: str) -> It
     by_else = {"tmpwatch": {"m", "c"}, "tmpreaper": {"m"}}.get(program, set())
     is_sure = not any("$" in word for word in words[: start + 1])
     uses_atime = not (letters & by_else) or "u" in letters or not is_sure
-    age = words[start] if words[start][-1].isalpha() else f"{words[start]}h"  # a bare number counts hours
+    age = words[start][:_LONGEST_AGE]
+    age = age if age[-1].isalpha() else f"{age}h"  # a bare number counts hours
     paths = [word for word in words[start + 1 :] if not re.match(r"-|\d*[<>]|#", word)]
     for path in paths or (["/"] if not is_sure else []):
         yield from (AgeRule(place, age, source, uses_atime) for place in _places(plain(path), shell))
@@ -184,16 +186,22 @@ def _of_cleaner(program: str, words: list[str], shell: Shell, source: str) -> It
 
 def scripts_in(rows: tuple[CommandRow, ...], kind: str = "script") -> dict[str, int]:
     """The programs that command lines start and that may be scripts of a site, each with the line that starts it first.
-    A name without a path may lie in /usr/local."""
+    A name without a path may lie in /usr/local. An empty name: of a script, or of more of them than are followed, the
+    name cannot be told.
+    """
     found: dict[str, int] = {}
     here = ""
+    left = MOST_JOINED
     for row in rows:
         here = "" if kind in PROCESS_A_ROW else here
         for command in commands_of(told_of(row)) if len(row.text) <= LONGEST else ():
             for words in started_by(command):
                 for path in _paths_of(words, here):
-                    found.setdefault(path, row.number)
+                    left -= len(path) if here else 0
+                    found.setdefault(path if left > 0 else "", row.number)
                 here = words[1] if len(words) > 1 and words[0] == "cd" else here
+        if left <= 0:
+            break
     return found
 
 
@@ -222,7 +230,8 @@ def _paths_of(command: list[str], here: str) -> Iterator[str]:
     if name.startswith("/"):
         yield from (name,) if may_be_script(name) else ()
     elif name.startswith("./") or _SCRIPT.search(name):
-        yield posixpath.normpath(posixpath.join(here or "/", name))
+        is_short = len(here) + len(name) < PATH_MAX
+        yield posixpath.normpath(posixpath.join(here or "/", name)) if is_short else ""
     elif _NAME.fullmatch(name) and name not in {"done", "fi", "esac", ".", "..", "source"}:
         yield from (f"/usr/local/sbin/{name}", f"/usr/local/bin/{name}")
 

@@ -39,7 +39,7 @@ def told_lines(content: str, kind: str = "script", *, has_rules: bool = True) ->
     used = {use[1] or use[2] for text in told for use in USE.finditer(text)}
     started: dict[int, list[str]] = {}
     for path, number in scripts_in(rows_of(content, kind), kind).items():
-        started.setdefault(number, []).append(path)
+        started.setdefault(number, []).extend(filter(None, [path]))
     is_script = content.startswith("#!")
     kept = content.split("\n")[:1] if is_script else [""]
     lines = kept + [""] * len(content.splitlines())  # as rows are counted
@@ -112,7 +112,7 @@ def _told_unit(content: str, *, has_rules: bool) -> str:
         said = [*(f". '{word}'" for word in _reads_in(row)), *scripts_in((row,), "unit")]
         if key == "Environment":
             said = [f"{name}={path}" for name, path in assigned_paths(environment_of(row.text))]
-        joined = f"{key}={(' ' if key == 'Environment' else '; ').join(said)}"
+        joined = f"{key}={(' ' if key == 'Environment' else '; ').join(filter(None, said))}"
         lines[row.number - 1] = row.text if has_rules and rules_in((row,), "", "unit") else joined
     for match in ENVIRONMENT_FILE.finditer(content):
         lines[bisect_left(starts, match.start(1)) - 1] = match[0].strip()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from itertools import product
+from itertools import chain, islice, product
 from typing import TYPE_CHECKING
 
+from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ _CLOSING = frozenset({"fi", "done", "esac", "}"})
 _BETWEEN = frozenset({"then", "do", "else", "elif", "!", "time"})
 _SAFE_END = frozenset({"", ";", "&&"})
 _MOST = 64  # values of one word; more are not told apart
+# A word that is used n times multiplies its length, so what comes out of one file is bounded, in characters.
+MOST_JOINED = 1 << 20
 
 
 def targets(text: str) -> Iterator[str]:
@@ -51,6 +54,7 @@ class Shell:
         self.here = ""  # empty: unknown
         self._blocks = 0
         self._is_fragile = False  # this `cd` was made under a condition: it holds while && follows
+        self._left = MOST_JOINED
 
     def reset(self) -> None:
         """A row that another process runs: of crontabs and units."""
@@ -91,7 +95,8 @@ class Shell:
         place = words[1] if words[0] == "cd" and len(words) == 2 else ""
         is_known = bool(place) and not re.search(r"[$`~]|^-", place) and is_sure
         is_known = is_known and (place.startswith("/") or bool(self.here))
-        self.here = posixpath.normpath(posixpath.join(self.here, place)) if is_known else ""
+        self.here = self._joined(place) if is_known else ""
+        is_known = bool(self.here)
         self._is_fragile = is_known and command.before in {"&&", "||"}
         return [f"cd {_quoted(self.here)}"] if is_known and not self._is_fragile else ["pushd"]
 
@@ -108,8 +113,10 @@ class Shell:
                 told.append(f"{match[1]}={_quoted(match[2])}")
         return told
 
-    def expanded(self, path: str) -> tuple[str, ...]:
-        """A path with its variables replaced by what is known of them."""
+    def places(self, path: str) -> Iterator[str]:
+        """What a path means: its variables replaced by what is known of them, from the folder that the script is in. At
+        most PATH_MAX characters of each, which is too long for a name; / where there is too much to tell.
+        """
         pieces: list[tuple[str, ...]] = []
         position = 0
         for use in USE.finditer(path):
@@ -118,9 +125,23 @@ class Shell:
         count = 1
         for piece in pieces:
             count *= len(piece) or 1
-        if count > _MOST:
-            return ("/",)
-        return tuple("".join(parts) for parts in product(*pieces, (path[position:],)))
+            if count > _MOST:
+                yield "/"
+                return
+        for parts in product(*pieces, (path[position:],)):
+            one = "".join(islice(chain.from_iterable(parts), PATH_MAX))
+            is_whole = one.startswith("/") or USE.match(one) or not self.here
+            if self._left <= 0:
+                yield "/"
+                return
+            self._left -= len(one)
+            yield one if is_whole else self._joined(one) or "/"
+
+    def _joined(self, path: str) -> str:
+        """A path from the folder that the script is in; empty where that is too long, or too much."""
+        self._left -= len(self.here) + len(path)
+        is_short = len(self.here) + len(path) < PATH_MAX and self._left > 0
+        return posixpath.normpath(posixpath.join(self.here, path)) if is_short else ""
 
 
 def _quoted(value: str) -> str:

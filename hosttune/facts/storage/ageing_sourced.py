@@ -11,6 +11,7 @@ from hosttune.facts.storage.ageing_jobs import PROCESS_A_ROW, may_be_script, rea
 from hosttune.facts.storage.ageing_rows import LONGEST, CommandRow, commands_of, told_of
 from hosttune.facts.storage.ageing_shell import Shell
 from hosttune.frozen import frozen
+from hosttune.host.paths import PATH_MAX
 from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 
@@ -54,14 +55,13 @@ def sourced_in(script: Script) -> Iterator[tuple[int, str]]:
 def _paths(word: str, script: Script, shell: Shell) -> Iterator[str]:
     word = _HOME.sub(script.home, word) if script.home else word
     word = _OWN_FOLDER.sub(posixpath.dirname(script.path), word)
-    for path in shell.expanded(word):
-        if _OPEN.search(path):
+    for path in shell.places(word):
+        is_long = len(path) >= PATH_MAX  # so it names nothing; a pattern may all the same
+        if _OPEN.search(path) or not path.startswith("/") or path == "/" or (is_long and set("*?[") & set(path)):
             yield ""
-        elif path.startswith("/") or shell.here:
-            whole = posixpath.normpath(posixpath.join(shell.here, path))
+        elif not is_long:
+            whole = posixpath.normpath(path)
             yield from (whole,) if may_be_script(whole) else ()
-        else:
-            yield ""
 
 
 def environment_files(content: str) -> tuple[tuple[int, str], ...]:

@@ -12,6 +12,7 @@ from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.reading import if_absent, line, names_in, text
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import MountLine, parse
+from hosttune.values import TooLong, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -56,7 +57,10 @@ def _mounts(reader: Reader) -> tuple[OtherMount, ...]:
         if not isinstance(namespace, str) or namespace in seen:
             continue  # one that is just ending: it has no namespaces any more
         seen.add(namespace)
-        table = if_absent(reader.read(f"/proc/{pid}/mountinfo"), b"")  # absent where it has just ended
+        answer = reader.read(f"/proc/{pid}/mountinfo")
+        if isinstance(answer, Unreadable) and isinstance(answer.reason, TooLong):
+            continue  # any user can make one so long; it hides those of no others
+        table = if_absent(answer, b"")  # absent where it has just ended
         mounts = [mount for mount in parse(table) if _is_disk(mount)]
         holder = _holder(reader, pid) if mounts else ""
         if len(seen) > _MOST_NAMESPACES or len(found) + len(mounts) > _MOST_MOUNTS:

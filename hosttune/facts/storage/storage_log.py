@@ -20,7 +20,7 @@ from hosttune.frozen import frozen
 from hosttune.host.door import FIRST_PERSON, Stat
 from hosttune.host.mountinfo import parse
 from hosttune.regex import regex
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, TooLong, Unreadable
 
 if TYPE_CHECKING:
     import re
@@ -191,9 +191,14 @@ def _sees_fuse(reader: Reader, pid: str) -> bool:
 
 def _fuse_users(reader: Reader, pid: str) -> set[int]:
     """The users, but root, whose FUSE file systems a process sees; -1 for one that this mount namespace does not have,
-    whose table names the user of another user namespace.
+    whose table names the user of another user namespace, and for one that made the table of its own too long to read.
     """
+    namespace = reader.link(f"/proc/{pid}/ns/mnt")
+    if isinstance(namespace, str) and namespace == reader.link("/proc/self/ns/mnt"):
+        pid = "self"  # whose table is read at any length
     seen, own = (reader.read(f"/proc/{one}/mountinfo") for one in (pid, "self"))
+    if isinstance(seen, Unreadable) and isinstance(seen.reason, TooLong):
+        return {-1}
     if not (isinstance(seen, bytes) and isinstance(own, bytes)):
         return set()
     ours = {mount.device for mount in parse(own)}

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.storage.places import mount_of
+from hosttune.host.paths import PATH_MAX
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -26,24 +26,27 @@ class Ways:
 
     def way(self, path: str) -> tuple[str, bool]:
         """(path, False), or where a path leads once a link or folder on its way lies on another machine, with True.
-        Only links on this machine are asked.
+        Only links on this machine are asked. A way of more parts than people make counts as one to another machine.
         """
-        if not self._has_remote:
+        if not self._far or len(path) >= PATH_MAX:
             return path, False
-        waiting = [part for part in path.split("/") if part]
-        here, hops = "/", 0
+        waiting = path.split("/")[::-1]
+        here, hops, walked = "/", 0, 0
         while waiting:
-            part = waiting.pop(0)
-            here = posixpath.normpath(posixpath.join(here, part))
-            mount = mount_of(self.mounts, here)
-            if mount is not None and _is_far(mount):
-                return posixpath.normpath(posixpath.join(here, *waiting)), True
+            part = waiting.pop()
+            if part == "..":
+                here = posixpath.dirname(here)
+            if part in {"", ".", ".."}:
+                continue
+            here = posixpath.join(here, part)
+            walked += 1
+            if here in self._far or walked > PATH_MAX:
+                return posixpath.normpath(posixpath.join(here, *reversed(waiting))), True
             target = self._reader.link(here)
             if isinstance(target, str) and hops < _MOST_LINKS:
                 hops += 1
-                here = posixpath.dirname(here)
-                here = "/" if target.startswith("/") else here
-                waiting = [part for part in target.split("/") if part] + waiting
+                here = "/" if target.startswith("/") else posixpath.dirname(here)
+                waiting += target.split("/")[::-1]
         return path, False
 
     @cached_property
@@ -55,8 +58,9 @@ class Ways:
             return ()
 
     @cached_property
-    def _has_remote(self) -> bool:
-        return any(map(_is_far, self.mounts))
+    def _far(self) -> frozenset[str]:
+        """Where those of other machines are."""
+        return frozenset(mount.target for mount in self.mounts if _is_far(mount))
 
 
 def _is_far(mount: Mount) -> bool:

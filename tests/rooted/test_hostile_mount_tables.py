@@ -1,0 +1,64 @@
+"""A job makes the mount table of its process unreadable: by many mounts, or by a first thread that has ended."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from hosttune.host.tree import FileTree
+from hosttune.values import ABSENT, TooLong, Unreadable
+
+NEW_MOUNTS, BIND, PRIVATE, ALL_BELOW = 0x20000, 4096, 1 << 18, 16384  # sched.h, linux/mount.h
+ENDED = "import ctypes, signal, threading; threading.Thread(target=signal.pause).start(); ctypes.CDLL(None).pthread_exit(None)"
+
+
+def crowd_mounts() -> None:
+    """400 mounts in a namespace of its own, each with a path of some 3,000 characters."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.unshare(NEW_MOUNTS) == 0
+    assert libc.mount(b"none", b"/", None, PRIVATE | ALL_BELOW, None) == 0
+    assert libc.mount(b"t", b"/tmp", b"tmpfs", 0, None) == 0
+    os.chdir("/tmp")
+    for _ in range(15):
+        os.mkdir("a" * 200)
+        os.chdir("a" * 200)
+    place = os.getcwd().encode()
+    for _ in range(400):
+        assert libc.mount(place, place, None, BIND, None) == 0
+
+
+def test_table_of_many_mounts_is_too_long():
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            crowd_mounts()
+            os.write(writing, b"0")
+            signal.pause()
+        finally:
+            os._exit(1)
+    os.close(writing)
+    try:
+        assert os.read(reading, 1) == b"0"
+        answer = FileTree("/").read(f"/proc/{pid}/mountinfo")
+        assert isinstance(answer, Unreadable)
+        assert isinstance(answer.reason, TooLong)
+    finally:
+        os.close(reading)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_process_whose_first_thread_has_ended_has_no_table():
+    with subprocess.Popen((sys.executable, "-c", ENDED), stderr=subprocess.DEVNULL) as process:
+        try:
+            for _ in range(400):
+                with open(f"/proc/{process.pid}/stat") as file:
+                    if file.read().rpartition(")")[2].split()[0] == "Z":
+                        break
+                time.sleep(0.05)
+            assert FileTree("/").read(f"/proc/{process.pid}/mountinfo") is ABSENT
+        finally:
+            process.kill()

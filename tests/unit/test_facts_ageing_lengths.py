@@ -1,0 +1,140 @@
+"""What a user's text grows to when it is expanded and joined, and that no text of one user hides the rules of others."""
+
+import re
+import tracemalloc
+
+import pytest
+
+from hosttune.actions.record import take_record
+from hosttune.facts import Facts, globs
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.storage.ageing import SPOOL
+from hosttune.facts.storage.ageing_record import bare_lines, told_lines
+from hosttune.facts.storage.ageing_rows import LONGEST, rows_of
+from hosttune.facts.storage.ageing_shell import MOST_JOINED, Shell
+from hosttune.host.paths import PATH_MAX
+from hosttune.host.record import RecordReader
+from hosttune.values import FileValue
+from tests.unit.fake_reader import FakeReader
+
+EVE, BOB = f"{SPOOL}/eve", f"{SPOOL}/bob"
+HONEST = {BOB: "@daily find /data -atime +30 -delete\n"}
+LONG = f"/{'b' * 189}" * 20  # shorter than PATH_MAX
+FAR = "/home/eve" + f"/{'d' * 189}" * 20
+VALUE = f"a={LONG}{LONG}\n"
+SHORT = f"a={LONG}\n"
+MANY = "for v in " + " ".join(f"/{number}" for number in range(16)) + "; do\n"
+UNIT = "/home/eve/.config/systemd/user/p.service"
+
+
+def as_job(text, path=FAR + "/x.sh"):
+    """A crontab that starts a script, in the end of a long way."""
+    return {EVE: f"@daily {path}\n", path: FileValue(f"#!/bin/sh\n{text}".encode(), 0o755)}
+
+
+ATTACKS = {
+    "a value used very often": {EVE: VALUE + "@daily find " + "$a" * 7000 + " -atime +3\n"},
+    "a short value used very often": {EVE: SHORT + "@daily find " + "$a" * 7000 + " -atime +3\n"},
+    "with a loop": as_job(VALUE + MANY + "find $v" + "$a" * 7000 + " -atime +3\n"),
+    "a value in many words": as_job(SHORT + "find " + "$a " * 5000 + " -atime +3\n"),
+    "many values in many words": as_job(SHORT + MANY + "find " + "$v$a " * 3000 + " -atime +3\n"),
+    "a folder of many words": as_job(f"cd {LONG}\nfind " + "x " * 7000 + " -atime +3\n"),
+    "a folder that grows": as_job("".join(f"cd {'x' * 200}\nfind . -atime +3\n" for _ in range(200))),
+    "a folder said again": as_job(f"cd {LONG}\n" + "cd .\nfind x -atime +3\n" * 600),
+    "a folder of many scripts": as_job(f"cd {LONG}\n" + "".join(f"./{number};" for number in range(2500)) + "\n"),
+    "the own folder": as_job("".join(". $(dirname $0)/" + str(number) + "\n" for number in range(2500))),
+    "the home": {EVE: "".join(f"@daily . ~/{number}\n" for number in range(4000))},
+    "names that are not known": as_job(". $x\n" * 3_000),
+    "a folder in many names": as_job(SHORT + "".join(f". $a/{number}\n" for number in range(2500))),
+    "a long age": {EVE: "@daily find " + "/a " * 2500 + "-atime " + "1" * 8000 + "\n"},
+    "a long period": {EVE: "@daily tmpreaper " + "1" * 8000 + "d" + " /a" * 2500 + "\n"},
+    "a long file of variables": {UNIT: "[Service]\nEnvironmentFile=" + "/a" * 30_000 + "\nExecStart=/x\n"},
+    "the home of a unit": {UNIT: "[Service]\nExecStart=" + "%h" * 30_000 + "\n"},
+    "names in a long folder": as_job(f". {FAR}/*\n") | {f"{FAR}/{number}": "" for number in range(40)},
+}
+
+
+# Where what is told does not show what was made on the way to it.
+GROWS_MEANWHILE = {"a folder of many scripts", "the own folder", "a folder in many names", "names in a long folder"}
+
+
+def texts_of(found):
+    rules = [text for rule in found.rules for text in (rule.path, rule.age, rule.source)]
+    return rules + [text for one in found.hidden for text in (one.path, one.reason)]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_a_user_wrote_grows_to_no_more_than_a_bound(name):
+    files = {**HONEST, **ATTACKS[name]}
+    reader = FakeReader(files, links={"/lib": "usr/lib"})
+    if name in GROWS_MEANWHILE:
+        tracemalloc.start()
+    try:
+        found = Facts(reader).ageing
+        peak = tracemalloc.get_traced_memory()[1] if name in GROWS_MEANWHILE else 0
+    finally:
+        tracemalloc.stop()
+    assert ("/data", f"{BOB}:1") in [(rule.path, rule.source) for rule in found.rules]
+    assert sum(map(len, texts_of(found))) < 1 << 20
+    assert peak < 64 << 20
+    for content in (one if isinstance(one, str) else one.content.decode() for one in ATTACKS[name].values()):
+        for kept in (told_lines(content), bare_lines(content)):
+            assert len(kept) < 2 * MOST_JOINED + len(content)
+
+
+def test_path_that_is_too_long_names_nothing_and_one_that_is_not_does():
+    def places(path, script=""):
+        shell = Shell(rows_of(script))
+        for row in rows_of(script):
+            name, _, value = row.text.partition("=")
+            shell.variables[name] = (value,)
+        return tuple(shell.places(path))
+
+    fitting = "/a" * ((PATH_MAX - 2) // 2)
+    (kept,) = places("$a", f"a={fitting}\n")
+    assert kept == fitting
+    assert [len(one) for one in places("$a$a", f"a={fitting}\n")] == [PATH_MAX]
+    for words, expected in ((f"{fitting}/a", set()), (fitting, {fitting}), (f"/data/$(x){fitting}", {"/data", "/"})):
+        found = Facts(FakeReader({EVE: f"@daily find {words} -atime +3\n"}, links={"/lib": "usr/lib"})).ageing
+        assert {rule.path for rule in found.rules} <= expected
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {EVE: f"@daily . /home/eve/d/*{'x' * 5000}\n", "/home/eve/d/one": ""},
+        {UNIT: f"[Service]\nEnvironmentFile=/home/eve/d/*{'x' * 5000}\nExecStart=/x\n", "/home/eve/d/one": ""},
+        {EVE: "@daily /home/eve/x\n", "/home/eve/x": f"#!/bin/sh\n. /home/eve/d/*{'x' * 5000}\n", "/home/eve/d/one": ""},
+        {EVE: f"@daily /home/eve/{'x' * 5000}.sh\n"},
+        {EVE: "@daily /home/eve/a\0b.sh; . /home/eve/a\0b; find /a\0b -atime +3\n"},
+        {EVE: f"@daily {'/a' * 1500}/x.sh\n"},
+        {EVE: f"@daily find {'/a' * 1500} -atime +3\n"},
+        {EVE: "@daily find /x -atime +3\n@daily " + "sh -c '" * 2000 + "\n"},
+    ],
+)  # fmt: skip
+def test_no_text_of_one_user_hides_the_rules_of_others(files):
+    """Neither here nor in a record, which can still be read."""
+    reader = FakeReader({**HONEST, **files}, links={"/lib": "usr/lib"})
+    kept = take_record(reader, lambda one: Facts(one).ageing, share=False, tool_version="1")
+    for one in (reader, RecordReader(kept)):
+        found = Facts(one).ageing
+        assert ("/data", f"{BOB}:1") in [(rule.path, rule.source) for rule in found.rules]
+        if one is reader and "*" in "".join(map(str, files.values())):
+            assert any("longer than 4096" in one.reason or "not known" in one.reason for one in found.hidden)
+
+
+def test_pattern_with_a_range_that_has_no_end_is_unknown_at_most(monkeypatch):
+    def fnmatchcase(name, pattern):
+        raise re.error("bad character range")
+
+    monkeypatch.setattr(globs, "fnmatchcase", fnmatchcase)
+    with pytest.raises(UnknownFact):
+        globs.fits_glob("b", "[c-a]")
+
+
+def test_line_of_a_user_is_no_longer_than_is_looked_through():
+    """What the attacks above count on: a longer line would not be followed at all."""
+    for files in ATTACKS.values():
+        for content in files.values():
+            if isinstance(content, str) and "%h" not in content and "EnvironmentFile" not in content:
+                assert max(map(len, content.split("\n"))) <= LONGEST
