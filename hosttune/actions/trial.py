@@ -17,7 +17,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions import one_shot, trial_clock, trial_guard
-from hosttune.actions.apply import apply, new_run
+from hosttune.actions.apply import apply, new_run, require_whole, run_of
 from hosttune.actions.connection import read_login, refusal
 from hosttune.actions.journal import JournalWriter, boot_id, is_at, read_journal
 from hosttune.actions.journal_lines import CONFIRM, WHO_COMES_BACK
@@ -211,9 +211,13 @@ def apply_on_trial(
 ) -> tuple[Receipt, TrialRun | TrialEnd]:
     """Make the plan, on trial. The caller holds the lock, and the promise stands (`require_promise`)."""
     session.journal.require_known()
-    run = new_run(writer, session.journal, "apply", plan.digest)
+    run = run_of(writer, session.journal, plan)
     record = begin(session, writer, planned, run)
     receipt = apply(session, writer, planned.made(plan), on_progress=on_progress, ready=run)
+    has_begun = any(one.phase is Phase.DONE for one in receipt.outcomes)
+    if receipt.stopped and has_begun:  # a part of it proves nothing
+        reason = f"{receipt.stopped} stopped it before all was made"
+        return receipt, come_back(_again_seen(session, writer), writer, _again(writer), reason, on_progress)
     return receipt, settle(session, writer, record, receipt)
 
 
@@ -264,7 +268,8 @@ def _require_standing(session: Session, run_id: str | None) -> None:
 
 def settle(session: Session, writer: Writer, record: TrialRecord, receipt: Receipt) -> TrialRun | TrialEnd:
     """The run has come to its end: from now on it can be confirmed. Where nothing of it stands, nothing is on trial."""
-    if not record.postponed and not any(one.phase is Phase.DONE for one in receipt.outcomes):
+    is_begun = any(one.phase is Phase.DONE for one in receipt.outcomes)
+    if not is_begun and (receipt.stopped or not record.postponed):
         _disarm(writer, record)
         trial = TrialRun(record, TrialState.CAME_BACK, None, "nothing was changed")
         return TrialEnd(trial, TrialState.CAME_BACK, "nothing was changed", receipt)
@@ -405,7 +410,9 @@ def _keep(
     receipt = None
     if record.postponed:
         changes = tuple(_from_now(one, writer) for one in record.postponed)
-        receipt = apply(session, writer, _plan_of(changes), on_progress=on_progress)
+        intention = session.journal.run(trial.run).intention
+        receipt = apply(session, writer, _plan_of(changes), on_progress=on_progress, part_of=intention)
+        require_whole(receipt)
     _disarm(writer, record)
     return TrialEnd(trial, TrialState.CONFIRMED, receipt=receipt)
 
@@ -445,6 +452,7 @@ def come_back(
         planned = plan_undo(session, record.run, is_return=True)
         given_up = dict.fromkeys(record.postponed, f"came back: {reason}")
         receipt = undo(session, writer, planned, on_progress=on_progress, who=who, given_up=given_up)
+        require_whole(receipt)
     except HosttuneError as error:
         return _failed(writer, trial, f"{reason}; {error.message}", None)
     if receipt.failed or not receipt.verified:

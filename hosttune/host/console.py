@@ -122,6 +122,18 @@ def talk(text: str) -> None:
         discard(sys.stderr)
 
 
+def is_gone(stream: TextIO) -> bool:
+    """Whether the terminal has hung up, or nothing reads the pipe any more (poll(2): POLLERR, POLLHUP)."""
+    import select
+
+    try:
+        watch = select.poll()
+        watch.register(stream.fileno(), 0)
+        return bool(watch.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
 def discard(stream: TextIO) -> None:
     """Point a stream, whose reader has gone away, to /dev/null: the interpreter flushes it once more at its end."""
     with suppress(OSError, ValueError):
