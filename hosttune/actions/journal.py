@@ -232,7 +232,7 @@ class Journal:
             in_part = "failed to come back" if has_failed else "came back in part"
             return "came back" if len(undone) == len(taken) else in_part
         if not taken:
-            quiet = "interrupted" if run.was_interrupted else "nothing taken"
+            quiet = "interrupted" if run.was_interrupted and self.unmade(run) else "nothing taken"
             return "finished" if self.confirmation_of(run) else quiet
         is_left = run.was_interrupted and not undone and self.unmade(run)
         some = "partly undone" if undone else "interrupted" if is_left else "finished"

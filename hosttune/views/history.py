@@ -98,7 +98,9 @@ def _row(run: Run, journal: Journal, trial: OnTrial) -> tuple[str, ...]:
         for step in run.steps
     )
     status = trial.get(run.id) or journal.status(run)
-    is_part = status == "interrupted" or run.was_interrupted or not run.is_finished
+    is_part = run.was_interrupted or not run.is_finished
+    if run.was_interrupted and status == "finished":
+        status = "interrupted, finished later"
     said = f"{done} of {len(run.planned)}" if is_part and len(run.planned) > done else str(done)
     number = "?" if run.unread else f"{said}, {failed} failed" if failed else said
     return (
