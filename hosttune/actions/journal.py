@@ -152,6 +152,12 @@ class Journal:
         """The run that took this one back by itself, where one did."""
         return next((one for one in self._ends_of(run) if one.is_return), None)
 
+    def last_return(self) -> tuple[Run, Run] | None:
+        """The last run of apply, and the run that took it back by itself; None where it did not come back."""
+        applied = next((run for run in reversed(self.runs) if run.command == "apply"), None)
+        back = self.return_of(applied) if applied and not self.problem else None
+        return (applied, back) if applied and back else None
+
     def confirmation_of(self, run: Run) -> Run | None:
         """The run that confirmed this one, where it was on trial and one did."""
         return next((one for one in self._ends_of(run) if one.command == CONFIRM), None)

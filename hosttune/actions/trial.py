@@ -183,8 +183,7 @@ def begin(session: Session, writer: Writer, planned: TrialPlan, run: Run) -> Tri
         writer.replace(BEFORE, FileValue(before, 0o600), expected=ABSENT)
         writer.replace(RECORD, FileValue(record_text(record), 0o600), expected=ABSENT)
         if record.live:
-            look = (*words, "come-back", "look", run.id) if terms.by is Confirmer.HEALTH else ()
-            trial_clock.start(writer, run.id, terms.within_s, (*words, "come-back", "deadline", run.id), look)
+            trial_clock.guard(writer, run.id, terms.within_s, (*words, "come-back", "deadline", run.id))
     except HosttuneError:
         _disarm(writer, record)
         raise
@@ -267,7 +266,9 @@ def _require_standing(session: Session, run_id: str | None) -> None:
 
 
 def settle(session: Session, writer: Writer, record: TrialRecord, receipt: Receipt) -> TrialRun | TrialEnd:
-    """The run has come to its end: from now on it can be confirmed. Where nothing of it stands, nothing is on trial."""
+    """The run has come to its end: from now on its time counts, and it can be confirmed. Where nothing of it stands,
+    nothing is on trial.
+    """
     is_begun = any(one.phase is Phase.DONE for one in receipt.outcomes)
     if not is_begun and (receipt.stopped or not record.postponed):
         _disarm(writer, record)
@@ -275,17 +276,27 @@ def settle(session: Session, writer: Writer, record: TrialRecord, receipt: Recei
         return TrialEnd(trial, TrialState.CAME_BACK, "nothing was changed", receipt)
     session = _again_seen(session, writer)
     made = replace(record, made_s=uptime_s(writer))
-    writer.replace(RECORD, FileValue(record_text(made), 0o600), expected=record_text(record))
-    if not made.live:
-        try:
+    try:  # the timer first: where this ends here, it takes the run back
+        if made.live:
+            _start_time(writer, made)
+        writer.replace(RECORD, FileValue(record_text(made), 0o600), expected=record_text(record))
+        if not made.live:
             _ask_for_boot(session, writer, made)
-        except HosttuneError as error:
-            trial = TrialRun(made, TrialState.NEXT_BOOT)
-            return come_back(session, writer, trial, f"the boot on trial cannot be asked for: {error.message}")
+    except HosttuneError as error:
+        state, what = (TrialState.LIVE, "time cannot be kept") if made.live else (
+            TrialState.NEXT_BOOT, "boot on trial cannot be asked for"
+        )  # fmt: skip
+        return come_back(session, writer, TrialRun(made, state), f"the {what}: {error.message}")
     trial = _again(writer)
     trial_clock.announce(writer, on_trial_text(trial))
     show_at_login(writer, trial_clock.MOTD, on_trial_text(trial))
     return trial
+
+
+def _start_time(writer: Writer, record: TrialRecord) -> None:
+    words = starting_words(CARRIED)
+    look = (*words, "come-back", "look", record.run) if record.by is Confirmer.HEALTH else ()
+    trial_clock.start(writer, record.run, record.within_s, (*words, "come-back", "deadline", record.run), look)
 
 
 def _ask_for_boot(session: Session, writer: Writer, record: TrialRecord) -> None:

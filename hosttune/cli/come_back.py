@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader, Writer
 
 _LIVE_GRACE_S = 10.0  # what is in force at once shows at once
-_POLL_S = 5.0
 WHO_BY_HEALTH = "hosttune, by this host's health"
 
 
@@ -71,8 +70,12 @@ def _take_back(look: HostOptions, run: str, reason: str) -> TrialEnd | None:
         if trial is None or trial.run != run or trial.state not in {TrialState.LIVE, TrialState.THIS_BOOT}:
             return None
         is_boot = trial.state is TrialState.THIS_BOOT
+        if not reason and not is_boot and trial.left_s:
+            return None  # its changes took long, and their end has begun its time anew
         within_s = trial.record.boot_within_s if is_boot else trial.record.within_s
-        why = reason or f"nobody confirmed it within {span_text(within_s)}"
+        is_cut_off = not is_boot and not trial.record.made_s
+        none = "it was cut off before all was made" if is_cut_off else f"nobody confirmed it within {span_text(within_s)}"
+        why = reason or none
         return take_back(session, writer, trial, why, progress, may_reboot=is_boot)
 
 
@@ -94,10 +97,8 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
             trial = read_trial(writer)
     if trial is None or trial.run != run or trial.state not in {TrialState.LIVE, TrialState.THIS_BOOT}:
         return None
-    while trial.state is TrialState.LIVE and not _is_made(writer, run):
-        if not _left_s(writer, run):
-            return None  # the deadline takes it back
-        time.sleep(_POLL_S)
+    if trial.state is TrialState.LIVE and not trial.record.made_s:
+        return None  # it is started when all is made
     while True:
         judged = await_health(
             partial(_losses, look, trial),
@@ -120,14 +121,6 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
                 return None
             if not lost(session, now, smi_s=LATER_SMI_S):  # whoever had the lock may have changed something
                 return confirm(session, writer, now, progress, WHO_BY_HEALTH)
-
-
-def _is_made(reader: Reader, run: str) -> bool:
-    """Whether the run has come to its end; where nothing of it is on trial any more, too."""
-    from hosttune.actions.trial_state import read_trial
-
-    trial = read_trial(reader)
-    return trial is None or trial.run != run or trial.record.made_s > 0
 
 
 def _losses(look: HostOptions, trial: TrialRun, smi_s: float) -> tuple[Loss, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import pytest
 
 from hosttune.actions import trial_clock, trial_guard, trial_state, triggers
@@ -78,8 +79,10 @@ def test_live_run_is_on_trial_until_its_time_is_up():
     assert (trial.state, trial.run, trial.left_s) == (TrialState.LIVE, receipt.run_id, 900)
     assert value(host) == "10"
     timers = [line for line in host.ran if line.startswith("systemd-run")]
-    assert f"--unit=hosttune-trial-{trial.run}-deadline --on-active=900s" in timers[0]
-    assert timers[0].endswith(f"come-back deadline {trial.run}")
+    for line, name in zip(timers, ("making", "deadline"), strict=False):
+        assert f"--unit=hosttune-trial-{trial.run}-{name} --on-active=900s" in line
+        assert line.endswith(f"come-back deadline {trial.run}")
+    assert f"systemctl stop hosttune-trial-{trial.run}-making.timer" in host.ran
     host.after_s(600)
     assert read_trial(host).left_s == 300
 
@@ -499,6 +502,46 @@ def test_time_of_a_live_part_begins_when_it_is_counted(monkeypatch):
     assert (trial.state, trial.left_s, trial.record.started_s) == (TrialState.LIVE, 120, 225)
 
 
+def test_time_of_a_live_part_counts_from_the_end_of_its_changes(monkeypatch):
+    host = TrialRunHost()
+    plain, seen = host.set_value, []
+
+    def slow(path, text):
+        host.after_s(600)  # an installation
+        seen.append(read_trial(host))
+        plain(path, text)
+
+    monkeypatch.setattr(host, "set_value", slow)
+    host, _, trial = begun(*LIVE, host=host, terms=TrialTerms(120))
+    assert [(one.state, one.left_s) for one in seen] == [(TrialState.LIVE, None)]
+    assert (trial.state, trial.left_s) == (TrialState.LIVE, 120)
+
+
+def test_time_that_cannot_be_kept_takes_the_run_back(monkeypatch):
+    host = TrialRunHost()
+    plain = host.set_value
+
+    def then_refuses(path, text):
+        plain(path, text)
+        host.refused = {"systemd-run --unit"}
+
+    monkeypatch.setattr(host, "set_value", then_refuses)
+    host, _, ended = begun(*LIVE, host=host)
+    assert ended.state is TrialState.CAME_BACK
+    assert ended.reason.startswith("the time cannot be kept: ")
+    assert (value(host), is_clean(host)) == ("60", True)
+
+
+def test_run_on_trial_that_is_stopped_comes_back_at_once(monkeypatch):
+    host = TrialRunHost()
+    plain = host.set_value
+    monkeypatch.setattr(host, "set_value", lambda *words: (plain(*words), signal.raise_signal(signal.SIGINT)))
+    host, receipt, ended = begun(*LIVE, host=host)
+    assert (receipt.stopped, len(receipt.left)) == ("SIGINT", 1)
+    assert (ended.state, ended.reason) == (TrialState.CAME_BACK, "SIGINT stopped it before all was made")
+    assert (value(host), is_clean(host)) == ("60", True)
+
+
 def test_argument_that_is_still_there_is_lost(grub):
     host, _, trial = begun(argument_change("quiet"), host=grub)
     host.set_file(RECORD, host.read(RECORD).decode().replace('"dropped": []', '"dropped": ["nomodeset"]'))
@@ -736,7 +779,7 @@ def test_run_that_was_killed_half_way_is_no_less_taken_back_at_its_deadline(monk
     assert read_trial(host).state is TrialState.LIVE
     assert come_back(host.session, host, read_trial(host), "nobody confirmed it").state is TrialState.CAME_BACK
     assert (value(host), is_clean(host)) == ("60", True)
-    assert any(f"hosttune-trial-{run.id}-deadline" in line for run in read_journal(host).runs[:1] for line in host.ran)
+    assert any(f"hosttune-trial-{run.id}-making" in line for run in read_journal(host).runs[:1] for line in host.ran)
 
 
 def test_what_the_guard_has_taken_back_is_told_before_it_is_booked():
