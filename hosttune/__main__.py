@@ -1,4 +1,13 @@
-"""`python -m hosttune`."""
+"""`hosttune`, and `python -m hosttune`: what is started.
+
+Up to the end of the imports Ctrl-C ends this process as it ends any other program, with no traceback of an import;
+`cli/app.py` takes it from there.
+"""
+
+import signal
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from hosttune.cli.app import main
 

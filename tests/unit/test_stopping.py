@@ -103,3 +103,29 @@ def test_terminal_that_hung_up_is_known():
         assert not is_gone(stream)
         os.close(outer)
         assert is_gone(stream)
+
+
+RUNS = """\
+import signal, sys, time
+from hosttune import __main__
+from hosttune.cli import app
+
+app.build = lambda _: lambda *_, **__: (signal.raise_signal(signal.SIGINT), time.sleep(60))
+sys.argv = ["hosttune", "check"]
+__main__.main()
+"""
+IMPORTED = "import signal, hosttune.__main__; print(signal.getsignal(signal.SIGINT))"
+
+
+def test_interrupt_while_python_imports_prints_nothing_and_one_that_is_ignored_stays_so():
+    words = (sys.executable, "-c", IMPORTED)
+    plain = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
+    assert plain.stdout == f"{signal.SIG_DFL!r}\n"
+    ignoring = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh", *words)
+    ignored = subprocess.run(ignoring, check=True, capture_output=True, text=True, timeout=60)
+    assert ignored.stdout == f"{signal.SIG_IGN!r}\n"
+
+
+def test_interrupt_of_a_command_that_runs_is_one_line():
+    done = subprocess.run((sys.executable, "-c", RUNS), check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "hosttune: interrupted\n")
