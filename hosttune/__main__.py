@@ -9,7 +9,7 @@ import signal
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from hosttune.cli.app import main
+from hosttune.cli.app import main as main  # noqa: PLC0414 - exported, and after the signal
 
 if __name__ == "__main__":
     main()

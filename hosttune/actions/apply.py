@@ -249,8 +249,8 @@ def apply(
     a run that somebody has prepared for it, which is booked also where it changes nothing. `part_of` as of `run_of`.
 
     A failed change takes its rule back; the other rules go on. A signal that asks to stop is heeded between two
-    changes: what was not begun is `left` in the receipt, which is kept. Raises Refused where there is something to do and it is
-    not known what is in force.
+    changes: what was not begun is `left` in the receipt, which is kept. Raises Refused where there is something to do
+    and it is not known what is in force.
     """
     pending = session.journal.pending_triggers(boot_id(writer))
     if not plan.changes and ready is None:

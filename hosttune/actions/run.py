@@ -53,8 +53,9 @@ def open_for_change(
     A trial that is decided is brought to its end before anything else. Raises Refused when another run is at work, when
     cloud-init does not end, and, but for `beside_trial`, when a run is on trial. `for_return`: it takes back what is on
     trial, so it waits for another run. `is_way_back`, and `for_return` too: it needs neither rules nor a policy that
-    can be read. `wait_s`: seconds for another run to end; `is_locked`: the caller holds the lock. From here on a dropped
-    connection does not end this process.
+    can be read. `wait_s`: seconds for another run to end; `is_locked`: the caller holds the lock.
+
+    From here on a dropped connection does not end this process.
     """
     outlive_terminal()
     writer = open_writer(root=options.get("root"), hardware=options.get("hardware"))

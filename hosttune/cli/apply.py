@@ -52,11 +52,11 @@ def apply(
     after them, this host takes them back by itself. What takes effect at the next boot is on trial in that boot, also
     where it does not come to its end. The plan says what is tried when, and what cannot come back.
 
-    A dropped connection does not stop it: the next login and `hosttune history` say what became of it. Ctrl-C stops
-    it between two changes, and the next apply --yes goes on.
+    A dropped connection does not stop it: the next login and `hosttune history` show what it did. Ctrl-C stops it
+    between two changes; the next apply --yes goes on.
 
     Exit status: 0 all done (what waits for a reboot or is on trial included), 1 something failed, is unknown or still
-    differs, 2 trouble, or a trial is not possible here and nothing was changed, 130 or 143 stopped by SIGINT or SIGTERM.
+    differs, 2 trouble, or a trial is not possible here and nothing was changed, 130 stopped by Ctrl-C, 143 by SIGTERM.
     With --reboot a boot ends it (1: one is needed and cannot be now); `hosttune status` says what became of it.
     """
     from hosttune.cli import common, going_on, on_trial, proving

@@ -74,7 +74,9 @@ def _take_back(look: HostOptions, run: str, reason: str) -> TrialEnd | None:
             return None  # its changes took long, and their end has begun its time anew
         within_s = trial.record.boot_within_s if is_boot else trial.record.within_s
         is_cut_off = not is_boot and not trial.record.made_s
-        none = "it was cut off before all was made" if is_cut_off else f"nobody confirmed it within {span_text(within_s)}"
+        none = (
+            "it was cut off before all was made" if is_cut_off else f"nobody confirmed it within {span_text(within_s)}"
+        )
         why = reason or none
         return take_back(session, writer, trial, why, progress, may_reboot=is_boot)
 

@@ -23,7 +23,7 @@ def trial(
     """Show what is on trial, until when, and what this host has lost since before it; or that the last run came back by
     itself, and why. Needs root, changes nothing.
 
-    Exit status: 0 nothing on trial (any more), 1 on trial, or the last run came back, 2 failed to come back, or trouble.
+    Exit status: 0 nothing on trial (any more), 1 on trial or came back, 2 failed to come back, or trouble.
     """
     from hosttune.actions.journal import read_journal
     from hosttune.actions.trial import lost

@@ -14,19 +14,20 @@ if TYPE_CHECKING:
 def undo(
     look: HostOptions,
     show: ShowChange,
-    run: Annotated[str | None, Argument(metavar="[RUN]", help="The run to take back, with those that went on with it.")] = None,
+    run: Annotated[
+        str | None, Argument(metavar="[RUN]", help="The run to take back, with those that went on with it.")
+    ] = None,
     rule: Annotated[str | None, Option("--rule", metavar="RULE", help="All that this rule did.")] = None,
     expect: Annotated[
         str | None, Option("--expect", metavar="DIGEST", help="Only if the way back still has this digest.")
     ] = None,
     yes: Annotated[bool, Option("--yes", help="Do it. Without it: show it, change nothing.")] = False,
 ) -> int:
-    """Take back a run or a rule, by default what was done last, in however many runs: one that was interrupted, or needed
-    reboots, and those that went on with it. Without --yes it only shows how. Of a run on trial it ends the trial at
-    once.
+    """Take back a run or a rule; by default the last apply, with all runs that it took (after an interruption or a
+    reboot). Without --yes it only shows how. Of a run on trial it ends the trial at once.
 
-    Exit status: 0 nothing stands in the way (or all was taken back), 1 something did, 2 trouble, 130 or 143 stopped by
-    SIGINT or SIGTERM.
+    Exit status: 0 nothing stands in the way (or all was taken back), 1 something did, 2 trouble, 130 stopped by
+    Ctrl-C, 143 by SIGTERM.
     """
     from hosttune.actions.undo import plan_undo
     from hosttune.cli import common, going_on

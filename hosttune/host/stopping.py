@@ -33,8 +33,8 @@ class _Noted:
 
 
 def outlive_terminal() -> None:
-    """From here on the end of the session does not end this process. A SIGHUP that is ignored already stays so; programs
-    that are started do not inherit this.
+    """From here on the end of the session does not end this process. A SIGHUP that is ignored already stays ignored;
+    programs that are started do not inherit this.
     """
     if _is_main() and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _hang_up)

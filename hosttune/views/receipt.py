@@ -70,7 +70,7 @@ def receipt_report(
         *_list("Stays", map(_sentence, receipt.stays), "yellow"),
         *sections((UNKNOWN, *HELD), left, page),
         *trial,
-        *([] if trial or not receipt.stopped else _goes_on(receipt, page, is_undo=is_undo)),
+        *(_goes_on(page, is_undo=is_undo) if receipt.stopped and not trial else []),
         *([] if is_undo or trial else _way_back(receipt, standing, page)),
         *still_in_force(of, page),
         *ignoring(ignore, page),
@@ -81,7 +81,7 @@ def receipt_report(
     return rendered(f"hosttune {command}", [document], page)
 
 
-def _goes_on(receipt: Receipt, page: Page, *, is_undo: bool) -> list[Block]:
+def _goes_on(page: Page, *, is_undo: bool) -> list[Block]:
     """What makes the rest of a run that was stopped."""
     return [CommandBlock("To go on with it:", page.act(f"{'undo' if is_undo else 'apply'} --yes"))]
 

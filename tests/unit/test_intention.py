@@ -30,8 +30,8 @@ from hosttune.values import (
     Verdict,
 )
 from hosttune.views.history import history_report
-from tests.unit.fake_reader import FakeReader
 from hosttune.views.page import Page
+from tests.unit.fake_reader import FakeReader
 
 NAMES = ("a", "b", "c", "d")
 BOOT = "/proc/sys/kernel/random/boot_id"
@@ -158,6 +158,7 @@ def test_other_plan_is_another_intention_and_an_undo_without_words_names_what_st
 def test_change_that_failed_was_tried_so_trying_it_again_is_another_intention(monkeypatch):
     writer = host()
     plain = writer.set_value
+
     def full(path, text):
         if path.endswith("/d"):
             raise Refused("no room")
@@ -243,6 +244,7 @@ def test_triggers_that_wait_for_nobody_are_left_where_a_run_is_stopped(monkeypat
 
 def test_what_is_stopped_before_its_act_was_not_made_and_did_not_fail(monkeypatch):
     from hosttune.errors import Refused
+
     writer = host()
 
     def heeds(*_, **__):

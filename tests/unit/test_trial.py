@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+
 import pytest
 
 from hosttune.actions import trial_clock, trial_guard, trial_state, triggers
