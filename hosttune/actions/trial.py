@@ -183,7 +183,7 @@ def begin(session: Session, writer: Writer, planned: TrialPlan, run: Run) -> Tri
         writer.replace(BEFORE, FileValue(before, 0o600), expected=ABSENT)
         writer.replace(RECORD, FileValue(record_text(record), 0o600), expected=ABSENT)
         if record.live:
-            trial_clock.guard(writer, run.id, terms.within_s, (*words, "come-back", "deadline", run.id))
+            trial_clock.guard(writer, run.id, terms.within_s, (*words, "come-back", "cut-off", run.id))
     except HosttuneError:
         _disarm(writer, record)
         raise

@@ -26,6 +26,7 @@ WHO_BY_HEALTH = "hosttune, by this host's health"
 class ReturnMoment(str, Enum):
     """Why it is started."""
 
+    CUT_OFF = "cut-off"  # the time is up, if it had begun with the changes: of a run that was cut off before their end
     DEADLINE = "deadline"  # the time is up
     LOOK = "look"  # the boot on trial is through, or a live trial is to be confirmed by health
 
@@ -33,7 +34,7 @@ class ReturnMoment(str, Enum):
 def come_back(
     look: HostOptions,
     show: DisplayOptions,
-    moment: Annotated[ReturnMoment, Argument(metavar="MOMENT", help="deadline, or look.")],
+    moment: Annotated[ReturnMoment, Argument(metavar="MOMENT", help="cut-off, deadline, or look.")],
     run: Annotated[str, Argument(metavar="RUN", help="The run on trial.")],
 ) -> int:
     """Take back the run on trial, unless it was confirmed; or look whether this host is as it was before.
@@ -44,7 +45,10 @@ def come_back(
     from hosttune.cli import common
 
     common.require_rights(look, show, ["come-back", moment.value, run])
-    ended = _look(look, run) if moment is ReturnMoment.LOOK else _take_back(look, run, "")
+    if moment is ReturnMoment.LOOK:
+        ended = _look(look, run)
+    else:
+        ended = _take_back(look, run, "", is_cut_off=moment is ReturnMoment.CUT_OFF)
     return 2 if ended is not None and ended.state is TrialState.FAILED else 0
 
 
@@ -55,8 +59,10 @@ def _returning(look: HostOptions) -> AbstractContextManager[tuple[Session, Write
     return open_for_change(session_options(look), progress, for_return=True)
 
 
-def _take_back(look: HostOptions, run: str, reason: str) -> TrialEnd | None:
-    """Take it back, and reboot where that is needed and this is the boot on trial; None where nothing is on trial."""
+def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = False) -> TrialEnd | None:
+    """Take it back, and reboot where that is needed and this is the boot on trial; None where nothing is on trial, or
+    it is not cut off but made, and its time has begun.
+    """
     from hosttune.actions.trial import TrialEnd
     from hosttune.actions.trial import come_back as take_back
     from hosttune.actions.trial_state import TrialState, read_trial
@@ -70,10 +76,9 @@ def _take_back(look: HostOptions, run: str, reason: str) -> TrialEnd | None:
         if trial is None or trial.run != run or trial.state not in {TrialState.LIVE, TrialState.THIS_BOOT}:
             return None
         is_boot = trial.state is TrialState.THIS_BOOT
-        if not reason and not is_boot and trial.left_s:
-            return None  # its changes took long, and their end has begun its time anew
+        if is_cut_off and (is_boot or trial.record.made_s):
+            return None
         within_s = trial.record.boot_within_s if is_boot else trial.record.within_s
-        is_cut_off = not is_boot and not trial.record.made_s
         none = (
             "it was cut off before all was made" if is_cut_off else f"nobody confirmed it within {span_text(within_s)}"
         )

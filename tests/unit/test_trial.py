@@ -80,9 +80,9 @@ def test_live_run_is_on_trial_until_its_time_is_up():
     assert (trial.state, trial.run, trial.left_s) == (TrialState.LIVE, receipt.run_id, 900)
     assert value(host) == "10"
     timers = [line for line in host.ran if line.startswith("systemd-run")]
-    for line, name in zip(timers, ("making", "deadline"), strict=False):
-        assert f"--unit=hosttune-trial-{trial.run}-{name} --on-active=900s" in line
-        assert line.endswith(f"come-back deadline {trial.run}")
+    for line, (unit, moment) in zip(timers, (("making", "cut-off"), ("deadline", "deadline")), strict=False):
+        assert f"--unit=hosttune-trial-{trial.run}-{unit} --on-active=900s" in line
+        assert line.endswith(f"come-back {moment} {trial.run}")
     assert f"systemctl stop hosttune-trial-{trial.run}-making.timer" in host.ran
     host.after_s(600)
     assert read_trial(host).left_s == 300

@@ -128,19 +128,12 @@ def test_lost_memory_of_before_is_told_and_confirmed_only_anyway(run, host):
     assert run("confirm", "--anyway")[0] == 0
 
 
-def later(host, seconds):
-    """Let time pass, in the kernel's own clock."""
-    now = float(host.read("/proc/uptime").split()[0])
-    host.files["/proc/uptime"] = FileValue(f"{now + seconds:.2f} 1.0\n".encode())
-
-
 def test_deadline_takes_back_and_the_next_plan_holds_it(run, host):
     run(*ON_TRIAL)
     name = json.loads(run("trial", "--format", "json")[1])["run"]
     assert run("come-back", "deadline", "20200101-000000-aaaa")[0] == 0  # of another run
-    assert run("come-back", "deadline", name)[0] == 0  # of the timer up to the end of its changes
+    assert run("come-back", "cut-off", name)[0] == 0  # it was not: its time has begun
     assert host.read("/proc/sys/vm/swappiness") == b"10\n"
-    later(host, 900)
     assert run("come-back", "deadline", name)[0] == 0
     assert host.read("/proc/sys/vm/swappiness") == b"60\n"
     status, out, _ = run("trial")
@@ -158,6 +151,16 @@ def test_deadline_takes_back_and_the_next_plan_holds_it(run, host):
     assert run("apply", "--yes", *ONLY, "--again", "memory-swappiness")[0] == 0
     assert run("trial")[0] == 0
     assert host.read("/proc/sys/vm/swappiness") == b"10\n"
+
+
+def test_run_that_was_cut_off_is_taken_back_by_the_timer_that_began_with_it(run, host):
+    run(*ON_TRIAL)
+    made = host.files[RECORD]
+    host.files[RECORD] = FileValue(json.dumps(dict(json.loads(made.content), made_s=0.0)).encode(), 0o600)
+    assert run("come-back", "cut-off", read_trial(host).run)[0] == 0
+    assert host.read("/proc/sys/vm/swappiness") == b"60\n"
+    status, out, _ = run("trial")
+    assert (status, "it was cut off before all was made" in out) == (1, True)
 
 
 def test_undo_by_hand_ends_it(run, host):
@@ -344,7 +347,6 @@ def test_confirmation_whose_boot_cannot_be_asked_for_comes_back_and_is_none(run,
 
 def test_run_that_came_back_is_not_booted_for(run, host, booted, monkeypatch):
     def wait(_):
-        later(host, 900)
         assert run("come-back", "deadline", read_trial(host).run)[0] == 0
 
     monkeypatch.setattr("hosttune.cli.going_on.time", SimpleNamespace(sleep=wait))
