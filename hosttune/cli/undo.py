@@ -81,7 +81,12 @@ def undo(
         page = common.open_page(session.reader, look, show)
         redone, left = _redone(planned, session), planned.plan.findings
         gone = sum(one.on_paper for one in planned.returns)
-        common.say(receipt_report(receipt, page, is_undo=True, ignore=redone, left=left, on_paper=gone, of=planned))
+        common.say(
+            receipt_report(
+                receipt, page, is_undo=True, ignore=redone, left=left, on_paper=gone, of=planned,
+                words=common.shell(words),
+            )
+        )  # fmt: skip
     status = int(bool(receipt.failed or planned.plan.findings or not receipt.verified))
     return common.conclude("undo", writer, receipt, status)
 

@@ -36,12 +36,13 @@ def receipt_report(
     trial: tuple[Block, ...] = (),
     on_paper: int = 0,
     of: UndoPlan | None = None,
+    words: str = "apply",
 ) -> str:
     """What a run did. `chosen`: which profile it was of; `is_undo`: it took something back, and `on_paper` so many were
     gone already; `ignore`: the rules that the next apply would redo; `left`: the findings of its plan, of which those
     that were held or unknown still stand; the faults are those that the receipt found afterwards. `trial`: how to keep
     it, in place of how to take it back; `more` stands at the end. `of`: the runs that an undo was of, and those that
-    are still in force.
+    are still in force. `words`: the same again, where it was stopped.
     """
     back = _taken_back(receipt)
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
@@ -70,7 +71,7 @@ def receipt_report(
         *_list("Stays", map(_sentence, receipt.stays), "yellow"),
         *sections((UNKNOWN, *HELD), left, page),
         *trial,
-        *(_goes_on(page, is_undo=is_undo) if receipt.stopped and not trial else []),
+        *([CommandBlock("To go on with it:", page.act(f"{words} --yes"))] if receipt.stopped and not trial else []),
         *([] if is_undo or trial else _way_back(receipt, standing, page)),
         *still_in_force(of, page),
         *ignoring(ignore, page),
@@ -79,11 +80,6 @@ def receipt_report(
     command = "undo" if is_undo else "apply"
     document = Document(host, f"Receipt of {command} on {host}", tuple(head), tuple(blocks))
     return rendered(f"hosttune {command}", [document], page)
-
-
-def _goes_on(page: Page, *, is_undo: bool) -> list[Block]:
-    """What makes the rest of a run that was stopped."""
-    return [CommandBlock("To go on with it:", page.act(f"{'undo' if is_undo else 'apply'} --yes"))]
 
 
 def _way_back(receipt: Receipt, standing: list[Outcome], page: Page) -> list[Block]:

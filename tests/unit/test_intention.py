@@ -31,6 +31,8 @@ from hosttune.values import (
 )
 from hosttune.views.history import history_report
 from hosttune.views.page import Page
+from hosttune.views.plan import undo_report
+from hosttune.views.receipt import receipt_report
 from tests.unit.fake_reader import FakeReader
 
 NAMES = ("a", "b", "c", "d")
@@ -191,6 +193,30 @@ def test_undo_that_is_stopped_is_gone_on_with_and_counts_as_no_failure():
     journal = read_journal(writer)
     assert (journal.in_force, journal.runs[2].part_of) == ((), journal.runs[1].id)
     assert [journal.status(run) for run in journal.runs] == ["undone", "finished", "finished"]
+
+
+def test_receipt_of_an_undo_that_is_stopped_names_the_same_command():
+    writer = host()
+    first = made(writer, ALL[0], ALL[1]).run_id
+    made(writer, ALL[2])
+    session = session_on(writer)
+    planned = plan_undo(session, first)
+    receipt = undo(session, writer, planned, on_progress=lambda text: text.endswith("vm.b") and stop()())
+    told = receipt_report(receipt, Page(), is_undo=True, of=planned, words=f"undo {first}")
+    assert "stopped by SIGINT: 1 change taken back, 1 not begun." in told
+    assert f"hosttune undo {first} --yes" in told
+
+
+def test_undo_says_which_runs_it_was_of_and_what_other_runs_left_in_force():
+    writer = host()
+    other = made(writer, change("e")).run_id
+    left = interrupted(writer, "killed")
+    made(writer, *left)
+    planned = plan_undo(session_on(writer))
+    told = " ".join(undo_report(planned.plan, Page(), words="undo", of=planned).split())
+    assert f"Of runs {planned.runs[0]} and {planned.runs[1]}, one intention." in told
+    assert f"1 change of run {other}" in told
+    assert f"hosttune undo {other} --yes" in told
 
 
 def booted(writer, name):
