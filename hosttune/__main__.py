@@ -1,6 +1,15 @@
-"""`python -m hosttune`."""
+"""`hosttune`, and `python -m hosttune`: what is started.
 
-from hosttune.cli.app import main
+Up to the end of the imports Ctrl-C ends this process as it ends any other program, with no traceback of an import;
+`cli/app.py` takes it from there.
+"""
+
+import signal
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from hosttune.cli.app import main as main  # noqa: PLC0414 - exported, and after the signal
 
 if __name__ == "__main__":
     main()

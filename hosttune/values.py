@@ -337,6 +337,9 @@ class Receipt:
     faults: tuple[
         Finding, ...
     ] = ()  # that the machine does not do its work, or what blocks a boot, as it is afterwards
+    part_of: str = ""  # the run that began what this one goes on with: its undo takes back both
+    stopped: str = ""  # the signal that stopped it between two changes (SIGINT)
+    left: tuple[Change, ...] = ()  # what it did not begin, then
 
     @property
     def failed(self) -> tuple[Outcome, ...]:

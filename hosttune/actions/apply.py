@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
 from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import JournalWriter, boot_id, is_at, way_out
-from hosttune.actions.journal_lines import Run, StepId
+from hosttune.actions.journal_lines import NOT_MADE, Run, StepId
+from hosttune.actions.receipts import keep_receipt
 from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trigger
 from hosttune.engine.plan import after_run, standing_faults, unannounced, waits_for_reboot
+from hosttune.engine.reboot import boots_of
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
+from hosttune.host import stopping
 from hosttune.host.cleaned import clean
 from hosttune.resources import by_kind, kind_of, place
 from hosttune.values import Activation, Outcome, Phase, Plan, Receipt, Unreadable
@@ -59,6 +63,8 @@ class Execution:
     outcomes: list[Outcome] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
     standing: dict[str, list[tuple[StepId, Change]]] = field(default_factory=dict)  # by rule, of all stages so far
+    not_made: list[Change] = field(default_factory=list)  # what somebody stopped before its act
+    has_left_triggers: bool = False  # because somebody asked to stop
     is_verified: bool = True
 
     def make(self, change: Change, undoes: StepId | None = None, *, superseded: bool = False) -> StepId | None:
@@ -80,6 +86,10 @@ class Execution:
                     message = f"{change.address} reads differently after it was written"
                     raise Refused(message)
         except HosttuneError as error:
+            if stopping.asked() and is_at(change.address, change.before, self.writer):
+                self.recorder.failed(step, NOT_MADE)
+                self.not_made.append(change)
+                return None
             told = error.message.splitlines()[:1]  # what the program said may hold a secret: the journal keeps it
             self.log(f"failed: {change.action} {change.address} ({change.rule}): {''.join(told)}")
             self._book_failed(step, change, error, is_undo=undoes is not None)
@@ -97,12 +107,13 @@ class Execution:
         run = self.recorder.run
         self.writer.log(clean(f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: {sentence}"))
 
-    def finish(self) -> None:
-        """The run has come to its end."""
-        self.recorder.finish()
+    def finish(self, left: tuple[Change, ...] = ()) -> None:
+        """The run has come to its end, or was stopped before it came to what is `left`."""
+        self.recorder.finish(was_interrupted=bool(left))
         made = sum(one.phase is Phase.DONE for one in self.outcomes)
-        left = len(self.outcomes) - made
-        self.log(f"ended: {made} made" + (f", {left} failed or left" if left else ""))
+        failed = len(self.outcomes) - made
+        stopped = f"{stopped_by()}, {len(left)} not begun" if left else ""
+        self.log(", ".join(filter(None, (f"ended: {made} made", f"{failed} failed or left" * bool(failed), stopped))))
 
     @property
     def left_standing(self) -> tuple[Outcome, ...]:
@@ -155,6 +166,8 @@ class Execution:
         for trigger in in_order(triggers):
             # what runs now, not before a long installation
             reason = must_wait(trigger, Facts(self.writer)) or comes_after(trigger, stuck)
+            if not reason and stopping.asked():
+                reason, self.has_left_triggers = "the run was stopped", True
             if not reason:
                 self.on_progress(f"running {trigger}")
                 try:
@@ -176,6 +189,29 @@ def _goes_back(change: Change) -> bool:
 
 def _waits(trigger: Trigger, reason: str) -> str:
     return f"{trigger} waits: {reason}"
+
+
+def stopped_by() -> str:
+    """What asked to stop, in a word."""
+    return signal.Signals(stopping.asked()).name if stopping.asked() else ""
+
+
+def require_whole(receipt: Receipt) -> None:
+    """End this process as its signal does, where the run was stopped: what rests on all of it must not follow."""
+    if receipt.stopped:
+        raise KeyboardInterrupt(signal.Signals[receipt.stopped].value)
+
+
+def run_of(writer: Writer, journal: Journal, plan: Plan, part_of: str = "") -> Run:
+    """A run that makes this plan, with what its yes covers. `part_of`: the first run of what it is known to go on with;
+    else the journal tells.
+    """
+    run = new_run(writer, journal, "apply", plan.digest)
+    changes = [str(change.address) for change in plan.changes]
+    waits = (change for finding in plan.findings if waits_for_reboot(finding) for change in finding.changes)
+    planned = tuple(dict.fromkeys((*changes, *(str(change.address) for change in waits))))
+    goes_on = journal.goes_on_with(run, changes, part_of)
+    return replace(run, planned=planned, boots=boots_of(plan), part_of=goes_on)
 
 
 def new_run(writer: Writer, journal: Journal, command: str, digest: str, who: str = "") -> Run:
@@ -207,12 +243,14 @@ def apply(
     *,
     on_progress: Callable[[str], None] = lambda _: None,
     ready: Run | None = None,
+    part_of: str = "",
 ) -> Receipt:
     """Do what the plan says, rule by rule and stage by stage, and verify it. The caller holds the lock. `ready` is
-    a run that somebody has prepared for it, which is booked also where it changes nothing.
+    a run that somebody has prepared for it, which is booked also where it changes nothing. `part_of` as of `run_of`.
 
-    A failed change takes its rule back; the other rules go on. Raises Refused where there is something to do and it is
-    not known what is in force.
+    A failed change takes its rule back; the other rules go on. A signal that asks to stop is heeded between two
+    changes: what was not begun is `left` in the receipt, which is kept. Raises Refused where there is something to do
+    and it is not known what is in force.
     """
     pending = session.journal.pending_triggers(boot_id(writer))
     if not plan.changes and ready is None:
@@ -224,23 +262,37 @@ def apply(
             obstacles = reboot_obstacles(faults)
             return Receipt(run, plan.digest, outcomes, waiting, why, reboot_obstacles=obstacles, faults=faults)
     session.journal.require_known()
-    recorder = JournalWriter.start(writer, ready or new_run(writer, session.journal, "apply", plan.digest))
-    execution = Execution(writer, recorder, on_progress)
-    execution.log(f"begins: {len(plan.changes)} to make, hosttune {__version__}")
+    with stopping.between_changes():
+        recorder = JournalWriter.start(writer, ready or run_of(writer, session.journal, plan, part_of))
+        execution = Execution(writer, recorder, on_progress)
+        execution.log(f"begins: {len(plan.changes)} to make, hosttune {__version__}")
+        receipt = _made(session, execution, plan, pending)
+    keep_receipt(writer, receipt)
+    return receipt
+
+
+def _made(session: Session, execution: Execution, plan: Plan, pending: tuple[Trigger, ...]) -> Receipt:
+    """Make the plan, as far as nobody asks to stop, and say what became of it."""
+    writer, run = execution.writer, execution.recorder.run
     failed: set[str] = set()
     for number, stage in enumerate(plan.stages):
         triggers = _make_stage(execution, stage.changes, failed)
         execution.fire([*(pending if number == 0 else ()), *triggers])
+        if stopping.asked():
+            break
     if not plan.stages:
         execution.fire(pending)
     done = (outcome.change for outcome in execution.outcomes if outcome.phase is Phase.DONE)
     verified = execution.is_verified and still_there(done, writer)
-    execution.finish()
+    tried = {outcome.change for outcome in execution.outcomes}
+    is_stopped = bool(stopping.asked())
+    left = tuple(one for one in plan.changes if is_stopped and one not in tried and one.rule not in failed)
+    execution.finish(left)
     outcomes = (*session.resumed, *execution.outcomes)
     boots = changed_reboots((*session.resumed, *execution.left_standing))
     faults = faults_of(session, writer) if boots or standing_faults(plan.findings) else ()
     return Receipt(
-        recorder.run.id,
+        run.id,
         plan.digest,
         outcomes,
         (*execution.waiting, *waits_after(execution.outcomes, writer)),
@@ -249,6 +301,9 @@ def apply(
         reboot_obstacles(faults),
         left_by(outcomes, writer),
         faults,
+        run.part_of and session.journal.first_of(run).id,
+        stopped_by() if left or execution.has_left_triggers else "",
+        left,
     )
 
 
@@ -256,7 +311,9 @@ def _make_stage(execution: Execution, changes: tuple[Change, ...], failed: set[s
     """Make the changes of one stage; returns the triggers of all that was tried, what was taken back included."""
     first = len(execution.outcomes)
     for change in changes:
-        if change.rule not in failed and execution.make(change) is None:
+        if stopping.asked():
+            break
+        if change.rule not in failed and execution.make(change) is None and change not in execution.not_made:
             failed.add(change.rule)
             execution.take_back(change.rule, f"{change.address} failed")
     touched = (outcome.change for outcome in execution.outcomes[first:])  # one that failed may have left something

@@ -38,15 +38,17 @@ def require_own(reader: Reader) -> None:
         raise Refused(why, hint="install the package, start hosttune.pyz, or leave out --reboot")
 
 
-def arrange(writer: Writer, words: Iterable[str], approval: str, reasons: Iterable[str], allowed: int) -> None:
+def arrange(
+    writer: Writer, words: Iterable[str], approval: str, reasons: Iterable[str], allowed: int, run: str = ""
+) -> None:
     """Write the unit and the note, durably, so that a boot may come; `words` are for this program, `allowed` reboots
-    are there until the end. Whatever boots this host, the unit goes on. The caller holds the lock.
+    are there until the end of what `run` began. Whatever boots this host, the unit goes on. The caller holds the lock.
     """
     text = render("hosttune-continue.service.j2", command=" ".join(map(unit_word, (*starting_words(CARRIED), *words))))
     last, now = read_state(writer), boot_id(writer)
     state = ReadyState(
         Standing.REBOOTING, now, clean(f"reboots for: {'; '.join(reasons)}"), at=int(writer.now()), reboots=(now,),
-        allowed=allowed, approval=approval, machine=machine(writer),
+        allowed=allowed, approval=approval, machine=machine(writer), run=run,
     )  # fmt: skip
     try:
         if carried := archive():

@@ -1,9 +1,9 @@
 """The journal: one append-only file of JSON lines per run, each line synced before the act that it announces.
 
-Lines of `/var/lib/hosttune/runs/<run id>.jsonl`: first the run (who, boot id, digest, tool version), then for every
-change an `intent` line and, after the act, `done` or `failed`; triggers that ran or wait; last `finished`. What is in
-force, what was undone and by which run is derived from all files together, so no line is ever rewritten and no
-instant leaves two of them in contradiction.
+Lines of `/var/lib/hosttune/runs/<run id>.jsonl`: first the run (who, boot id, digest, tool version, what its yes
+covered, the run that it goes on with), then for every change an `intent` line and, after the act, `done` or `failed`;
+triggers that ran or wait; last `finished`. What is in force, what was undone and by which run is derived from all files
+together, so no line is ever rewritten and no instant leaves two of them in contradiction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hosttune.resources.base import Applied
 from hosttune.values import Address, FileValue, Phase, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Change, Trigger, Value
@@ -152,6 +152,12 @@ class Journal:
         """The run that took this one back by itself, where one did."""
         return next((one for one in self._ends_of(run) if one.is_return), None)
 
+    def last_return(self) -> tuple[Run, Run] | None:
+        """The last run of apply, and the run that took it back by itself; None where it did not come back."""
+        applied = next((run for run in reversed(self.runs) if run.command == "apply"), None)
+        back = self.return_of(applied) if applied and not self.problem else None
+        return (applied, back) if applied and back else None
+
     def confirmation_of(self, run: Run) -> Run | None:
         """The run that confirmed this one, where it was on trial and one did."""
         return next((one for one in self._ends_of(run) if one.command == CONFIRM), None)
@@ -164,6 +170,53 @@ class Journal:
                 applied = one.id
             elif next((step.undoes.run for step in one.steps if step.undoes), applied) == run.id:
                 yield one
+
+    def parts_from(self, run: Run) -> tuple[Run, ...]:
+        """This run and those after it that went on with what it is part of: an apply that was interrupted, or one that
+        needed boots, is more than one run.
+        """
+        own = self.runs[self.runs.index(run) :]
+        return tuple(one for one in own if one.intention == run.intention and one.command == run.command)
+
+    def first_of(self, run: Run) -> Run:
+        """The first run that is kept of the intention that this one is part of."""
+        return next((one for one in self.runs if one.intention == run.intention and one.command == run.command), run)
+
+    def unmade(self, run: Run) -> frozenset[str]:
+        """The addresses that the yes to this intention covered, and that none of its runs has come to: what failed was
+        tried. A set at which a run stopped half-way was not.
+        """
+        parts = self.parts_from(self.first_of(run))
+        half = {step.id for step in self.unended.values()}
+        tried = {
+            str(step.change.address)
+            for one in parts
+            for step in one.steps
+            if not step.is_interrupted and step.id not in half
+        }
+        return frozenset(address for one in parts for address in one.planned) - tried
+
+    def goes_on_with(self, run: Run, addresses: Iterable[str], known: str = "") -> str:
+        """The first run of the intention that `run`, which has not begun, goes on with; empty where it begins one. It
+        changes `addresses`, and its caller may know what it is part of.
+
+        It goes on with the run before it where that was interrupted, or waited for a boot, and this one changes what
+        its yes covered; or where that needed more boots than there were. An undo ends an intention.
+        """
+        runs = [one for one in self.runs if one.command != CONFIRM]
+        if self.problem or not runs or runs[-1].command != run.command:
+            return ""
+        last = runs[-1]
+        if run.command == "undo":
+            return last.intention if last.was_interrupted else ""
+        if any(one.intention == known for one in runs):
+            return known
+        first = self.first_of(last)
+        boots = {one.boot_id for one in self.parts_from(first)}
+        comes_after_boot = run.boot_id not in boots and len(boots) < first.boots
+        changed = set(addresses)
+        goes_on = comes_after_boot or not changed or changed & self.unmade(first)
+        return last.intention if goes_on else ""
 
     def status(self, run: Run) -> str:
         """finished, interrupted, half-way, undone, partly undone, came back, came back in part, failed to come back,
@@ -178,15 +231,17 @@ class Journal:
             return "half-way"
         taken = [step for step in run.steps if step.undoes is None and step.phase is not Phase.FAILED]
         if run.command in {"undo", CONFIRM}:
-            return "finished"
+            return "interrupted" if run.was_interrupted and self.unmade(run) else "finished"
         undone = [step for step in taken if step.id in self.undone]
         if back := self.return_of(run):
             has_failed = any(step.undoes and step.phase is Phase.FAILED for step in back.steps)
             in_part = "failed to come back" if has_failed else "came back in part"
             return "came back" if len(undone) == len(taken) else in_part
         if not taken:
-            return "finished" if self.confirmation_of(run) else "nothing taken"
-        some = "partly undone" if undone else "finished"
+            quiet = "interrupted" if run.was_interrupted and self.unmade(run) else "nothing taken"
+            return "finished" if self.confirmation_of(run) else quiet
+        is_left = run.was_interrupted and not undone and self.unmade(run)
+        some = "partly undone" if undone else "interrupted" if is_left else "finished"
         return "undone" if len(undone) == len(taken) else some
 
     def run(self, name: str) -> Run:
@@ -247,7 +302,9 @@ class JournalWriter:
     @classmethod
     def start(cls, writer: Writer, run: Run) -> JournalWriter:
         recorder = cls(writer, run)
-        recorder._append({"format_version": FORMAT_VERSION, **{name: getattr(run, name) for name in HEADER}})
+        more = {"part_of": run.part_of, "planned": list(run.planned), "boots": run.boots}
+        head = {**{name: getattr(run, name) for name in HEADER}, **{name: one for name, one in more.items() if one}}
+        recorder._append({"format_version": FORMAT_VERSION, **head})
         return recorder
 
     @classmethod
@@ -288,8 +345,9 @@ class JournalWriter:
     def trigger(self, trigger: Trigger, phase: str) -> None:
         self._append({"trigger": trigger.kind, "name": trigger.name, "phase": phase, "at": self._writer.now()})
 
-    def finish(self) -> None:
-        self._append({"finished": True, "at": self._writer.now()})
+    def finish(self, *, was_interrupted: bool = False) -> None:
+        more = {"interrupted": True} if was_interrupted else {}
+        self._append({"finished": True, "at": self._writer.now(), **more})
 
     def _append(self, entry: dict[str, Any]) -> None:
         line = json.dumps(entry, sort_keys=False, ensure_ascii=True, separators=(",", ":"))

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 HEADER = ("id", "command", "started_at", "who", "boot_id", "digest", "tool_version")  # the first fields of Run
 WHO_COMES_BACK = "hosttune come-back"  # of a run that takes another one back by itself; behind a colon the reason
 CONFIRM = "confirm"  # the command of a run that books that the last one of apply was confirmed; it has no steps
+NOT_MADE = "interrupted before it was made"  # the error of a step that an interruption came before
+HALF_MADE = "interrupted half-way"  # and of one that it came into
 _STOPPED = "undo, and apply where something is to change,"
 _FIELDS = frozenset({
     "format_version", *HEADER, "seq", "phase", "at", "undoes", "superseded", "change", "error", "left", "trigger",
-    "name", "finished",
+    "name", "finished", "interrupted", "part_of", "planned", "boots",
 })  # fmt: skip
 
 
@@ -52,6 +54,11 @@ class JournalStep:
     left: Change | None = None  # of one that raised half-way: the change that it made all the same
     planned: Change | None = None  # of one that is in force with what it left half-way: what it was to be
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether an interruption, and no failure, kept it from being made as planned."""
+        return self.error in {NOT_MADE, HALF_MADE}
+
 
 @frozen
 class Run:
@@ -70,8 +77,17 @@ class Run:
     waiting: tuple[Trigger, ...] = ()  # triggers that had to wait
     ran: tuple[Trigger, ...] = ()  # triggers that ran, its own and those that waited from earlier runs
     is_finished: bool = False
+    was_interrupted: bool = False  # it was stopped, or cut off, before all was made
+    part_of: str = ""  # the first run of the intention that it goes on with; empty where it begins one
+    planned: tuple[str, ...] = ()  # addresses that its yes covered, also those that wait for a boot
+    boots: int = 0  # that its plan needs
     unread: str = ""  # why this version cannot tell all that it did
     way_out: str = ""  # of one that is unread: what knows it all
+
+    @property
+    def intention(self) -> str:
+        """The id of the run that began what it is part of."""
+        return self.part_of or self.id
 
     @property
     def is_return(self) -> bool:
@@ -119,6 +135,7 @@ def parse_run(data: bytes, path: str) -> Run:
         waiting=tuple(told.waiting),
         ran=tuple(told.ran),
         is_finished=told.is_finished,
+        was_interrupted=told.was_interrupted,
     )
     if damaged:
         way_out = "restore it from a backup; where there is none, remove it, and its run cannot be undone"
@@ -142,7 +159,14 @@ def _headed(run: Run, entry: Any) -> Run:
     told = {name: entry[name] for name in HEADER if isinstance(entry.get(name), str)}
     if entry["format_version"] <= FORMAT_VERSION and len(told) < len(HEADER):
         raise KeyError(next(name for name in HEADER if name not in told))
-    return replace(run, **told)
+    more: dict[str, Any] = {}
+    if isinstance(part_of := entry.get("part_of"), str):
+        more["part_of"] = part_of
+    if isinstance(planned := entry.get("planned"), list):
+        more["planned"] = tuple(one for one in planned if isinstance(one, str))
+    if isinstance(boots := entry.get("boots"), int):
+        more["boots"] = boots
+    return replace(run, **told, **more)
 
 
 class _StepCollector:
@@ -154,6 +178,7 @@ class _StepCollector:
         self.waiting: list[Trigger] = []
         self.ran: list[Trigger] = []
         self.is_finished = False
+        self.was_interrupted = False
 
     def add(self, entry: dict[str, Any], unknown: list[str]) -> None:
         if "trigger" in entry:
@@ -161,6 +186,7 @@ class _StepCollector:
             (self.waiting if entry["phase"] == "waiting" else self.ran).append(trigger)
         elif "finished" in entry:
             self.is_finished = True
+            self.was_interrupted = bool(entry.get("interrupted"))
         elif entry["phase"] == Phase.INTENT.value:
             number = int(entry["seq"])
             if number in self.steps:

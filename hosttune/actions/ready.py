@@ -14,7 +14,7 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.actions.apply import apply, reboot_obstacles, reboot_reasons
+from hosttune.actions.apply import apply, reboot_obstacles, reboot_reasons, require_whole
 from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import boot_id
 from hosttune.actions.login_notice import show_at_login
@@ -158,7 +158,9 @@ def bring_up(
 
     if why := refusal(plan, approvals, "yes" if goes_on else at_boot.plans, session.policy.edition):
         return no(why)
-    receipt = apply(session, writer, plan, on_progress=on_progress)
+    receipt = apply(session, writer, plan, on_progress=on_progress, part_of=state.run)
+    require_whole(receipt)  # the next boot looks anew
+    run = state.run or receipt.part_of or receipt.run_id
     if why := unmade(receipt):
         return no(why)
     # Whatever was changed, the host is looked at as it is now: a driver may have lost its GPU on the way.
@@ -174,7 +176,8 @@ def bring_up(
         if why := _why_no_reboot(session, state, receipt, reasons, allowed, on_progress):
             return no(why)
         sentence = clean(f"reboots for: {'; '.join(reasons)}")
-        return replace(state, standing=Standing.REBOOTING, sentence=sentence, reboots=(*state.reboots, state.boot_id))
+        reboots = (*state.reboots, state.boot_id)
+        return replace(state, standing=Standing.REBOOTING, sentence=sentence, reboots=reboots, run=run)
     made = f"{len(plan.changes)} made now" if plan.changes else "nothing had to be changed"
     boots = f", after {len(state.reboots)} reboot{'s' * (len(state.reboots) > 1)}" if state.reboots else ""
     state = replace(state, reboots=())  # they brought what they were for: the next change may have its own
@@ -184,7 +187,7 @@ def bring_up(
         return no(f"it is not known whether it is as its plan says, and does its work: {why}")
     left = f"; in force after a boot: {'; '.join(waiting)}" if waiting else ""
     sentence = clean(f"as its plan says; {made}{boots}{left}")
-    return replace(state, standing=Standing.READY, sentence=sentence, approval="")
+    return replace(state, standing=Standing.READY, sentence=sentence, approval="", run="")
 
 
 def _why_no_reboot(

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import FOLDER, KEEP, JournalWriter, read_journal
-from hosttune.actions.journal_lines import CONFIRM
+from hosttune.actions.journal_lines import CONFIRM, HALF_MADE, NOT_MADE
+from hosttune.actions.receipts import drop_receipts
 from hosttune.engine.plan import unannounced
 from hosttune.facts import Facts
 from hosttune.host.cleaned import clean
@@ -47,7 +48,7 @@ def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> Non
             _close(step, recorder, writer, on_progress)
     for trigger in dict.fromkeys(t for s in run.steps if s.phase is not Phase.FAILED for t in s.change.triggers):
         recorder.trigger(trigger, "waiting")
-    recorder.finish()
+    recorder.finish(was_interrupted=True)
     told = f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: was interrupted, is finished now"
     writer.log(clean(told))
 
@@ -64,13 +65,13 @@ def _close(step: JournalStep, recorder: JournalWriter, writer: Writer, on_progre
     if step.superseded or kind.same(present, step.change.after):
         recorder.done(step.id)
     elif kind.same(present, step.change.before):
-        recorder.failed(step.id, "interrupted before it was made")
+        recorder.failed(step.id, NOT_MADE)
     elif isinstance(present, Unreadable) or not kind.is_in_parts:
         on_progress(f"{step.change.address} is neither as before nor as planned: it is left as it is")
     elif step.undoes:
-        recorder.failed(step.id, "interrupted half-way", left)
+        recorder.failed(step.id, HALF_MADE, left)
     else:
-        recorder.done(step.id, "interrupted half-way", left)
+        recorder.done(step.id, HALF_MADE, left)
 
 
 def prune(writer: Writer, journal: Journal) -> None:
@@ -98,6 +99,7 @@ def prune(writer: Writer, journal: Journal) -> None:
     said = ((run.id, journal.confirmation_of(run)) for run in journal.runs)
     kept |= {confirmation.id for its, confirmation in said if confirmation and its in kept}
     _let_go(writer, journal, held)
+    drop_receipts(writer, kept)
     for run in journal.runs:
         path = f"{FOLDER}/{run.id}.jsonl"
         data = writer.read(path) if run.id not in kept else ABSENT

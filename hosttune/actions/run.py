@@ -19,6 +19,7 @@ from hosttune.actions.unended import find_half_done, resume
 from hosttune.errors import Refused
 from hosttune.host import open_writer
 from hosttune.host.lock import locked
+from hosttune.host.stopping import outlive_terminal
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -53,7 +54,10 @@ def open_for_change(
     cloud-init does not end, and, but for `beside_trial`, when a run is on trial. `for_return`: it takes back what is on
     trial, so it waits for another run. `is_way_back`, and `for_return` too: it needs neither rules nor a policy that
     can be read. `wait_s`: seconds for another run to end; `is_locked`: the caller holds the lock.
+
+    From here on a dropped connection does not end this process.
     """
+    outlive_terminal()
     writer = open_writer(root=options.get("root"), hardware=options.get("hardware"))
     if for_return or is_way_back:
         opened = partial(open_way_back, writer, on_progress, **options)

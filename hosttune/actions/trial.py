@@ -17,7 +17,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions import one_shot, trial_clock, trial_guard
-from hosttune.actions.apply import apply, new_run
+from hosttune.actions.apply import apply, new_run, require_whole, run_of
 from hosttune.actions.connection import read_login, refusal
 from hosttune.actions.journal import JournalWriter, boot_id, is_at, read_journal
 from hosttune.actions.journal_lines import CONFIRM, WHO_COMES_BACK
@@ -183,8 +183,7 @@ def begin(session: Session, writer: Writer, planned: TrialPlan, run: Run) -> Tri
         writer.replace(BEFORE, FileValue(before, 0o600), expected=ABSENT)
         writer.replace(RECORD, FileValue(record_text(record), 0o600), expected=ABSENT)
         if record.live:
-            look = (*words, "come-back", "look", run.id) if terms.by is Confirmer.HEALTH else ()
-            trial_clock.start(writer, run.id, terms.within_s, (*words, "come-back", "deadline", run.id), look)
+            trial_clock.guard(writer, run.id, terms.within_s, (*words, "come-back", "cut-off", run.id))
     except HosttuneError:
         _disarm(writer, record)
         raise
@@ -211,9 +210,13 @@ def apply_on_trial(
 ) -> tuple[Receipt, TrialRun | TrialEnd]:
     """Make the plan, on trial. The caller holds the lock, and the promise stands (`require_promise`)."""
     session.journal.require_known()
-    run = new_run(writer, session.journal, "apply", plan.digest)
+    run = run_of(writer, session.journal, plan)
     record = begin(session, writer, planned, run)
     receipt = apply(session, writer, planned.made(plan), on_progress=on_progress, ready=run)
+    has_begun = any(one.phase is Phase.DONE for one in receipt.outcomes)
+    if receipt.stopped and has_begun:  # a part of it proves nothing
+        reason = f"{receipt.stopped} stopped it before all was made"
+        return receipt, come_back(_again_seen(session, writer), writer, _again(writer), reason, on_progress)
     return receipt, settle(session, writer, record, receipt)
 
 
@@ -263,24 +266,37 @@ def _require_standing(session: Session, run_id: str | None) -> None:
 
 
 def settle(session: Session, writer: Writer, record: TrialRecord, receipt: Receipt) -> TrialRun | TrialEnd:
-    """The run has come to its end: from now on it can be confirmed. Where nothing of it stands, nothing is on trial."""
-    if not record.postponed and not any(one.phase is Phase.DONE for one in receipt.outcomes):
+    """The run has come to its end: from now on its time counts, and it can be confirmed. Where nothing of it stands,
+    nothing is on trial.
+    """
+    is_begun = any(one.phase is Phase.DONE for one in receipt.outcomes)
+    if not is_begun and (receipt.stopped or not record.postponed):
         _disarm(writer, record)
         trial = TrialRun(record, TrialState.CAME_BACK, None, "nothing was changed")
         return TrialEnd(trial, TrialState.CAME_BACK, "nothing was changed", receipt)
     session = _again_seen(session, writer)
     made = replace(record, made_s=uptime_s(writer))
-    writer.replace(RECORD, FileValue(record_text(made), 0o600), expected=record_text(record))
-    if not made.live:
-        try:
+    try:  # the timer first: where this ends here, it takes the run back
+        if made.live:
+            _start_time(writer, made)
+        writer.replace(RECORD, FileValue(record_text(made), 0o600), expected=record_text(record))
+        if not made.live:
             _ask_for_boot(session, writer, made)
-        except HosttuneError as error:
-            trial = TrialRun(made, TrialState.NEXT_BOOT)
-            return come_back(session, writer, trial, f"the boot on trial cannot be asked for: {error.message}")
+    except HosttuneError as error:
+        state, what = (TrialState.LIVE, "time cannot be kept") if made.live else (
+            TrialState.NEXT_BOOT, "boot on trial cannot be asked for"
+        )  # fmt: skip
+        return come_back(session, writer, TrialRun(made, state), f"the {what}: {error.message}")
     trial = _again(writer)
     trial_clock.announce(writer, on_trial_text(trial))
     show_at_login(writer, trial_clock.MOTD, on_trial_text(trial))
     return trial
+
+
+def _start_time(writer: Writer, record: TrialRecord) -> None:
+    words = starting_words(CARRIED)
+    look = (*words, "come-back", "look", record.run) if record.by is Confirmer.HEALTH else ()
+    trial_clock.start(writer, record.run, record.within_s, (*words, "come-back", "deadline", record.run), look)
 
 
 def _ask_for_boot(session: Session, writer: Writer, record: TrialRecord) -> None:
@@ -405,7 +421,9 @@ def _keep(
     receipt = None
     if record.postponed:
         changes = tuple(_from_now(one, writer) for one in record.postponed)
-        receipt = apply(session, writer, _plan_of(changes), on_progress=on_progress)
+        intention = session.journal.run(trial.run).intention
+        receipt = apply(session, writer, _plan_of(changes), on_progress=on_progress, part_of=intention)
+        require_whole(receipt)
     _disarm(writer, record)
     return TrialEnd(trial, TrialState.CONFIRMED, receipt=receipt)
 
@@ -445,6 +463,7 @@ def come_back(
         planned = plan_undo(session, record.run, is_return=True)
         given_up = dict.fromkeys(record.postponed, f"came back: {reason}")
         receipt = undo(session, writer, planned, on_progress=on_progress, who=who, given_up=given_up)
+        require_whole(receipt)
     except HosttuneError as error:
         return _failed(writer, trial, f"{reason}; {error.message}", None)
     if receipt.failed or not receipt.verified:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MOTD = "/run/motd.d/hosttune-trial"
 MESSAGE_ID = "6f1c0f6cf0b84b2c9a3d5a0c1e7d4b52"  # journalctl MESSAGE_ID=...: how a trial began and ended
+MAKING = "making"  # of the timer up to the end of the changes
 _TIMEOUT_S = 30.0
 
 
@@ -42,25 +43,42 @@ def missing(reader: Reader) -> str:
     return ""
 
 
-def start(writer: Writer, run_id: str, within_s: int, deadline: Sequence[str], look: Sequence[str] = ()) -> None:
-    """Let `deadline` (argv) run after `within_s` seconds, whoever is logged in then, and `look`, where it is given,
-    before it. Raises Refused where systemd does not keep it; then no timer runs.
+def guard(writer: Writer, run_id: str, within_s: int, deadline: Sequence[str]) -> None:
+    """Let `deadline` (argv) run after `within_s` seconds also where the run is cut off before its time begins. While
+    changes are still being made it waits for their end, and finds that the time has only begun. Raises Refused where
+    systemd does not keep it; then no timer runs.
     """
+    _keep_timer(writer, run_id, MAKING, within_s, deadline)
+
+
+def start(writer: Writer, run_id: str, within_s: int, deadline: Sequence[str], look: Sequence[str] = ()) -> None:
+    """All is made, and the time begins: let `deadline` (argv) run after `within_s` seconds, whoever is logged in then,
+    and `look`, where it is given, before it. Raises Refused where systemd does not keep it; then no timer runs.
+    """
+    _keep_timer(writer, run_id, "deadline", within_s, deadline)
     try:
-        _run_in(writer, name_of(run_id), within_s, deadline)
         if look:
             _run_in(writer, name_of(run_id, "look"), look_after_s(within_s), look)
-        timer = f"{name_of(run_id)}.timer"
+    except HosttuneError:
+        stop(writer, run_id)
+        raise
+    stop(writer, run_id, MAKING)
+    for left_s in {within_s // 2, 60}:
+        text = f"hosttune: run {run_id} goes back in {span_text(left_s)}, unless: sudo hosttune confirm"
+        with suppress(HosttuneError):
+            _run_in(writer, name_of(run_id, f"notice-{left_s}"), within_s - left_s, ("wall", text))
+
+
+def _keep_timer(writer: Writer, run_id: str, what: str, seconds: int, argv: Sequence[str]) -> None:
+    try:
+        _run_in(writer, name_of(run_id, what), seconds, argv)
+        timer = f"{name_of(run_id, what)}.timer"
         answer = writer.query(("systemctl", "is-active", timer))
         if not isinstance(answer, Completed) or answer.text.strip() != "active":
             raise Refused(f"{timer} does not run")
     except HosttuneError:
         stop(writer, run_id)
         raise
-    for left_s in {within_s // 2, 60}:
-        text = f"hosttune: run {run_id} goes back in {span_text(left_s)}, unless: sudo hosttune confirm"
-        with suppress(HosttuneError):
-            _run_in(writer, name_of(run_id, f"notice-{left_s}"), within_s - left_s, ("wall", text))
 
 
 def look_after_s(within_s: int) -> int:
@@ -75,10 +93,10 @@ def _run_in(writer: Writer, unit: str, seconds: int, argv: Sequence[str]) -> Non
     writer.run(("systemd-run", *told, "--", *argv), timeout_s=_TIMEOUT_S)
 
 
-def stop(writer: Writer, run_id: str) -> None:
-    """End every timer of this run. Never raises: a timer that is left finds nothing on trial."""
+def stop(writer: Writer, run_id: str, what: str = "*") -> None:
+    """End every timer of this run, or that one. Never raises: a timer that is left finds nothing on trial."""
     with suppress(HosttuneError):
-        writer.run(("systemctl", "stop", f"{name_of(run_id, '*')}.timer"), timeout_s=_TIMEOUT_S)
+        writer.run(("systemctl", "stop", f"{name_of(run_id, what)}.timer"), timeout_s=_TIMEOUT_S)
 
 
 def announce(writer: Writer, text: Cleaned) -> None:

@@ -91,7 +91,7 @@ class TrialRun:
 
     record: TrialRecord
     state: TrialState
-    left_s: float | None = None  # up to its return; None where no time runs
+    left_s: float | None = None  # up to its return; None where no time runs, as while changes are still being made
     reason: str = ""  # of one that came back: why
 
     @property
@@ -141,16 +141,17 @@ def read_trial(reader: Reader) -> TrialRun | None:
         has_live=bool(record.live),
     )
     left_s = _left_s(reader, record, state)
+    is_made = state is not TrialState.LIVE or record.made_s > 0
     if left_s is not None and left_s < -_LATE_S and not _is_at_work(reader, record, state):
         state, left_s = TrialState.OVERDUE, None  # as on a full disk, where no mark could be made
-    return TrialRun(record, state, None if left_s is None else max(0.0, left_s), _reason(reader, state))
+    return TrialRun(record, state, max(0.0, left_s) if left_s is not None and is_made else None, _reason(reader, state))
 
 
 def _is_at_work(reader: Reader, record: TrialRecord, state: TrialState) -> bool:
     """Whether what the deadline starts still runs, or, of a live part, is still to come: its timer does not count what
     a host slept through, /proc/uptime does. Where that cannot be told, it does.
     """
-    its = trial_clock.name_of(record.run)
+    its = trial_clock.name_of(record.run, "deadline" if record.made_s else trial_clock.MAKING)
     units = (
         ("hosttune-trial-deadline.service",) if state is TrialState.THIS_BOOT else (f"{its}.service", f"{its}.timer")
     )
@@ -192,7 +193,7 @@ def _record_of(content: bytes) -> TrialRecord:
 
 def _left_s(reader: Reader, record: TrialRecord, state: TrialState) -> float | None:
     if state is TrialState.LIVE:
-        return record.started_s + record.within_s - uptime_s(reader)
+        return (record.made_s or record.started_s) + record.within_s - uptime_s(reader)
     if state is TrialState.THIS_BOOT:
         return _boot_timer_s(reader) + record.boot_within_s - uptime_s(reader)
     return None

@@ -15,15 +15,18 @@ from hosttune.actions.apply import (
     reboot_obstacles,
     reboot_reasons,
     still_there,
+    stopped_by,
     waits_after,
 )
 from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import JournalWriter
-from hosttune.actions.journal_lines import JournalStep, StepId
+from hosttune.actions.journal_lines import JournalStep, Run, StepId
+from hosttune.actions.receipts import keep_receipt
 from hosttune.engine.plan import digest, guarded
 from hosttune.engine.policy import nearest
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
+from hosttune.host import stopping
 from hosttune.host.overlay import Overlay
 from hosttune.resources import kind_of, place
 from hosttune.resources.base import inverted
@@ -62,18 +65,29 @@ class Return:
 
 
 @frozen
+class StillInForce:
+    """What earlier runs did and this way back does not touch: the run that began it, and how many changes."""
+
+    run: Run
+    changes: int
+
+
+@frozen
 class UndoPlan:
     """A plan that takes runs or a rule back; `returns` ties its changes to the steps that they undo."""
 
     plan: Plan
     returns: tuple[Return, ...]
     rules: tuple[str, ...]
+    runs: tuple[str, ...] = ()  # of which it takes something back, the oldest first
+    stays: tuple[StillInForce, ...] = ()  # the newest first; not told of a rule
 
 
 def plan_undo(
     session: Session, run_id: str | None = None, rule: str | None = None, *, is_return: bool = False
 ) -> UndoPlan:
-    """The plan that takes back one run (by default the last that left something), or all that a rule did.
+    """The plan that takes back what one intention began (by default the last that left something; of a run that is
+    named, with the runs that went on with it), or all that a rule did.
 
     It is empty where nothing of them is in force any more. is_return: the host goes back by itself, and nobody can be
     asked: what the kernel holds is taken back also where somebody has edited a file that came after it.
@@ -112,7 +126,23 @@ def plan_undo(
         stages=(Stage(changes, triggers),) if changes else (),
         findings=tuple(findings),
     )
-    return UndoPlan(plan, tuple(returns), tuple(sorted({step.change.rule for step in steps})))
+    rules = tuple(sorted({step.change.rule for step in steps}))
+    runs = tuple(dict.fromkeys(step.id.run for step in steps))
+    stays = () if rule else _stays(journal, {step.id for step in steps}, journal.run(run_id) if run_id else None)
+    return UndoPlan(plan, tuple(returns), rules, runs, stays)
+
+
+def _stays(journal: Journal, chosen: set[StepId], named: Run | None) -> tuple[StillInForce, ...]:
+    """What is not chosen, by the intention that it is part of. Of a run that was named only its own matters: the others
+    were not meant.
+    """
+    runs = {run.id: run for run in journal.runs}
+    found: dict[str, list[Run]] = {}
+    for step in journal.in_force:
+        run = runs[step.id.run]
+        if step.id not in chosen and (named is None or run.intention == named.intention):
+            found.setdefault(run.intention, []).append(run)
+    return tuple(StillInForce(some[0], len(some)) for some in reversed(found.values()))
 
 
 def _names(rule: str, session: Session) -> set[str]:
@@ -130,12 +160,14 @@ def _names(rule: str, session: Session) -> set[str]:
 def _chosen(journal: Journal, run_id: str | None, rules: set[str]) -> tuple[JournalStep, ...]:
     steps = journal.in_force
     if run_id:
-        wanted = journal.run(run_id).id
-        steps = tuple(step for step in steps if step.id.run == wanted)
+        wanted = {run.id for run in journal.parts_from(journal.run(run_id))}
+        steps = tuple(step for step in steps if step.id.run in wanted)
     if rules:
         steps = tuple(step for step in steps if step.change.rule in rules)
     if not run_id and not rules and steps:
-        steps = tuple(step for step in steps if step.id.run == steps[-1].id.run)
+        last = journal.run(steps[-1].id.run)
+        wanted = {run.id for run in journal.runs if run.intention == last.intention}
+        steps = tuple(step for step in steps if step.id.run in wanted)
     return steps
 
 
@@ -245,32 +277,55 @@ def undo(
     reason, which the journal keeps.
 
     A step that fails raises nothing: the receipt tells, and what its rule did before that step stays, because the later
-    steps rest on it (a disk that is still mounted keeps its line in fstab).
+    steps rest on it (a disk that is still mounted keeps its line in fstab). A signal that asks to stop is heeded
+    between two steps; what was not begun is `left` in the receipt, which is kept.
     """
     if not undo_plan.returns and not given_up and not who:
         return Receipt("", undo_plan.plan.digest, ())
-    recorder = JournalWriter.start(writer, new_run(writer, session.journal, "undo", undo_plan.plan.digest, who))
-    execution = Execution(writer, recorder, on_progress)
+    run = new_run(writer, session.journal, "undo", undo_plan.plan.digest, who)
+    planned = tuple(dict.fromkeys(str(one.change.address) for one in undo_plan.returns))
+    run = replace(run, planned=planned, part_of=session.journal.goes_on_with(run, planned))
+    with stopping.between_changes():
+        recorder = JournalWriter.start(writer, run)
+        receipt = _taken(session, Execution(writer, recorder, on_progress), undo_plan, given_up or {})
+    keep_receipt(writer, receipt)
+    return receipt
+
+
+def _taken(session: Session, execution: Execution, undo_plan: UndoPlan, given_up: Mapping[Change, str]) -> Receipt:
+    """Take back what the plan says, as far as nobody asks to stop, and say what became of it."""
+    writer, recorder = execution.writer, execution.recorder
     runs = ", ".join(dict.fromkeys(one.step.run for one in reversed(undo_plan.returns)))
     execution.log(f"begins: {len(undo_plan.returns)} of {runs} to take back, hosttune {__version__}")
     made: list[Change] = []
     stuck: set[str] = set()
-    for change, reason in (given_up or {}).items():
+    for change, reason in given_up.items():
         recorder.failed(recorder.intent(change), reason)
-    for one in undo_plan.returns:
+    left: tuple[Change, ...] = ()
+    for number, one in enumerate(undo_plan.returns):
+        if stopping.asked():
+            left = tuple(other.change for other in undo_plan.returns[number:])
+            break
         if one.change.rule in stuck:
             execution.leave(one.change, f"left: another step of {one.change.rule} could not be undone")
         elif execution.make(one.change, one.step, superseded=one.on_paper) is None:
+            if one.change in execution.not_made:
+                left = tuple(other.change for other in undo_plan.returns[number:])
+                break
             stuck.add(one.change.rule)
         elif not one.on_paper:
             made.append(one.change)
     execution.fire([trigger for change in made for trigger in change.triggers])
     verified = execution.is_verified and still_there(made, writer)
-    execution.finish()
+    execution.finish(left)
     shown = tuple(o for o in execution.outcomes if o.change in made or o.error)
     waiting = (*execution.waiting, *waits_after(shown, writer))
     stays = left_by(shown, writer)
     boots = changed_reboots(shown)
     faults = faults_of(session, writer) if boots else ()
     why, obstacles = boots + reboot_reasons(faults), reboot_obstacles(faults)
-    return Receipt(recorder.run.id, undo_plan.plan.digest, shown, waiting, why, verified, obstacles, stays, faults)
+    stopped = stopped_by() if left or execution.has_left_triggers else ""
+    return Receipt(
+        recorder.run.id, undo_plan.plan.digest, shown, waiting, why, verified, obstacles, stays, faults,
+        stopped=stopped, left=left,
+    )  # fmt: skip

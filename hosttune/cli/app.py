@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 from typing import Annotated, NoReturn
@@ -9,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from hosttune import __version__
-from hosttune.cli.ending import collect_seldom, run_command
+from hosttune.cli.ending import INTERRUPTED, collect_seldom, run_command
 from hosttune.cli.words import command
 from hosttune.host import slow
 from hosttune.host.console import leave, talk
@@ -75,7 +76,13 @@ def main() -> NoReturn:
             stream.reconfigure(errors="backslashreplace")
     slow.announce = _announce
     collect_seldom()
-    leave(run(sys.argv[1:]))
+    try:
+        status = run(sys.argv[1:])
+    except KeyboardInterrupt:  # once more, while the first one is told
+        status = INTERRUPTED
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of the very end
+    leave(status)
 
 
 def _announce(text: str) -> None:
@@ -87,4 +94,10 @@ def run(argv: list[str]) -> int:
     """The exit status of this command line."""
     is_one = bool(argv) and argv[0] in (*COMMANDS, *OF_UNITS)
     names = (argv[0],) if is_one else COMMANDS[:1] if argv == ["--version"] else COMMANDS
-    return run_command(lambda: build(names)(argv, prog_name="hosttune") or 0, debug="--debug" in argv)
+
+    def act() -> int:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as __main__ has left it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return build(names)(argv, prog_name="hosttune") or 0
+
+    return run_command(act, debug="--debug" in argv)

@@ -56,9 +56,12 @@ def apply(
     after them, this host takes them back by itself. What takes effect at the next boot is on trial in that boot, also
     where it does not come to its end. The plan says what is tried when, and what cannot come back.
 
+    A dropped connection does not stop it: the next login and `hosttune history` show what it did. Ctrl-C stops it
+    between two changes; the next apply --yes goes on.
+
     Exit status: 0 all done (what waits for a reboot or is on trial included), 1 something failed, is unknown or still
-    differs, 2 trouble, or a trial is not possible here and nothing was changed. With --reboot a boot ends it (1: one
-    is needed and cannot be now); `hosttune status` says what became of it.
+    differs, 2 trouble, or a trial is not possible here and nothing was changed, 130 stopped by Ctrl-C, 143 by SIGTERM.
+    With --reboot a boot ends it (1: one is needed and cannot be now); `hosttune status` says what became of it.
     """
     from hosttune.cli import common, going_on, on_trial, proving
     from hosttune.cli.reports import profile_text
@@ -95,14 +98,15 @@ def apply(
             receipt, tried = on_trial.carry_out(session, writer, plan, planned)
         else:
             receipt, tried = carry_out(session, writer, plan, on_progress=common.progress), None
-        boot = going_on.arrange(session, writer, plan, receipt, look, tried, approvals) if reboot else going_on.stay
+        boots = reboot and not receipt.stopped
+        boot = going_on.arrange(session, writer, plan, receipt, look, tried, approvals) if boots else going_on.stay
     page = common.open_page(session.reader, look, show)
     told_trial = on_trial.receipt_blocks(tried, page, session.reader)
     report = partial(receipt_report, receipt, page, chosen=profile_text(session), left=plan.findings, trial=told_trial)
     is_text = show.format is ReportFormat.TEXT
     if is_text:  # before the benches that come after it
         common.say(report())
-    proven = prover.after(receipt) if prover else None
+    proven = prover.after(receipt) if prover and not receipt.stopped else None
     told = proving.sections(proven, page)
     if show.is_json:
         common.write_json(
@@ -113,6 +117,7 @@ def apply(
     elif told:
         common.say("\n" + blocks_text(told, page.screen))
     status = on_trial.status(tried, applied_status(plan, receipt))
+    status = common.conclude("apply", writer, receipt, status)
     return boot() or status
 
 

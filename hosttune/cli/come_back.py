@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader, Writer
 
 _LIVE_GRACE_S = 10.0  # what is in force at once shows at once
-_POLL_S = 5.0
 WHO_BY_HEALTH = "hosttune, by this host's health"
 
 
 class ReturnMoment(str, Enum):
     """Why it is started."""
 
+    CUT_OFF = "cut-off"  # the time is up, if it had begun with the changes: of a run that was cut off before their end
     DEADLINE = "deadline"  # the time is up
     LOOK = "look"  # the boot on trial is through, or a live trial is to be confirmed by health
 
@@ -34,7 +34,7 @@ class ReturnMoment(str, Enum):
 def come_back(
     look: HostOptions,
     show: DisplayOptions,
-    moment: Annotated[ReturnMoment, Argument(metavar="MOMENT", help="deadline, or look.")],
+    moment: Annotated[ReturnMoment, Argument(metavar="MOMENT", help="cut-off, deadline, or look.")],
     run: Annotated[str, Argument(metavar="RUN", help="The run on trial.")],
 ) -> int:
     """Take back the run on trial, unless it was confirmed; or look whether this host is as it was before.
@@ -45,7 +45,10 @@ def come_back(
     from hosttune.cli import common
 
     common.require_rights(look, show, ["come-back", moment.value, run])
-    ended = _look(look, run) if moment is ReturnMoment.LOOK else _take_back(look, run, "")
+    if moment is ReturnMoment.LOOK:
+        ended = _look(look, run)
+    else:
+        ended = _take_back(look, run, "", is_cut_off=moment is ReturnMoment.CUT_OFF)
     return 2 if ended is not None and ended.state is TrialState.FAILED else 0
 
 
@@ -56,8 +59,10 @@ def _returning(look: HostOptions) -> AbstractContextManager[tuple[Session, Write
     return open_for_change(session_options(look), progress, for_return=True)
 
 
-def _take_back(look: HostOptions, run: str, reason: str) -> TrialEnd | None:
-    """Take it back, and reboot where that is needed and this is the boot on trial; None where nothing is on trial."""
+def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = False) -> TrialEnd | None:
+    """Take it back, and reboot where that is needed and this is the boot on trial; None where nothing is on trial, or
+    it is not cut off but made, and its time has begun.
+    """
     from hosttune.actions.trial import TrialEnd
     from hosttune.actions.trial import come_back as take_back
     from hosttune.actions.trial_state import TrialState, read_trial
@@ -71,8 +76,13 @@ def _take_back(look: HostOptions, run: str, reason: str) -> TrialEnd | None:
         if trial is None or trial.run != run or trial.state not in {TrialState.LIVE, TrialState.THIS_BOOT}:
             return None
         is_boot = trial.state is TrialState.THIS_BOOT
+        if is_cut_off and (is_boot or trial.record.made_s):
+            return None
         within_s = trial.record.boot_within_s if is_boot else trial.record.within_s
-        why = reason or f"nobody confirmed it within {span_text(within_s)}"
+        none = (
+            "it was cut off before all was made" if is_cut_off else f"nobody confirmed it within {span_text(within_s)}"
+        )
+        why = reason or none
         return take_back(session, writer, trial, why, progress, may_reboot=is_boot)
 
 
@@ -94,10 +104,8 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
             trial = read_trial(writer)
     if trial is None or trial.run != run or trial.state not in {TrialState.LIVE, TrialState.THIS_BOOT}:
         return None
-    while trial.state is TrialState.LIVE and not _is_made(writer, run):
-        if not _left_s(writer, run):
-            return None  # the deadline takes it back
-        time.sleep(_POLL_S)
+    if trial.state is TrialState.LIVE and not trial.record.made_s:
+        return None  # it is started when all is made
     while True:
         judged = await_health(
             partial(_losses, look, trial),
@@ -120,14 +128,6 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
                 return None
             if not lost(session, now, smi_s=LATER_SMI_S):  # whoever had the lock may have changed something
                 return confirm(session, writer, now, progress, WHO_BY_HEALTH)
-
-
-def _is_made(reader: Reader, run: str) -> bool:
-    """Whether the run has come to its end; where nothing of it is on trial any more, too."""
-    from hosttune.actions.trial_state import read_trial
-
-    trial = read_trial(reader)
-    return trial is None or trial.run != run or trial.record.made_s > 0
 
 
 def _losses(look: HostOptions, trial: TrialRun, smi_s: float) -> tuple[Loss, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import HosttuneError
 from hosttune.host.cleaned import clean
-from hosttune.host.console import console, discard, program, talk
+from hosttune.host.console import console, discard, is_gone, program, talk
 from hosttune.host.own import is_under_sudo
 from hosttune.views.document import Medium
 from hosttune.views.page import ACTS, LOOKS, OWN_COMMAND, Page
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from hosttune.engine.approval import Approvals
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
-    from hosttune.host.door import Reader
-    from hosttune.values import Plan
+    from hosttune.host.door import Reader, Writer
+    from hosttune.values import Plan, Receipt
 
 _OF_POLICY = ("profile", "select", "ignore", "only", "max_risk", "disturb", "again")
 _OF_RULES = ("only", "again")  # what undo and confirm do not take
@@ -265,11 +265,15 @@ def shell(words: list[str]) -> str:
 
 
 def say(text: str) -> None:
-    """Data, to standard output. A reader that has gone away (`| head`) does not change the exit status."""
+    """Data, to standard output. A reader that has gone away (`| head`), or a terminal, does not change the exit
+    status.
+    """
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and not is_gone(sys.stdout):
+            raise
         discard(sys.stdout)
 
 
@@ -288,6 +292,20 @@ def progress(text: str) -> None:
 def tell(text: str) -> None:
     """A line of talk, to standard error; it may hold names that come from the host."""
     talk(f"{clean(text)}\n")
+
+
+def conclude(command: str, writer: Writer, receipt: Receipt, status: int) -> int:
+    """The exit status of a run: that of the signal that stopped it, else `status`. Where its terminal went away, the
+    next login is told what became of it.
+    """
+    import signal
+
+    from hosttune.actions.receipts import tell_next_login, unseen_text
+    from hosttune.host.stopping import has_hung_up
+
+    is_unseen = receipt.run_id and (has_hung_up() or is_gone(sys.stderr))
+    tell_next_login(writer, unseen_text(command, receipt) if is_unseen else clean(""))
+    return 128 + signal.Signals[receipt.stopped] if receipt.stopped else status
 
 
 def tell_lines(text: str) -> None:

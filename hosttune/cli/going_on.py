@@ -143,7 +143,8 @@ def arrange(
     covered = approvals.lines if approvals else (str(approval_of(plan, session.policy.edition)),)
     covered = covered or ("# nothing but a plan with nothing to change",)
     try:
-        leave(writer, words, "\n".join(covered), receipt.reboot_reasons, max(1, boots_of(plan)))
+        first = receipt.part_of or receipt.run_id
+        leave(writer, words, "\n".join(covered), receipt.reboot_reasons, max(1, boots_of(plan)), first)
     except HosttuneError as error:  # what was made is told all the same
         tell(f"hosttune: this host is not booted: {error.message}")
         return _cannot

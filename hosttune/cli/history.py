@@ -8,6 +8,7 @@ from hosttune.cli.options import HostOptions, ShowReport
 def history(look: HostOptions, show: ShowReport) -> int:
     """List the runs of apply and undo, newest first; --verbose with every change."""
     from hosttune.actions.journal import read_journal, still_back
+    from hosttune.actions.receipts import kept_receipts, path_of
     from hosttune.cli.common import one_host, open_page, trial_of
     from hosttune.cli.reports import deliver
     from hosttune.codec import dumps
@@ -24,5 +25,6 @@ def history(look: HostOptions, show: ShowReport) -> int:
         deliver(dumps(masked(history_json(journal, still_back(journal, reader), told))), show.output)
     else:
         words = {trial.run: standing_words(trial, reader.now())} if trial else {}
-        deliver(history_report(journal, open_page(reader, look, show), words), show.output)
+        receipts = {run: path_of(run) for run in kept_receipts(reader)}
+        deliver(history_report(journal, open_page(reader, look, show), words, receipts), show.output)
     return 2 if journal.unreadable else 0

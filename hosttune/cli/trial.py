@@ -20,23 +20,33 @@ def trial(
     show: DisplayOptions,
     wait: Annotated[bool, Option("--wait", help="Wait until it is confirmed or came back.")] = False,
 ) -> int:
-    """Tell what is on trial, until when, and what this host has lost since before it. Needs root, changes nothing.
+    """Show what is on trial, until when, and what this host has lost since before it; or that the last run came back by
+    itself, and why. Needs root, changes nothing.
 
     Exit status: 0 nothing on trial (any more), 1 on trial or came back, 2 failed to come back, or trouble.
     """
+    from hosttune.actions.journal import read_journal
     from hosttune.actions.trial import lost
     from hosttune.actions.trial_state import TrialState
     from hosttune.cli import common
     from hosttune.codec import document
     from hosttune.errors import HosttuneError
     from hosttune.views.masking import masked
-    from hosttune.views.trial import trial_json, trial_report
+    from hosttune.views.trial import returned_json, returned_report, trial_json, trial_report
 
     session = common.open_way_back(look)
     found = _read(session.reader)
     while wait and found is not None and found.state.is_open:
         time.sleep(min(_EVERY_S, found.left_s) if found.left_s else _EVERY_S)
         found = _read(session.reader)
+    if found is None and (ended := read_journal(session.reader).last_return()):
+        run, back = ended
+        word = read_journal(session.reader).status(run)
+        if show.is_json:
+            common.write_json(masked(document(returned_json(run, back, word))))
+        else:
+            common.say(returned_report(run, back, word, common.open_page(session.reader, look, show)))
+        return 2 if word == TrialState.FAILED.value else 1
     losses: tuple[Loss, ...] = ()
     if found is not None and found.state.is_open:
         try:

@@ -14,16 +14,20 @@ if TYPE_CHECKING:
 def undo(
     look: HostOptions,
     show: ShowChange,
-    run: Annotated[str | None, Argument(metavar="[RUN]", help="The run to take back; the last one by default.")] = None,
+    run: Annotated[
+        str | None, Argument(metavar="[RUN]", help="The run to take back, with those that went on with it.")
+    ] = None,
     rule: Annotated[str | None, Option("--rule", metavar="RULE", help="All that this rule did.")] = None,
     expect: Annotated[
         str | None, Option("--expect", metavar="DIGEST", help="Only if the way back still has this digest.")
     ] = None,
     yes: Annotated[bool, Option("--yes", help="Do it. Without it: show it, change nothing.")] = False,
 ) -> int:
-    """Take back a run or a rule. Without --yes it only shows how. Of a run on trial it ends the trial at once.
+    """Take back a run or a rule; by default the last apply, with all runs that it took (after an interruption or a
+    reboot). Without --yes it only shows how. Of a run on trial it ends the trial at once.
 
-    Exit status: 0 nothing stands in the way (or all was taken back), 1 something did, 2 trouble.
+    Exit status: 0 nothing stands in the way (or all was taken back), 1 something did, 2 trouble, 130 stopped by
+    Ctrl-C, 143 by SIGTERM.
     """
     from hosttune.actions.undo import plan_undo
     from hosttune.cli import common, going_on
@@ -48,7 +52,8 @@ def undo(
         else:
             gone = sum(one.on_paper for one in planned.returns)
             redone = _redone(planned, session)
-            common.say(undo_report(planned.plan, page, words=common.shell(words), ignore=redone, on_paper=gone))
+            said = common.shell(words)
+            common.say(undo_report(planned.plan, page, words=said, ignore=redone, on_paper=gone, of=planned))
         return int(bool(planned.plan.findings))
 
     from hosttune.actions.run import open_for_change
@@ -67,7 +72,7 @@ def undo(
         if trial is not None:
             begin_to_take_back(writer, trial)
         receipt = carry_out(session, writer, planned, on_progress=common.progress)
-        if trial is not None and not receipt.failed:
+        if trial is not None and not receipt.failed and not receipt.stopped:
             taken_back(writer, trial)
             common.tell(f"hosttune: run {trial.run} is on trial no more")
     if show.is_json:
@@ -76,8 +81,14 @@ def undo(
         page = common.open_page(session.reader, look, show)
         redone, left = _redone(planned, session), planned.plan.findings
         gone = sum(one.on_paper for one in planned.returns)
-        common.say(receipt_report(receipt, page, is_undo=True, ignore=redone, left=left, on_paper=gone))
-    return int(bool(receipt.failed or planned.plan.findings or not receipt.verified))
+        common.say(
+            receipt_report(
+                receipt, page, is_undo=True, ignore=redone, left=left, on_paper=gone, of=planned,
+                words=common.shell(words),
+            )
+        )  # fmt: skip
+    status = int(bool(receipt.failed or planned.plan.findings or not receipt.verified))
+    return common.conclude("undo", writer, receipt, status)
 
 
 def _redone(planned: UndoPlan, session: Session) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ class ReadyState:
     allowed: int = 1  # reboots until the next success
     approval: str = ""  # of an `apply --yes --reboot` that goes on after the boot: what its yes covers
     machine: str = ""  # `machine_id_hash` of the machine that it is of: no clone takes it for its own
+    run: str = ""  # the first run of what goes on after the boot: one undo takes back all of it
 
     @property
     def goes_on(self) -> bool:
@@ -73,6 +74,7 @@ def state_to_json(state: ReadyState) -> dict[str, Any]:
         "allowed": state.allowed,
         "approval": state.approval,
         "machine": state.machine,
+        "run": state.run,
     }
 
 
@@ -84,8 +86,9 @@ def state_from_json(data: Any, name: str) -> ReadyState:
         found = ReadyState(
             Standing(data["standing"]), data["boot_id"], clean(data["sentence"]), data["digest"], data["at"],
             tuple(data["reboots"]), data["allowed"], data["approval"], data.get("machine", ""),
+            data.get("run", ""),
         )  # fmt: skip
-        texts = (found.boot_id, found.sentence, found.digest, found.approval, found.machine, *found.reboots)
+        texts = (found.boot_id, found.sentence, found.digest, found.approval, found.machine, found.run, *found.reboots)
         numbers = (found.at, found.allowed)
         if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, int) for one in numbers):
             raise TypeError("a field is of another type")
@@ -160,8 +163,9 @@ def not_ready(state: ReadyState, on_failure: str, why: str, *, goes_on: bool = F
     `goes_on` after a boot ends. The reboots that there were still count.
     """
     if goes_on:
-        return replace(state, standing=Standing.STOPPED, sentence=clean(why), approval="")
-    return replace(state, standing=Standing.LET_GO if on_failure == "go" else Standing.HELD, sentence=clean(why))
+        return replace(state, standing=Standing.STOPPED, sentence=clean(why), approval="", run="")
+    standing = Standing.LET_GO if on_failure == "go" else Standing.HELD
+    return replace(state, standing=standing, sentence=clean(why), run="")
 
 
 def refusal(plan: Plan, approvals: Approvals, plans: str, edition: str) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 DEFAULT_COLUMNS = 80
+_gone: set[int] = set()  # descriptors that lead to /dev/null since
 LARGEST_INPUT = 64 << 20  # bytes
 # sudo looks for commands in these folders alone (`secure_path` of sudoers(5), as Debian and Ubuntu set it).
 SECURE_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/snap/bin")
@@ -123,9 +124,23 @@ def talk(text: str) -> None:
         discard(sys.stderr)
 
 
+def is_gone(stream: TextIO) -> bool:
+    """Whether the terminal has hung up, or nothing reads the pipe any more (poll(2): POLLERR, POLLHUP)."""
+    import select
+
+    try:
+        watch = select.poll()
+        watch.register(stream.fileno(), 0)
+        return stream.fileno() in _gone or bool(watch.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
 def discard(stream: TextIO) -> None:
     """Point a stream, whose reader has gone away, to /dev/null: the interpreter flushes it once more at its end."""
     with suppress(OSError, ValueError):
+        if is_gone(stream):
+            _gone.add(stream.fileno())
         sink = os.open(os.devnull, os.O_WRONLY)
         os.dup2(sink, stream.fileno())
         os.close(sink)

@@ -13,11 +13,13 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 from hosttune.frozen import frozen
 from hosttune.host.console import talk
 from hosttune.host.door import Completed
+from hosttune.host.stopping import handed_on
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent
 
@@ -203,7 +205,8 @@ def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str], time
             cwd="/", close_fds=True, start_new_session=True, umask=0o022,
         )  # fmt: skip
         try:
-            child.wait(timeout_s)
+            with handed_on(partial(child.send_signal, signal.SIGINT)):
+                child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return Ended("timeout", f"{os.path.basename(command[0])} did not end within {timeout_s:g} s{_stop(child)}")
         except KeyboardInterrupt:

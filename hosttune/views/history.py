@@ -24,9 +24,11 @@ OnTrial: TypeAlias = "Mapping[str, str]"
 NO_TRIAL: OnTrial = {}
 
 
-def history_report(journal: Journal, page: Page, trial: OnTrial = NO_TRIAL) -> str:
+def history_report(
+    journal: Journal, page: Page, trial: OnTrial = NO_TRIAL, receipts: Mapping[str, str] = NO_TRIAL
+) -> str:
     """A table of runs; with --verbose each with its changes. `trial`: what is told of the run on trial, in
-    place of its status.
+    place of its status. `receipts`: where that of a run is kept.
     """
     host = clean(page.host)
     head: list[Say] = []
@@ -40,11 +42,12 @@ def history_report(journal: Journal, page: Page, trial: OnTrial = NO_TRIAL) -> s
     else:
         rows = tuple(_row(run, journal, trial) for run in runs)
         blocks.append(Table(("run", "what", "status", "changes", "who"), rows))
-        blocks += [Panel(clean(run.id), (_steps(run),)) for run in runs if page.is_whole]
+        blocks += [Panel(clean(run.id), _steps(run, receipts.get(run.id, ""))) for run in runs if page.is_whole]
         blocks += [Say(f"{clean(run.unread)}: {clean(run.way_out)}.") for run in journal.unread]
         applied = (run for run in runs if run.command == "apply" and journal.status(run) not in GONE)
         if (last := next(applied, None)) and not journal.unread:
-            blocks.append(CommandBlock("To look at the way back:", page.act(f"undo {clean(last.id)}")))
+            whole = clean(journal.first_of(last).id)
+            blocks.append(CommandBlock("To look at the way back:", page.act(f"undo {whole}")))
     return rendered("hosttune history", [Document(host, f"Runs on {host}", tuple(head), tuple(blocks))], page)
 
 
@@ -66,6 +69,7 @@ def history_json(
                 "boot_id": run.boot_id,
                 "digest": run.digest,
                 "tool_version": run.tool_version,
+                "part_of": run.part_of,
                 "unread": f"{run.unread}: {run.way_out}" if run.unread else "",
                 "steps": [
                     {
@@ -88,25 +92,34 @@ def history_json(
 
 def _row(run: Run, journal: Journal, trial: OnTrial) -> tuple[str, ...]:
     done = sum(step.phase is Phase.DONE for step in run.steps)
-    # What a return gives up has never been made.
-    failed = sum(step.phase is Phase.FAILED and not (run.is_return and not step.undoes) for step in run.steps)
-    number = "?" if run.unread else f"{done}, {failed} failed" if failed else str(done)
+    # What a return gives up has never been made, and an interruption is no failure.
+    failed = sum(
+        step.phase is Phase.FAILED and not (run.is_return and not step.undoes) and not step.is_interrupted
+        for step in run.steps
+    )
+    status = trial.get(run.id) or journal.status(run)
+    is_part = run.was_interrupted or not run.is_finished
+    if run.was_interrupted and status == "finished":
+        status = "interrupted, finished later"
+    said = f"{done} of {len(run.planned)}" if is_part and len(run.planned) > done else str(done)
+    number = "?" if run.unread else f"{said}, {failed} failed" if failed else said
     return (
         clean(run.id),
         clean(run.command),
-        trial.get(run.id) or journal.status(run),
+        f"{status}, part of {clean(run.part_of)}" if run.part_of else status,
         number,
         clean(run.who),
     )
 
 
-def _steps(run: Run) -> Block:
+def _steps(run: Run, receipt: str) -> tuple[Block, ...]:
     items = tuple(
         Item(
             f"{step.change.action.symbol} {clean(str(step.change.address))}",
-            f"{step.phase} {clean(step.error)}".strip(),
+            clean(step.error) if step.is_interrupted else f"{step.phase} {clean(step.error)}".strip(),
             look="code",
         )
         for step in run.steps
     )
-    return Items(items, is_aligned=True) if items else Say(counted(0, "change"))
+    made = Items(items, is_aligned=True) if items else Say(counted(0, "change"))
+    return (made, Say(f"Receipt: {clean(receipt)}")) if receipt else (made,)

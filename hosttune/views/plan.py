@@ -9,7 +9,7 @@ from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
 from hosttune.values import Disturbs
 from hosttune.views.change import address_text, diff_of
-from hosttune.views.document import CommandBlock, Document, Heading, Lines, Panel, Say, rendered
+from hosttune.views.document import CommandBlock, Document, Heading, Item, Items, Lines, Panel, Say, Section, rendered
 from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, sections
 from hosttune.views.measure.measured import of_rule
 from hosttune.views.report import head, made_text
@@ -19,6 +19,7 @@ from hosttune.views.terminal import counted, join_words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from hosttune.actions.undo import UndoPlan
     from hosttune.values import Change, Plan, Stage
     from hosttune.views.checked import About, Checked
     from hosttune.views.document import Block
@@ -34,6 +35,7 @@ class PlannedTrial:
     words: str = ""
 
 
+_MOST_RUNS = 5  # that are named with what they left in force
 SHOWN_DIGITS = 16  # of the digest in a command to copy; apply takes twelve or more
 
 
@@ -70,9 +72,18 @@ def plan_outline(
     return Document(host, f"Plan for {host}", head(one, chosen=one.chosen), (*blocks, *more), made_text(one))
 
 
-def undo_report(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] = (), on_paper: int = 0) -> str:
+def undo_report(
+    plan: Plan,
+    page: Page,
+    *,
+    words: str,
+    ignore: tuple[str, ...] = (),
+    on_paper: int = 0,
+    of: UndoPlan | None = None,
+) -> str:
     """The plan of `undo`. `words` name it again (`undo RUN`), `ignore` are the rules that the next apply would redo;
-    `on_paper` counts the changes that are gone already, so that only the journal has to be told."""
+    `on_paper` counts the changes that are gone already, so that only the journal has to be told; `of` names the runs.
+    """
     said = f"{counted(len(plan.changes), 'change')} to take back." if plan.changes else "nothing to take back."
     if on_paper:
         said += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
@@ -81,9 +92,33 @@ def undo_report(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] =
     if (plan.changes or on_paper) and page.can_apply:
         yes = page.act(f"{words} --yes --expect {plan.digest[:SHOWN_DIGITS]}")
         blocks.append(CommandBlock("To take back exactly this:", yes))
+    blocks += still_in_force(of, page)
     blocks += ignoring(ignore, page)
-    head = (Say(said, "decision", name=host),)
+    runs = [Say(f"Of {runs_taken(of)}.")] if of and len(of.runs) > 1 else []
+    head = (Say(said, "decision", name=host), *runs)
     return rendered("hosttune undo", [Document(host, f"The way back for {host}", head, tuple(blocks))], page)
+
+
+def runs_taken(of: UndoPlan) -> str:
+    """The runs of which something is taken back, as they belong together."""
+    names = [clean(run) for run in of.runs]
+    return f"run{'s' * (len(names) > 1)} {join_words(names)}" + (", one intention" if len(names) > 1 else "")
+
+
+def still_in_force(of: UndoPlan | None, page: Page) -> list[Section]:
+    """What other runs did and stays, each with the command that takes it back."""
+    if of is None or not of.stays:
+        return []
+    items = [
+        Item(
+            text=f"{counted(one.changes, 'change')} of run {clean(one.run.id)} ({one.run.started_at[:16]} UTC): "
+            f"{page.act(f'undo {clean(one.run.id)} --yes')}".replace("T", " ", 1)
+        )
+        for one in of.stays[:_MOST_RUNS]
+    ]
+    more = len(of.stays) - _MOST_RUNS
+    items += [Item(text=f"and {counted(more, 'earlier run')}: {page.act('history')}")] if more > 0 else []
+    return [Section("Still in force, of other runs", (Items(tuple(items)),), "yellow")]
 
 
 def ignoring(rules: Iterable[str], page: Page) -> list[CommandBlock]:

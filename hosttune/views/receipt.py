@@ -10,7 +10,7 @@ from hosttune.values import Phase
 from hosttune.views.change import address_text, diff_of
 from hosttune.views.document import CommandBlock, Document, Item, Items, Lines, Say, Section, rendered
 from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections
-from hosttune.views.plan import ignoring, more_of
+from hosttune.views.plan import ignoring, more_of, runs_taken, still_in_force
 from hosttune.views.report import faults_text
 from hosttune.views.summary import is_irreversible
 from hosttune.views.terminal import counted
@@ -18,6 +18,7 @@ from hosttune.views.terminal import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hosttune.actions.undo import UndoPlan
     from hosttune.values import Address, Finding, Outcome, Receipt
     from hosttune.views.document import Block
     from hosttune.views.page import Page
@@ -34,11 +35,14 @@ def receipt_report(
     more: Iterable[Block] = (),
     trial: tuple[Block, ...] = (),
     on_paper: int = 0,
+    of: UndoPlan | None = None,
+    words: str = "apply",
 ) -> str:
     """What a run did. `chosen`: which profile it was of; `is_undo`: it took something back, and `on_paper` so many were
     gone already; `ignore`: the rules that the next apply would redo; `left`: the findings of its plan, of which those
     that were held or unknown still stand; the faults are those that the receipt found afterwards. `trial`: how to keep
-    it, in place of how to take it back; `more` stands at the end.
+    it, in place of how to take it back; `more` stands at the end. `of`: the runs that an undo was of, and those that
+    are still in force. `words`: the same again, where it was stopped.
     """
     back = _taken_back(receipt)
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
@@ -51,12 +55,15 @@ def receipt_report(
         gone = f"{counted(on_paper, 'change was', 'changes were')} gone already, and booked as undone."
         alone = Say(f"nothing touched: {gone}", "decision", host, "green")
         head = [*head, Say(gone)] if receipt.outcomes else [alone]
-    head += [Say(f"Run {clean(receipt.run_id)}")] if receipt.outcomes or on_paper else []
+    taken = f", of {runs_taken(of)}" if of and of.runs else ""
+    part_of = f", goes on with run {clean(receipt.part_of)}" if receipt.part_of else ""
+    head += [Say(f"Run {clean(receipt.run_id)}{part_of}{taken}")] if receipt.outcomes or on_paper else []
     head += [Say(clean(chosen))] if chosen else []
     blocks: list[Block] = [
         *_list("Failed", (_failure(outcome, page) for outcome in receipt.failed), "red"),
         *_list("Done", map(_title, standing)),
         *_list("Taken back, because another change of the rule failed", map(_title, back)),
+        *_list("Not begun", (Item(diff_of(one, is_short=True).title, look="code") for one in receipt.left), "yellow"),
         *_list("Waits", map(_sentence, receipt.waiting), "yellow"),
         *_list("Needs a reboot", map(_sentence, receipt.reboot_reasons), "yellow"),
         *_list("No reboot before this is solved", map(_sentence, receipt.reboot_obstacles), "red"),
@@ -64,7 +71,9 @@ def receipt_report(
         *_list("Stays", map(_sentence, receipt.stays), "yellow"),
         *sections((UNKNOWN, *HELD), left, page),
         *trial,
+        *([CommandBlock("To go on with it:", page.act(f"{words} --yes"))] if receipt.stopped and not trial else []),
         *([] if is_undo or trial else _way_back(receipt, standing, page)),
+        *still_in_force(of, page),
         *ignoring(ignore, page),
         *more,
     ]
@@ -82,7 +91,8 @@ def _way_back(receipt: Receipt, standing: list[Outcome], page: Page) -> list[Blo
     if len(lost) == len(standing):
         return blocks
     title = "To take back the rest:" if lost else "To take it back:"
-    return [*blocks, CommandBlock(title, page.act(f"undo {clean(receipt.run_id)} --yes"))]
+    whole = clean(receipt.part_of or receipt.run_id)  # with all that belongs to it
+    return [*blocks, CommandBlock(title, page.act(f"undo {whole} --yes"))]
 
 
 def _taken_back(receipt: Receipt) -> list[Outcome]:
@@ -100,7 +110,11 @@ def _taken_back(receipt: Receipt) -> list[Outcome]:
 
 def _verdict(receipt: Receipt, host: str, made: str, done: int) -> Say:
     total = len({outcome.change.address for outcome in receipt.outcomes})
-    if not total:
+    if receipt.stopped:
+        left = f", {len(receipt.left)} not begun" if receipt.left else ", and what follows them waits"
+        failed = f", {len(receipt.failed)} failed" if receipt.failed else ""
+        words, style = f"stopped by {receipt.stopped}: {counted(done, 'change')} {made}{failed}{left}.", "red"
+    elif not total:
         words, style = "nothing to do, nothing touched.", "green"
     elif receipt.failed:
         words, style = f"{len(receipt.failed)} of {counted(total, 'change')} failed, {done} {made}.", "red"

@@ -16,6 +16,7 @@ from hosttune.views.terminal import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hosttune.actions.journal_lines import Run
     from hosttune.actions.trial import TrialEnd
     from hosttune.actions.trial_state import TrialRun
     from hosttune.engine.losses import Loss
@@ -143,6 +144,21 @@ def trial_report(trial: TrialRun | None, found: tuple[Loss, ...], page: Page, no
     head = (Say(f"{_sentence(trial, now)}.", "decision", host),)
     blocks = (*loss_blocks(found), *standing_blocks(trial, page, now)[1:])
     return rendered("hosttune trial", [Document(host, f"Trial on {host}", head, blocks)], page)
+
+
+def returned_report(run: Run, back: Run, word: str, page: Page) -> str:
+    """What `hosttune trial` says of a last run that came back by itself. `word`: its status."""
+    host = clean(page.host)
+    at = back.started_at[:16].replace("T", " ")
+    said = f"run {clean(run.id)} {word} at {at} UTC: {clean(back.who.partition(': ')[2])}."
+    head = (Say(said, "decision", host, "red"), Say("Nothing is on trial now."))
+    blocks = (CommandBlock("What it did, and what was taken back:", page.act("history --verbose")),)
+    return rendered("hosttune trial", [Document(host, f"Trial on {host}", head, blocks)], page)
+
+
+def returned_json(run: Run, back: Run, word: str) -> dict[str, Any]:
+    """The same for programs."""
+    return {"run": run.id, "state": word, "is_open": False, "reason": back.who.partition(": ")[2]}
 
 
 def loss_blocks(found: tuple[Loss, ...]) -> tuple[Block, ...]:

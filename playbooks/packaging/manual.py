@@ -14,6 +14,7 @@ FILES = (
     ),
     ("/etc/hosttune/rules.d", "Rules of your own."),
     ("/var/lib/hosttune/runs", "The undo journal, one file for each run. It stays when the package is purged."),
+    ("/var/lib/hosttune/receipts", "What each run did, secrets masked, as long as its run is kept in the journal."),
     ("/var/lib/hosttune/report.json", "The last report of hosttune-check.service."),
     ("/var/lib/prometheus/node-exporter/hosttune.prom", "Its metrics, for the textfile collector of node_exporter."),
 )

@@ -7,6 +7,7 @@ keeps its byte code in FOLDER for the next one. Written so that any Python 3 can
 """
 
 import os
+import signal
 import sys
 
 OLDEST = (3, 10)
@@ -20,6 +21,8 @@ def main() -> None:
     if not (sys.flags.isolated and sys.flags.no_site):
         # Root imports nothing but this file and Python's own library: not from PYTHONPATH, not from site-packages.
         os.execv(sys.executable, [sys.executable, "-I", "-S", archive, *sys.argv[1:]])  # noqa: S606 - itself
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of an import
     sys.argv[0] = archive
     import importing
 
@@ -30,7 +33,7 @@ def main() -> None:
         status = serve()
         importing.store(archive, folder)
         sys.exit(status)
-    from hosttune.cli.app import main as hosttune
+    from hosttune.__main__ import main as hosttune
 
     hosttune()
 

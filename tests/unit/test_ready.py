@@ -64,9 +64,17 @@ def brought(
     later=(),
     source="/dev/sda1",
     disturb=Disturbs.NOTHING,
+    known=None,
 ):
     made = []
-    monkeypatch.setattr(module, "apply", lambda *args, **more: made.append(args) or receipt)
+
+    def make(*args, part_of, **_):
+        made.append(args)
+        if known is not None:
+            known.append(part_of)
+        return receipt
+
+    monkeypatch.setattr(module, "apply", make)
     monkeypatch.setattr(module, "faults_of", lambda *_: later)
     host = host or Host()
     kinds = (mounts or {"/": "ext4"}).items()
@@ -102,6 +110,22 @@ def test_approved_plan_is_made_and_work_comes_in(monkeypatch):
     )
     assert (state.standing, state.reboots, was_made) == (Standing.READY, (), True)
     assert state.sentence == "as its plan says; 1 made now, after 1 reboot"
+
+
+def test_runs_before_and_after_its_reboot_are_one_intention(monkeypatch):
+    known = []
+    was = ReadyState(Standing.WORKING, BOOT, "")
+    receipt = receipt_of(reasons=("sysctl:vm.a takes effect at the next boot",))
+    state, _ = brought(monkeypatch, plan_of(LATER), receipt, at_boot=ALL, state=was, known=known)
+    assert (state.standing, state.run, known) == (Standing.REBOOTING, "run", [""])
+    again = replace(state, standing=Standing.WORKING, boot_id="boot-b")
+    state, _ = brought(monkeypatch, plan_of(CHANGE), receipt_of(), at_boot=ALL, state=again, known=known)
+    assert (state.standing, state.run, known) == (Standing.READY, "", ["", "run"])
+
+
+def test_run_that_a_signal_stopped_leaves_the_boot_to_be_looked_at_again(monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        brought(monkeypatch, plan_of(CHANGE), replace(receipt_of(), stopped="SIGTERM"), at_boot=ALL)
 
 
 def test_host_on_which_nothing_differs_is_ready_without_an_approval(monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from hosttune.actions import trial_clock, trial_guard, trial_state, triggers
@@ -78,8 +80,10 @@ def test_live_run_is_on_trial_until_its_time_is_up():
     assert (trial.state, trial.run, trial.left_s) == (TrialState.LIVE, receipt.run_id, 900)
     assert value(host) == "10"
     timers = [line for line in host.ran if line.startswith("systemd-run")]
-    assert f"--unit=hosttune-trial-{trial.run}-deadline --on-active=900s" in timers[0]
-    assert timers[0].endswith(f"come-back deadline {trial.run}")
+    for line, (unit, moment) in zip(timers, (("making", "cut-off"), ("deadline", "deadline")), strict=False):
+        assert f"--unit=hosttune-trial-{trial.run}-{unit} --on-active=900s" in line
+        assert line.endswith(f"come-back {moment} {trial.run}")
+    assert f"systemctl stop hosttune-trial-{trial.run}-making.timer" in host.ran
     host.after_s(600)
     assert read_trial(host).left_s == 300
 
@@ -472,7 +476,7 @@ def test_boot_that_cannot_be_asked_for_leaves_the_live_part_on_trial(grub, monke
         confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
     now = read_trial(host)
     assert (now.state, now.left_s) == (TrialState.LIVE, 900)
-    assert not any(line.startswith("systemctl stop") for line in host.ran)
+    assert not any(line.startswith("systemctl stop") and "making" not in line for line in host.ran)
 
 
 def test_boot_that_is_asked_for_in_part_takes_the_live_part_back(grub, monkeypatch):
@@ -497,6 +501,46 @@ def test_time_of_a_live_part_begins_when_it_is_counted(monkeypatch):
     monkeypatch.setattr("hosttune.actions.trial.read_standing", slow)
     host, _, trial = begun(*LIVE, host=host, terms=TrialTerms(120))
     assert (trial.state, trial.left_s, trial.record.started_s) == (TrialState.LIVE, 120, 225)
+
+
+def test_time_of_a_live_part_counts_from_the_end_of_its_changes(monkeypatch):
+    host = TrialRunHost()
+    plain, seen = host.set_value, []
+
+    def slow(path, text):
+        host.after_s(600)  # an installation
+        seen.append(read_trial(host))
+        plain(path, text)
+
+    monkeypatch.setattr(host, "set_value", slow)
+    host, _, trial = begun(*LIVE, host=host, terms=TrialTerms(120))
+    assert [(one.state, one.left_s) for one in seen] == [(TrialState.LIVE, None)]
+    assert (trial.state, trial.left_s) == (TrialState.LIVE, 120)
+
+
+def test_time_that_cannot_be_kept_takes_the_run_back(monkeypatch):
+    host = TrialRunHost()
+    plain = host.set_value
+
+    def then_refuses(path, text):
+        plain(path, text)
+        host.refused = {"systemd-run --unit"}
+
+    monkeypatch.setattr(host, "set_value", then_refuses)
+    host, _, ended = begun(*LIVE, host=host)
+    assert ended.state is TrialState.CAME_BACK
+    assert ended.reason.startswith("the time cannot be kept: ")
+    assert (value(host), is_clean(host)) == ("60", True)
+
+
+def test_run_on_trial_that_is_stopped_comes_back_at_once(monkeypatch):
+    host = TrialRunHost()
+    plain = host.set_value
+    monkeypatch.setattr(host, "set_value", lambda *words: (plain(*words), signal.raise_signal(signal.SIGINT)))
+    host, receipt, ended = begun(*LIVE, host=host)
+    assert (receipt.stopped, len(receipt.left)) == ("SIGINT", 1)
+    assert (ended.state, ended.reason) == (TrialState.CAME_BACK, "SIGINT stopped it before all was made")
+    assert (value(host), is_clean(host)) == ("60", True)
 
 
 def test_argument_that_is_still_there_is_lost(grub):
@@ -624,8 +668,8 @@ def test_old_connection_is_refused_live_and_taken_in_the_boot_on_trial(monkeypat
 def test_health_is_looked_at_by_a_timer_of_its_own():
     host, _, trial = begun(*LIVE, terms=TrialTerms(900, Confirmer.HEALTH))
     timers = [line for line in host.ran if line.startswith("systemd-run")]
-    assert f"--unit=hosttune-trial-{trial.run}-look --on-active=120s" in timers[1]
-    assert timers[1].endswith(f"come-back look {trial.run}")
+    assert f"--unit=hosttune-trial-{trial.run}-look --on-active=120s" in timers[2]
+    assert timers[2].endswith(f"come-back look {trial.run}")
 
 
 ENTRY = BootEntry("Debian", "6.1.0-1", ("insmod ext2",), "/vmlinuz-6.1.0-1", "root=UUID=1 ro", ("initrd /initrd",))
@@ -653,6 +697,19 @@ def test_argument_of_the_kernel_is_in_the_entry_for_one_boot_alone_until_it_is_c
     assert b"iommu=pt" in host.read(GRUB)
     assert "grub" in host.ran
     assert (host.read(CUSTOM), is_clean(host)) == (ABSENT, True)
+
+
+def test_parts_of_a_trial_are_one_intention(grub, monkeypatch):
+    host, receipt, _ = begun(*LIVE, argument_change(), host=grub)
+    confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
+    host.boot(TRIAL, f"ro iommu=pt hosttune.trial={receipt.run_id}")
+    trial_guard.mark(host, "trying")
+    monkeypatch.setitem(triggers._TRIGGERS, "update-grub", (lambda writer, _: writer.ran.append("grub"), lambda _: ""))
+    ended = confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
+    assert (ended.state, ended.receipt.part_of) == (TrialState.CONFIRMED, receipt.run_id)
+    planned = plan_undo(host.session)
+    assert planned.runs == (receipt.run_id, ended.receipt.run_id)
+    assert {one.address for one in planned.plan.changes} == {one.address for one in (*LIVE, argument_change())}
 
 
 def test_argument_that_nobody_confirms_is_forgotten_held_and_named_with_the_reason(grub):
@@ -736,7 +793,7 @@ def test_run_that_was_killed_half_way_is_no_less_taken_back_at_its_deadline(monk
     assert read_trial(host).state is TrialState.LIVE
     assert come_back(host.session, host, read_trial(host), "nobody confirmed it").state is TrialState.CAME_BACK
     assert (value(host), is_clean(host)) == ("60", True)
-    assert any(f"hosttune-trial-{run.id}-deadline" in line for run in read_journal(host).runs[:1] for line in host.ran)
+    assert any(f"hosttune-trial-{run.id}-making" in line for run in read_journal(host).runs[:1] for line in host.ran)
 
 
 def test_what_the_guard_has_taken_back_is_told_before_it_is_booked():

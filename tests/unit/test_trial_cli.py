@@ -132,9 +132,15 @@ def test_deadline_takes_back_and_the_next_plan_holds_it(run, host):
     run(*ON_TRIAL)
     name = json.loads(run("trial", "--format", "json")[1])["run"]
     assert run("come-back", "deadline", "20200101-000000-aaaa")[0] == 0  # of another run
+    assert run("come-back", "cut-off", name)[0] == 0  # it was not: its time has begun
     assert host.read("/proc/sys/vm/swappiness") == b"10\n"
     assert run("come-back", "deadline", name)[0] == 0
     assert host.read("/proc/sys/vm/swappiness") == b"60\n"
+    status, out, _ = run("trial")
+    assert (status, f"run {name} came back at" in out, "nobody confirmed it within 15 min" in out) == (1, True, True)
+    told = json.loads(run("trial", "--format", "json")[1])
+    assert faults(told, "trial") == []
+    assert (told["run"], told["state"], told["is_open"]) == (name, "came back", False)
     assert host.list(trial_guard.FOLDER) is ABSENT or not isinstance(host.list(trial_guard.FOLDER), tuple)
     status, out, _ = run("check", *ONLY)
     assert status == 1
@@ -143,7 +149,18 @@ def test_deadline_takes_back_and_the_next_plan_holds_it(run, host):
     assert "--again memory-swappiness" in out
     assert "nothing to do" in run("apply", "--yes", *ONLY)[1]
     assert run("apply", "--yes", *ONLY, "--again", "memory-swappiness")[0] == 0
+    assert run("trial")[0] == 0
     assert host.read("/proc/sys/vm/swappiness") == b"10\n"
+
+
+def test_run_that_was_cut_off_is_taken_back_by_the_timer_that_began_with_it(run, host):
+    run(*ON_TRIAL)
+    made = host.files[RECORD]
+    host.files[RECORD] = FileValue(json.dumps(dict(json.loads(made.content), made_s=0.0)).encode(), 0o600)
+    assert run("come-back", "cut-off", read_trial(host).run)[0] == 0
+    assert host.read("/proc/sys/vm/swappiness") == b"60\n"
+    status, out, _ = run("trial")
+    assert (status, "it was cut off before all was made" in out) == (1, True)
 
 
 def test_undo_by_hand_ends_it(run, host):
@@ -254,19 +271,10 @@ def test_health_is_not_asked_before_the_run_has_come_to_its_end(run, host, looki
     made = host.files[RECORD]
     half = json.dumps(dict(json.loads(made.content), made_s=0.0)).encode()
     host.files[RECORD] = FileValue(half, 0o600)
-    slept = []
-
-    def sleep(seconds):
-        slept.append(seconds)
-        if len(slept) == 3:
-            host.files[RECORD] = made
-
-    def judge(_look, **_):
-        assert len(slept) == 3
-        return Judged(True, (), 1.0)
-
-    monkeypatch.setattr("hosttune.cli.come_back.time", SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0))
-    monkeypatch.setattr("hosttune.actions.standing.await_health", judge)
+    monkeypatch.setattr("hosttune.actions.standing.await_health", lambda *_, **__: pytest.fail("it is not at its end"))
+    assert run("come-back", "look", name)[0] == 0
+    monkeypatch.setattr("hosttune.actions.standing.await_health", lambda *_, **__: Judged(True, (), 1.0))
+    host.files[RECORD] = made
     assert run("come-back", "look", name)[0] == 0
     assert run("confirm", name)[0] == 0
     assert json.loads(run("history", "--format", "json")[1])["runs"][0]["who"] == "hosttune, by this host's health"
@@ -334,7 +342,7 @@ def test_confirmation_whose_boot_cannot_be_asked_for_comes_back_and_is_none(run,
     monkeypatch.setattr("hosttune.actions.trial._ask_for_boot", refuse)
     status, out, _ = run("confirm")
     assert (status, "came back: the boot on trial cannot be asked for" in out) == (1, True)
-    assert json.loads(run("trial", "--format", "json")[1])["state"] == "none"
+    assert json.loads(run("trial", "--format", "json")[1])["state"] == "came back"
 
 
 def test_run_that_came_back_is_not_booted_for(run, host, booted, monkeypatch):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import Refused
 from hosttune.facts import apt_get as apt
+from hosttune.host.stopping import asked
 from hosttune.resources.packages.apt_lock import holder
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def wait_for_apt(reader: Reader, on_progress: Callable[[str], None]) -> None:
         if second == apt.LOCK_WAIT_S:
             message = f"another package manager is at work: {who} holds the lock of apt, after {second} s still"
             raise Refused(message, hint="no package has changed; when it has ended, run it again")
+        if asked():
+            raise Refused(f"stopped while {who} held the lock of apt", hint="no package has changed")
         if second % _EVERY_S == 0:
             on_progress(f"waiting for {who}, which holds the lock of apt: {apt.LOCK_WAIT_S - second} s at most")
         time.sleep(1)

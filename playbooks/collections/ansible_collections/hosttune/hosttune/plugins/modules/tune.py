@@ -582,7 +582,7 @@ def undo(module, client, result):
         return
     asked = dict(look=client.look)
     if not by_rule_alone:
-        asked["run"] = runs[0]["id"]
+        asked["run"] = first_of(runs, named)
     if params["rule"]:
         asked["rule"] = params["rule"]
     result["undone_run"] = asked.get("run", "")
@@ -600,6 +600,16 @@ def undo(module, client, result):
     if result["reboot_reasons"]:  # what else is so on this host, the way back does not tell
         found, _status, _said = client.ask("plan", look=client.look)
         result["reboot_obstacles"] = answer.reboot_obstacles(found["findings"])
+
+
+def first_of(runs, named):
+    """The run to take back: of the last intention its first one, with which hosttune takes back those that went on with
+    it. An older hosttune, which the task may name as its executable, knows no parts.
+    """
+    last = runs[0]
+    begun = last.get("part_of") or last["id"]
+    own = [run["id"] for run in runs if (run.get("part_of") or run["id"]) == begun]
+    return last["id"] if named else own[-1]
 
 
 def carried_out(client, result, command, **asked):
