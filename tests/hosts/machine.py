@@ -251,7 +251,7 @@ class Machine:
                 f"{socket * self.cores_per_socket + t * cores}-{(socket + 1) * self.cores_per_socket - 1 + t * cores}"
                 for t in range(self.threads_per_core)
             ) + "\n"  # fmt: skip
-        files["/proc/self/status"] = f"Name:\tcat\nCpus_allowed_list:\t0-{self.cpus - 1}\n"
+        files["/proc/1/status"] = f"Name:\tsystemd\nCpus_allowed_list:\t0-{self.cpus - 1}\n"
         share = per_socket * self.sockets // self.nodes
         for node in range(self.nodes):
             base = f"/sys/devices/system/node/node{node}"
