@@ -17,6 +17,7 @@ from hosttune.engine.plan import (
     digest,
     explain_clash,
     hold_back,
+    leads_to_boot,
     make_once,
     merge_findings,
     put_reboots_last,
@@ -78,6 +79,8 @@ class Session:
             findings, stages = prove_changes(self, findings)
             self.seconds["proof on the overlay"] = time.perf_counter() - started
         findings = (*findings, *find_unended(self.journal, self.reader, self.catalog, self.selected))
+        if leads_to_boot(findings, changes_in(findings)) and (guards := reboot_guards(self, self.reader)):
+            findings = put_reboots_last((*findings, *guards))
         return Plan(
             digest=digest(change for one in stages for change in one.changes),
             tool_version=__version__,
@@ -124,8 +127,26 @@ class Session:
 
 
 def faults_of(session: Session, reader: Reader) -> tuple[Finding, ...]:
-    """What the selected rules say now, after a run, of faults that no change mends, and of what blocks a boot."""
+    """What the selected rules say now, after a run, of faults that no change mends, and what blocks a boot, also by
+    rules that were not selected.
+    """
     rules = tuple(rule for rule in session.selected if rule.tells_faults)
+    return (*_standing_faults(session, reader, rules), *reboot_guards(session, reader))
+
+
+def reboot_guards(session: Session, reader: Reader) -> tuple[Finding, ...]:
+    """What blocks a boot by the rules that were not selected (--only, another profile): hosttune knows that a boot
+    would fail, whatever it was asked. Those that the policy switches off stay off.
+    """
+    catalog = session.catalog
+    left = sorted({*catalog.rules} - {*session.policy.ignore} - {rule.id for rule in session.selected})
+    rules = tuple(
+        catalog.rules[name] for name in left if catalog.tells_health(name) and catalog.rules[name].can_block_reboot
+    )
+    return tuple(one for one in _standing_faults(session, reader, rules) if one.blocks_reboot)
+
+
+def _standing_faults(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Finding, ...]:
     if not rules:
         return ()
     facts = Facts(reader, session.facts.asked)
