@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from hosttune.resources.base import Wish
     from hosttune.values import Address, Outcome, Stage, State, Value
 
+AFTER_BOOT = "host-after-boot"  # the rule that holds a host against what it was before its boot
+
 
 @dataclass(eq=False, repr=False)
 class Session:
@@ -79,6 +81,7 @@ class Session:
             findings, stages = prove_changes(self, findings)
             self.seconds["proof on the overlay"] = time.perf_counter() - started
         findings = (*findings, *find_unended(self.journal, self.reader, self.catalog, self.selected))
+        findings = (*findings, *boot_losses(self, self.reader))
         if leads_to_boot(findings, changes_in(findings)) and (guards := reboot_guards(self, self.reader)):
             findings = put_reboots_last((*findings, *guards))
         return Plan(
@@ -146,13 +149,29 @@ def reboot_guards(session: Session, reader: Reader) -> tuple[Finding, ...]:
     return tuple(one for one in _standing_faults(session, reader, rules) if one.blocks_reboot)
 
 
-def _standing_faults(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Finding, ...]:
-    if not rules:
+def boot_losses(session: Session, reader: Reader) -> tuple[Finding, ...]:
+    """What the last boot has lost, also where the rule that tells it was not selected; that it is not known yet only
+    root learns on the running host, who can read what was before.
+    """
+    if AFTER_BOOT not in session.catalog.rules or AFTER_BOOT in session.policy.ignore:
         return ()
+    if AFTER_BOOT in {rule.id for rule in session.selected}:
+        return ()
+    told = {Verdict.DIFFERS, Verdict.ADVICE, *([Verdict.UNKNOWN] if reader.kind == "live" and reader.is_privileged else [])}
+    found = _ask(session, reader, (session.catalog.rules[AFTER_BOOT],))
+    return tuple(one for one in found if one.verdict in told)
+
+
+def _standing_faults(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Finding, ...]:
+    return standing_faults(_ask(session, reader, rules)) if rules else ()
+
+
+def _ask(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Finding, ...]:
+    """What these rules say now."""
     facts = Facts(reader, session.facts.asked)
     policy = replace(session.policy, sole=tuple(rule.id for rule in rules))
     again = replace(session, reader=reader, policy=policy, journal=read_journal(reader), facts=facts, selected=rules)
-    return standing_faults(again.look(facts))
+    return again.look(facts)
 
 
 def _evaluated(rules: Iterable[Rule], catalog: Catalog, policy: Policy, facts: Facts) -> Iterator[Evaluation]:

@@ -37,7 +37,6 @@ from hosttune.actions.trial_state import (
     uptime_s,
 )
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.losses import losses
 from hosttune.engine.plan import digest, stage
 from hosttune.engine.trial import TrialPart, TrialPlan, plan_trial
 from hosttune.engine.trial_terms import LAST_S, span_text
@@ -46,6 +45,7 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.boot_entry import one_shot as look_at_grub
+from hosttune.facts.losses import losses
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import Cleaned, clean
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
 
     from hosttune.actions.examine import Session
     from hosttune.actions.journal_lines import Run
-    from hosttune.engine.losses import Loss
     from hosttune.engine.trial_terms import TrialTerms
     from hosttune.facts.kernel.boot_entry import BootEntry
+    from hosttune.facts.losses import Loss
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Change
 
@@ -88,8 +88,10 @@ def foresee(session: Session, plan: Plan, terms: TrialTerms) -> TrialPlan:
     if planned.of(TrialPart.ONE_BOOT):
         one_boot = look_at_grub(reader, facts).refusals
         planned = plan_trial(plan, terms, one_boot=one_boot)
-    obstacles = [reason] if (reason := trial_clock.missing(reader)) else list(
-        _obstacles(session, planned, reboot_obstacles(plan.findings))
+    obstacles = (
+        [reason]
+        if (reason := trial_clock.missing(reader))
+        else list(_obstacles(session, planned, reboot_obstacles(plan.findings)))
     )
     planned = plan_trial(plan, terms, obstacles, tuple(_notes(reader, facts, planned)), one_boot)
     return replace(planned, boot_within_s=max(terms.within_s, _BOOT_S + _GPU_S * _gpus(facts)))

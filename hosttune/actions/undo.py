@@ -17,6 +17,7 @@ from hosttune.actions.apply import (
     still_there,
     waits_after,
 )
+from hosttune.actions.before_boot import keep_standing
 from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import JournalWriter
 from hosttune.actions.journal_lines import JournalStep, StepId
@@ -273,4 +274,6 @@ def undo(
     boots = changed_reboots(shown)
     faults = faults_of(session, writer) if boots else ()
     why, obstacles = boots + reboot_reasons(faults), reboot_obstacles(faults)
+    if why:
+        keep_standing(session, writer, on_progress)
     return Receipt(recorder.run.id, undo_plan.plan.digest, shown, waiting, why, verified, obstacles, stays, faults)

@@ -191,6 +191,21 @@ def test_apply_play_that_dies_before_the_reboot_is_finished_by_the_next_run(
     assert not {host.boot_id() for host in fleet.hosts} & set(boots.values())
 
 
+def test_no_reboot_into_a_boot_that_loses_a_disk(controller: Controller, fleet: Fleet):
+    """Of gpu01 the line of /data, which is mounted, has a typing error: it is not edited, and only gpu02 boots."""
+    fleet["gpu01"].shell("sed -i '/vdb/s/defaults/defautls/' /etc/fstab")
+    boots = {name: fleet[name].boot_id() for name in ("gpu01", "gpu02")}
+    options = {"hosttune_policy": POLICY, "hosttune_reboot": True, **AT_ONCE}
+    seen = controller.play("apply.yml", "--limit", "gpu01,gpu02", **options)
+    assert seen.status == 2, seen.output
+    assert "no reboot before this is solved: storage-fstab: line 6 of /etc/fstab: " in seen.output
+    assert "an option `defautls`: the mount fails" in seen.output
+    assert fleet["gpu01"].boot_id() == boots["gpu01"]
+    assert "noatime" not in fleet["gpu01"].read("/etc/fstab")
+    assert fleet["gpu02"].boot_id() != boots["gpu02"]
+    assert "before-boot.json" in fleet["gpu02"].shell("ls /var/lib/hosttune")
+
+
 def test_apply_busy_gpus_put_a_change_off_and_the_next_run_makes_it(
     controller: Controller, fleet: Fleet, tmp_path: Path
 ):

@@ -8,12 +8,18 @@ from hosttune.resources.storage.fstab_boot import look_at_boot_lines, next_kerne
 from tests.unit.fake_reader import FakeReader
 
 DISK = "UUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f"
-MOUNTS = "22 1 259:2 / / rw shared:1 - ext4 /dev/nvme0n1p2 rw\n31 22 259:16 / /data rw shared:9 - ext4 /dev/nvme1n1 rw\n"
+MOUNTS = (
+    "22 1 259:2 / / rw shared:1 - ext4 /dev/nvme0n1p2 rw\n31 22 259:16 / /data rw shared:9 - ext4 /dev/nvme1n1 rw\n"
+)
 
 
 def facts(*lines, kernel="6.8.0-60-generic", mounts=MOUNTS, systemd="255.4-1ubuntu8", **kwargs):
     status = f"Package: systemd\nStatus: install ok installed\nArchitecture: amd64\nVersion: {systemd}\n"
-    files = {"/var/lib/dpkg/status": status, "/etc/fstab": "".join(f"{line}\n" for line in lines), "/proc/self/mountinfo": mounts}
+    files = {
+        "/var/lib/dpkg/status": status,
+        "/etc/fstab": "".join(f"{line}\n" for line in lines),
+        "/proc/self/mountinfo": mounts,
+    }
     return Facts(FakeReader({**files, "/proc/sys/kernel/osrelease": f"{kernel}\n"}, **kwargs))
 
 

@@ -53,7 +53,12 @@ def planned(*refused):
 
 @pytest.mark.parametrize(
     ("path", "kinds"),
-    [("/etc/fstab", {"fstab", "fstab-line"}), ("/boot/grub/grub.cfg", {"kernel-argument"}), (f"{FOLDER}/", None), ("/usr/", {"package-set"})],
+    [
+        ("/etc/fstab", {"fstab", "fstab-line"}),
+        ("/boot/grub/grub.cfg", {"kernel-argument"}),
+        (f"{FOLDER}/", None),
+        ("/usr/", {"package-set"}),
+    ],
 )
 def test_file_that_cannot_be_written_is_refused_before_anything_is_changed(path, kinds):
     """So are what update-grub and apt write, and the journal, without which no run begins."""

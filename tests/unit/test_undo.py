@@ -50,7 +50,10 @@ def session_on(writer):
         resumed=(),
         policy=SimpleNamespace(break_work=False, ignore=()),
         catalog=SimpleNamespace(
-            current=lambda rule: rule, former=lambda rule: (), rules={"some-rule": None}, tells_health=lambda rule: False
+            current=lambda rule: rule,
+            former=lambda rule: (),
+            rules={"some-rule": None},
+            tells_health=lambda rule: False,
         ),
     )
 

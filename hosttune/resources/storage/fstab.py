@@ -154,7 +154,14 @@ def options_diff(facts: Facts, entry: FstabEntry, options: str) -> tuple[str, ..
     document, line = _alone(entry)
     new = edited(document, line, options).text
     hunk = f"@@ -{entry.line} +{entry.line} @@"
-    return (f"--- {PATH}", f"+++ {PATH}", hunk, f"-{entry.text}", f"+{masked_line(decode(new))}", *_untried(facts.fstab))
+    return (
+        f"--- {PATH}",
+        f"+++ {PATH}",
+        hunk,
+        f"-{entry.text}",
+        f"+{masked_line(decode(new))}",
+        *_untried(facts.fstab),
+    )
 
 
 def addition_diff(fstab: Fstab, text: str) -> tuple[str, ...]:

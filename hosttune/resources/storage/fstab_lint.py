@@ -25,7 +25,14 @@ from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_cycles import circles
 from hosttune.resources.storage.fstab_lint_fields import field_faults
-from hosttune.resources.storage.fstab_lint_options import Remark, RemarkLevel, failing, is_required, option_remarks, refused_by
+from hosttune.resources.storage.fstab_lint_options import (
+    Remark,
+    RemarkLevel,
+    failing,
+    is_required,
+    option_remarks,
+    refused_by,
+)
 
 __all__ = ["LineErrors", "Remark", "RemarkLevel", "is_failing", "lint"]
 _TAG = regex(r'([A-Za-z]+)=("?)([^"]*)\2')
