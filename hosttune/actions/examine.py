@@ -157,7 +157,9 @@ def boot_losses(session: Session, reader: Reader) -> tuple[Finding, ...]:
         return ()
     if AFTER_BOOT in {rule.id for rule in session.selected}:
         return ()
-    told = {Verdict.DIFFERS, Verdict.ADVICE, *([Verdict.UNKNOWN] if reader.kind == "live" and reader.is_privileged else [])}
+    told = {Verdict.DIFFERS, Verdict.ADVICE}
+    if reader.kind == "live" and reader.is_privileged:
+        told.add(Verdict.UNKNOWN)
     found = _ask(session, reader, (session.catalog.rules[AFTER_BOOT],))
     return tuple(one for one in found if one.verdict in told)
 
