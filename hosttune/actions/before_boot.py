@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import boot_id
 from hosttune.codec import dumps, to_json
 from hosttune.errors import HosttuneError
 from hosttune.facts import Facts
-from hosttune.facts.kernel.after_boot import FORMAT_VERSION, PATH, KeptStanding, read_signs
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.kernel.after_boot import FORMAT_VERSION, PATH, KeptStanding, kept_before, read_signs, with_lost
 from hosttune.host.in_time import Waiting, in_time
 from hosttune.values import ABSENT, FileValue
 
@@ -28,7 +30,11 @@ def keep_standing(session: Session, writer: Writer, on_progress: Callable[[str],
     facts = Facts(writer, session.facts.asked)
 
     def read() -> bytes:
-        kept = KeptStanding(FORMAT_VERSION, boot_id(writer), int(writer.now()), read_signs(writer, facts))
+        before = None
+        with suppress(UnknownFact):  # what cannot be understood is written anew
+            before = kept_before(writer)
+        standing = with_lost(read_signs(writer, facts), before)
+        kept = KeptStanding(FORMAT_VERSION, boot_id(writer), int(writer.now()), standing)
         return dumps(to_json(kept)).encode()
 
     answer = in_time({"signs": read}, _MOST_S)["signs"]

@@ -114,6 +114,23 @@ def test_host_is_kept_before_a_boot_and_found_wanting_after_it(monkeypatch):
     assert Facts(later).after_boot.lost == ("/data is not mounted any more",)
 
 
+def test_second_boot_does_not_make_the_loss_of_the_first_one_forgotten(monkeypatch):
+    monkeypatch.setattr(before_boot, "in_time", lambda work, _: {name: read() for name, read in work.items()})
+    kept = json.dumps(to_json(KeptStanding(1, "old", NOW - 5000, BEFORE)))
+    files = {
+        "/proc/self/mountinfo": ROOT, "/etc/fstab": "/dev/nvme1n1 /data ext4 defaults 0 2\n", after_boot.PATH: kept,
+        "/proc/sys/kernel/random/boot_id": "second\n", "/proc/uptime": "40 9\n",
+    }  # fmt: skip
+    machine = LiveHost(FakeReader(files))
+    session = examine(
+        machine, builtin_catalog(), Policy(today="2026-01-01", sole=("memory-swappiness",)), collect=False
+    )
+    before_boot.keep_standing(session, machine, lambda _: None)
+    kept = machine.read(after_boot.PATH).decode()
+    later = {after_boot.PATH: kept, "/proc/sys/kernel/random/boot_id": "third\n", "/proc/uptime": "4000 9\n"}
+    assert Facts(FakeReader({**files, **later})).after_boot.lost == ("/data is not mounted any more",)
+
+
 def test_overlay_and_image_keep_nothing():
     machine = TrialHost(FakeReader({}))
     before_boot.keep_standing(None, machine, lambda _: None)

@@ -58,7 +58,7 @@ class KeptStanding:
 
 
 def collect(reader: Reader, facts: Facts) -> AfterBoot:
-    kept = shared(_kept, reader)
+    kept = shared(kept_before, reader)
     found = shared(_found, reader, facts, kept)
     return AfterBoot(
         is_compared=lazy(lambda: kept() is not None),
@@ -67,7 +67,7 @@ def collect(reader: Reader, facts: Facts) -> AfterBoot:
     )
 
 
-def _kept(reader: Reader) -> KeptStanding | None:
+def kept_before(reader: Reader) -> KeptStanding | None:
     """How the host was before this boot; None where nothing was kept, it is of this boot, or long ago."""
     if reader.persistent_only:
         return None
@@ -114,6 +114,15 @@ def _found(reader: Reader, facts: Facts, kept: Callable[[], KeptStanding | None]
         told = "; ".join(one.sentence for one in known)
         raise UnknownFact(f"this boot is {age_s:.0f} s old, and may still bring what it lacks: {told}")
     return known
+
+
+def with_lost(now: HostStanding, before: KeptStanding | None) -> HostStanding:
+    """How the host is, and what it has already lost since the last boot: a second boot does not make that forgotten."""
+    if before is None:
+        return now
+    there = {(one.aspect, one.name) for one in now.signs}
+    lost = (one for one in before.standing.signs if one.aspect is not Aspect.FAILED_UNIT)
+    return HostStanding((*now.signs, *(one for one in lost if (one.aspect, one.name) not in there)), now.unseen)
 
 
 def read_signs(reader: Reader, facts: Facts) -> HostStanding:
