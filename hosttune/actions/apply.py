@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
+from hosttune.actions.before_boot import keep_standing
 from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import JournalWriter, boot_id, is_at, way_out
 from hosttune.actions.journal_lines import NOT_MADE, Run, StepId
@@ -258,6 +259,8 @@ def apply(
         if all(reasons.values()):  # a run that could do nothing leaves no trace
             waiting = tuple(_waits(*item) for item in reasons.items())
             why = changed_reboots(session.resumed) + reboot_reasons(plan.findings)
+            if why:
+                keep_standing(session, writer, on_progress)
             run, outcomes, faults = session.resumed_run, session.resumed, standing_faults(plan.findings)
             obstacles = reboot_obstacles(faults)
             return Receipt(run, plan.digest, outcomes, waiting, why, reboot_obstacles=obstacles, faults=faults)
@@ -291,12 +294,14 @@ def _made(session: Session, execution: Execution, plan: Plan, pending: tuple[Tri
     outcomes = (*session.resumed, *execution.outcomes)
     boots = changed_reboots((*session.resumed, *execution.left_standing))
     faults = faults_of(session, writer) if boots or standing_faults(plan.findings) else ()
+    if why := boots + reboot_reasons(after_run(plan.findings, faults)):
+        keep_standing(session, writer, on_progress)
     return Receipt(
         run.id,
         plan.digest,
         outcomes,
         (*execution.waiting, *waits_after(execution.outcomes, writer)),
-        boots + reboot_reasons(after_run(plan.findings, faults)),
+        why,
         verified,
         reboot_obstacles(faults),
         left_by(outcomes, writer),

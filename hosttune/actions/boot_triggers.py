@@ -14,7 +14,7 @@ from hosttune.values import FileValue
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.host.door import Writer
+    from hosttune.host.door import Reader, Writer
     from hosttune.host.overlay import Overlay
 
 GRUB_TIMEOUT_S = 300.0  # os-prober looks at every partition
@@ -42,6 +42,18 @@ def _foretell_menu(overlay: Overlay) -> None:
         raise Refused(f"what update-grub makes of these settings cannot be foretold: {unknown.reason}") from None
     text = grub.regenerated(menu.decode("utf-8", "surrogateescape"), before, after)
     overlay.files[grub.MENU] = FileValue(text.encode("utf-8", "surrogateescape"), 0o600)
+
+
+def written_by_grub(reader: Reader) -> tuple[str, ...]:  # noqa: ARG001 - the interface of all triggers
+    return (grub.MENU,)
+
+
+def written_by_initramfs(reader: Reader) -> tuple[str, ...]:
+    """The initial RAM disks; none where they cannot be listed, which is told when they are built."""
+    try:
+        return tuple(f"/boot/initrd.img-{release}" for release in images(reader))
+    except UnknownFact:
+        return ()
 
 
 def image_waits(facts: Facts) -> str:

@@ -17,6 +17,7 @@ from hosttune.engine.plan import (
     digest,
     explain_clash,
     hold_back,
+    leads_to_boot,
     make_once,
     merge_findings,
     put_reboots_last,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
     from hosttune.resources.base import Wish
     from hosttune.values import Address, Outcome, Stage, State, Value
+
+AFTER_BOOT = "host-after-boot"  # the rule that holds a host against what it was before its boot
 
 
 @dataclass(eq=False, repr=False)
@@ -78,6 +81,9 @@ class Session:
             findings, stages = prove_changes(self, findings)
             self.seconds["proof on the overlay"] = time.perf_counter() - started
         findings = (*findings, *find_unended(self.journal, self.reader, self.catalog, self.selected))
+        findings = (*findings, *boot_losses(self, self.reader))
+        if leads_to_boot(findings, changes_in(findings)) and (guards := reboot_guards(self, self.reader)):
+            findings = put_reboots_last((*findings, *guards))
         return Plan(
             digest=digest(change for one in stages for change in one.changes),
             tool_version=__version__,
@@ -124,14 +130,50 @@ class Session:
 
 
 def faults_of(session: Session, reader: Reader) -> tuple[Finding, ...]:
-    """What the selected rules say now, after a run, of faults that no change mends, and of what blocks a boot."""
+    """What the selected rules say now, after a run, of faults that no change mends, and what blocks a boot, also by
+    rules that were not selected.
+    """
     rules = tuple(rule for rule in session.selected if rule.tells_faults)
-    if not rules:
+    return (*_standing_faults(session, reader, rules), *reboot_guards(session, reader))
+
+
+def reboot_guards(session: Session, reader: Reader) -> tuple[Finding, ...]:
+    """What blocks a boot by the rules that were not selected (--only, another profile): hosttune knows that a boot
+    would fail, whatever it was asked. Those that the policy switches off stay off.
+    """
+    catalog = session.catalog
+    left = sorted({*catalog.rules} - {*session.policy.ignore} - {rule.id for rule in session.selected})
+    rules = tuple(
+        catalog.rules[name] for name in left if catalog.tells_health(name) and catalog.rules[name].can_block_reboot
+    )
+    return tuple(one for one in _standing_faults(session, reader, rules) if one.blocks_reboot)
+
+
+def boot_losses(session: Session, reader: Reader) -> tuple[Finding, ...]:
+    """What the last boot has lost, also where the rule that tells it was not selected; that it is not known yet only
+    root learns on the running host, who can read what was before.
+    """
+    if AFTER_BOOT not in session.catalog.rules or AFTER_BOOT in session.policy.ignore:
         return ()
+    if AFTER_BOOT in {rule.id for rule in session.selected}:
+        return ()
+    told = {Verdict.DIFFERS, Verdict.ADVICE}
+    if reader.kind == "live" and reader.is_privileged:
+        told.add(Verdict.UNKNOWN)
+    found = _ask(session, reader, (session.catalog.rules[AFTER_BOOT],))
+    return tuple(one for one in found if one.verdict in told)
+
+
+def _standing_faults(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Finding, ...]:
+    return standing_faults(_ask(session, reader, rules)) if rules else ()
+
+
+def _ask(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Finding, ...]:
+    """What these rules say now."""
     facts = Facts(reader, session.facts.asked)
     policy = replace(session.policy, sole=tuple(rule.id for rule in rules))
     again = replace(session, reader=reader, policy=policy, journal=read_journal(reader), facts=facts, selected=rules)
-    return standing_faults(again.look(facts))
+    return again.look(facts)
 
 
 def _evaluated(rules: Iterable[Rule], catalog: Catalog, policy: Policy, facts: Facts) -> Iterator[Evaluation]:

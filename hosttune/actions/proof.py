@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hosttune.actions.journal import FOLDER
+from hosttune.actions.triggers import require_possible
 from hosttune.engine.plan import explain_clash, stage
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.resources import kind_of
@@ -41,7 +43,13 @@ class _Failed(Exception):
 
 def prove_changes(session: Session, findings: tuple[Finding, ...]) -> tuple[tuple[Finding, ...], tuple[Stage, ...]]:
     """The findings with the rules held that fail, and the stages of the others."""
+    from hosttune.host.overlay import Overlay
+
     held: dict[str, Reason] = {}
+    changes = changes_in(findings)
+    if changes and (refused := Overlay(session.reader).refused_write(f"{FOLDER}/new.jsonl")):  # no run without journal
+        held = {one.rule: (refused.message, refused.hint) for one in changes}
+        return session.look(session.facts, held=held), ()
     while changes := changes_in(findings):
         try:
             return findings, _tried(session, changes, held)
@@ -90,6 +98,8 @@ def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Rea
         for change in stages[-1].changes:
             try:
                 kind_of(change.address).write(overlay, change)
+                for trigger in change.triggers:
+                    require_possible(trigger, overlay)
             except HosttuneError as error:
                 is_refused = isinstance(error, Refused) and not isinstance(error, Conflict)
                 if is_refused and len(stages) > 1:

@@ -43,6 +43,7 @@ from hosttune.engine.trusted import read_trusted, stranger_of
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.kernel.after_boot import is_young
 from hosttune.facts.processes import is_daemon
 from hosttune.facts.reading import hint, require_known
 from hosttune.facts.storage.places import mount_of
@@ -150,6 +151,7 @@ def bring_up(
     """Make the plan where it is approved, and say what is to happen then. The caller holds the lock, and acts.
     `goes_on`: for an `apply --yes --reboot`, whose yes covers its boots.
     """
+    session = await_late(session, on_progress)
     at_boot, plan = session.policy.at_boot, session.plan()
     state = replace(state, digest=plan.digest)
 
@@ -188,6 +190,24 @@ def bring_up(
     left = f"; in force after a boot: {'; '.join(waiting)}" if waiting else ""
     sentence = clean(f"as its plan says; {made}{boots}{left}")
     return replace(state, standing=Standing.READY, sentence=sentence, approval="", run="")
+
+
+def await_late(session: Session, on_progress: Callable[[str], None]) -> Session:
+    """Wait, bounded, for what this boot may still bring of what was there before it; the session as it is then."""
+    is_told = False
+    while True:
+        try:
+            _ = session.facts.after_boot.lost, session.facts.after_boot.failed
+        except UnknownFact as unknown:
+            if not is_young(session.reader):
+                return session
+            if not is_told:
+                on_progress(f"waiting, because {unknown.reason}")
+                is_told = True
+            time.sleep(_LOOK_AGAIN_S)
+            session = replace(session, facts=Facts(session.reader, session.facts.asked))
+        else:
+            return session
 
 
 def _why_no_reboot(

@@ -1,4 +1,4 @@
-"""How the host stands: looked at before a trial and after its boot, and held against itself (engine/losses.py).
+"""How the host stands: looked at before a trial and after its boot, and held against itself (facts/losses.py).
 
 All is read by a child that can be left behind, because what a broken driver or a dead disk holds cannot be ended
 (host/in_time.py). nvidia-smi is asked once in a boot with the time that the largest hosts need; where it hangs, it is
@@ -17,20 +17,14 @@ from hosttune.codec import decoded, dumps, other_format, to_json
 from hosttune.codec import document as headed
 from hosttune.engine.health import Fitness
 from hosttune.engine.health import judge as judge_health
-from hosttune.engine.losses import Aspect, HostStanding, Loss, Sign, Unseen, counted, lasting
-from hosttune.engine.ready import CONTINUE, GATE
 from hosttune.errors import BadInput, Fault, Where
-from hosttune.facts import Facts
-from hosttune.facts.base import UnknownFact, attempt, raw
-from hosttune.facts.gpu.gpu_errors import slot_of
-from hosttune.facts.gpu.nvidia import HANGS
+from hosttune.facts import Facts, signs
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.cmdline import of_kernel
+from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, counted, lasting
 from hosttune.facts.network import reached
-from hosttune.facts.reading import require_known
-from hosttune.facts.services.units import failed_units, read_units
 from hosttune.frozen import frozen
 from hosttune.host.in_time import Waiting, in_time
-from hosttune.regex import regex
 from hosttune.resources.kernel.kernel_argument import has
 from hosttune.values import Unreadable, Verdict
 
@@ -46,21 +40,7 @@ HEALTH_S = 30.0
 SETTLE_S = 300.0  # what comes late in a boot has come: the fabric, links, daemons, the clock
 POLL_S, FLAP_S = 10.0, 30.0
 GRACE_S = 120.0
-UUIDS = ("nvidia-smi", "--query-gpu=pci.bus_id,uuid", "--format=csv,noheader")
-# Of NVIDIA and of InfiniBand, as packages of Debian, Ubuntu, NVIDIA and DOCA name them.
-SERVICES = (
-    "dcgm-exporter.service", "nvidia-dcgm.service", "nvidia-fabricmanager.service", "nvidia-gridd.service",
-    "nvidia-imex.service", "nvidia-persistenced.service", "nvlsm.service", "openibd.service", "opensm.service",
-    "opensmd.service", "rdma-ndd.service", "srp_daemon.service",
-)  # fmt: skip
-_ROW = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?, (GPU-[0-9A-Fa-f-]+)\s*")
 _AUTOMOUNT = "autofs"  # of systemd.automount(5): what is to be mounted there is not, up to the next look
-# Units that say nothing of the host: a service of Accept=yes has an instance for each connection (systemd.socket(5)),
-# and a user ends sessions, the own service manager (user@.service(5)) and mounts of sticks in any way.
-_OF_OTHERS = regex(
-    r".*@\d+-[^@]*\.service|user(?:-runtime-dir)?@\d+\.service|session-\w+\.scope|user-\d+\.slice"
-    r"|(?:run-user|run-media|media)-.*\.mount"
-)
 _AGAIN = "it cannot be held against what was before; confirm with --anyway, or take it back"
 
 _Found = Sign | Unseen
@@ -82,17 +62,17 @@ def read_standing(session: Session, before: HostStanding | None = None, *, smi_s
     reader = session.reader
     facts = Facts(reader, session.facts.asked)
     work: dict[str, Callable[[], Iterator[_Found]]] = {
-        Aspect.FAILED_UNIT.value: partial(_failed, reader),
-        Aspect.SERVICE.value: partial(_services, reader),
+        Aspect.FAILED_UNIT.value: partial(signs.read_failed_units, reader),
+        Aspect.SERVICE.value: partial(signs.read_services, reader),
         Aspect.MOUNT.value: partial(_mounts, facts, before or HostStanding()),
-        Aspect.ROUTE.value: partial(_routes, reader),
-        Aspect.ADDRESS.value: partial(_addresses, reader, facts),
-        Aspect.LINK.value: partial(_links, facts),
-        Aspect.RDMA_PORT.value: partial(_rdma, facts),
+        Aspect.ROUTE.value: partial(signs.read_routes, reader),
+        Aspect.ADDRESS.value: partial(signs.read_addresses, reader, facts),
+        Aspect.LINK.value: partial(signs.read_links, facts),
+        Aspect.RDMA_PORT.value: partial(signs.read_rdma_ports, facts),
         Aspect.SSHD.value: partial(_sshd, reader, before or HostStanding()),
         Aspect.RESOLVER.value: partial(_resolver, reader),
-        Aspect.GPU.value: partial(_gpus, reader, facts, smi_s),
-        Aspect.DRIVER.value: partial(_drivers, facts),
+        Aspect.GPU.value: partial(signs.read_gpus, reader, facts, smi_s),
+        Aspect.DRIVER.value: partial(signs.read_drivers, facts),
         Aspect.CLOCK.value: partial(_clock, facts),
     }
     if reader.kind == "live":
@@ -225,18 +205,6 @@ def _late(aspect: Aspect, waiting: Waiting) -> list[_Found]:
     return [Unseen(one, reason, is_stuck=waiting.stuck or aspect is Aspect.GPU) for one in aspects]
 
 
-def _failed(reader: Reader) -> Iterator[_Found]:
-    for name in failed_units(reader):
-        if not _OF_OTHERS.fullmatch(name) and name not in {GATE, CONTINUE}:  # they hold work until the trial is over
-            yield Sign(Aspect.FAILED_UNIT, name)
-
-
-def _services(reader: Reader) -> Iterator[_Found]:
-    for name, unit in read_units(reader, SERVICES).items():
-        if unit.is_active:
-            yield Sign(Aspect.SERVICE, name)
-
-
 def _mounts(facts: Facts, before: HostStanding) -> Iterator[_Found]:
     was = {one.name for one in before.signs if one.aspect is Aspect.MOUNT}
     asked = {*facts.fstab.by_path, "/", *was}
@@ -249,29 +217,6 @@ def _mounts(facts: Facts, before: HostStanding) -> Iterator[_Found]:
     for target, mount in at.items():
         if target in asked and mount.fstype != _AUTOMOUNT:
             yield Sign(Aspect.MOUNT, target, "ro" if mount.is_read_only else "rw")
-
-
-def _routes(reader: Reader) -> Iterator[_Found]:
-    for family, interfaces in reached.default_routes(reader).items():
-        if interfaces:
-            yield Sign(Aspect.ROUTE, family)
-
-
-def _addresses(reader: Reader, facts: Facts) -> Iterator[_Found]:
-    for interface, family in reached.addresses(reader, facts):
-        yield Sign(Aspect.ADDRESS, f"{interface} {family}")
-
-
-def _links(facts: Facts) -> Iterator[_Found]:
-    for card in facts.network.cards:
-        if card.is_up and not card.is_function:
-            yield Sign(Aspect.LINK, card.name)
-
-
-def _rdma(facts: Facts) -> Iterator[_Found]:
-    for port in facts.rdma.ports:
-        if port.is_active and not port.is_function:
-            yield Sign(Aspect.RDMA_PORT, port.name)
 
 
 def _sshd(reader: Reader, before: HostStanding) -> Iterator[_Found]:
@@ -300,38 +245,6 @@ def _sshd(reader: Reader, before: HostStanding) -> Iterator[_Found]:
 def _resolver(reader: Reader) -> Iterator[_Found]:
     if reached.has_name_server(reader):
         yield Sign(Aspect.RESOLVER, "")
-
-
-def _gpus(reader: Reader, facts: Facts, smi_s: float) -> Iterator[_Found]:
-    """The GPUs that answer, and which of them have joined their fabric."""
-    if not facts.gpus.has_gpu or raw(facts.driver, "loaded_version") == "":
-        return
-    asked = reader.query(UUIDS, timeout_s=smi_s)
-    if isinstance(asked, Unreadable) and HANGS in asked.reason:
-        yield Unseen(Aspect.GPU, asked.reason, is_stuck=True)
-        yield Unseen(Aspect.FABRIC, asked.reason, is_stuck=True)
-        return
-    answer = require_known(asked, "nvidia-smi")
-    rows = [row for line in answer.text.splitlines() if (row := _ROW.fullmatch(line.strip()))]
-    for row in rows:
-        yield Sign(Aspect.GPU, row[5], slot_of(*row.group(1, 2, 3, 4)))
-    if not rows:
-        said = (answer.text or answer.errors).strip().splitlines() or ["it printed nothing"]
-        reason = f"nvidia-smi: {said[0]}"
-        yield Unseen(Aspect.GPU, reason)
-        yield Unseen(Aspect.FABRIC, reason)
-        return
-    for gpu in facts.health.gpus:
-        state = raw(gpu, "fabric_state")
-        if isinstance(state, Unreadable):
-            yield Unseen(Aspect.FABRIC, state.reason, gpu.slot)
-        elif state == "Completed":
-            yield Sign(Aspect.FABRIC, gpu.slot)
-
-
-def _drivers(facts: Facts) -> Iterator[_Found]:
-    for gpu in facts.gpus.devices:
-        yield Sign(Aspect.DRIVER, gpu.slot, gpu.driver)
 
 
 def _clock(facts: Facts) -> Iterator[_Found]:

@@ -17,8 +17,9 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions import one_shot, trial_clock, trial_guard
-from hosttune.actions.apply import apply, new_run, require_whole, run_of
+from hosttune.actions.apply import apply, new_run, reboot_obstacles, require_whole, run_of
 from hosttune.actions.connection import read_login, refusal
+from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import JournalWriter, boot_id, is_at, read_journal
 from hosttune.actions.journal_lines import CONFIRM, WHO_COMES_BACK
 from hosttune.actions.login_notice import show_at_login
@@ -36,7 +37,6 @@ from hosttune.actions.trial_state import (
     uptime_s,
 )
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.losses import losses
 from hosttune.engine.plan import digest, stage
 from hosttune.engine.trial import TrialPart, TrialPlan, plan_trial
 from hosttune.engine.trial_terms import LAST_S, span_text
@@ -45,6 +45,7 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.boot_entry import one_shot as look_at_grub
+from hosttune.facts.losses import losses
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import Cleaned, clean
@@ -57,9 +58,9 @@ if TYPE_CHECKING:
 
     from hosttune.actions.examine import Session
     from hosttune.actions.journal_lines import Run
-    from hosttune.engine.losses import Loss
     from hosttune.engine.trial_terms import TrialTerms
     from hosttune.facts.kernel.boot_entry import BootEntry
+    from hosttune.facts.losses import Loss
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Change
 
@@ -87,15 +88,21 @@ def foresee(session: Session, plan: Plan, terms: TrialTerms) -> TrialPlan:
     if planned.of(TrialPart.ONE_BOOT):
         one_boot = look_at_grub(reader, facts).refusals
         planned = plan_trial(plan, terms, one_boot=one_boot)
-    obstacles = [reason] if (reason := trial_clock.missing(reader)) else list(_obstacles(session, planned))
+    obstacles = (
+        [reason]
+        if (reason := trial_clock.missing(reader))
+        else list(_obstacles(session, planned, reboot_obstacles(plan.findings)))
+    )
     planned = plan_trial(plan, terms, obstacles, tuple(_notes(reader, facts, planned)), one_boot)
     return replace(planned, boot_within_s=max(terms.within_s, _BOOT_S + _GPU_S * _gpus(facts)))
 
 
-def _obstacles(session: Session, planned: TrialPlan) -> Iterable[str]:
+def _obstacles(session: Session, planned: TrialPlan, blockers: tuple[str, ...]) -> Iterable[str]:
     reader = session.reader
     if why := strange_program(reader, CARRIED):
         yield why
+    if planned.has_boot:
+        yield from blockers
     if session.journal.interrupted:
         yield f"run {session.journal.interrupted[-1].id} was interrupted: sudo hosttune apply --yes goes on with it"
     files = attempt(lambda: _kept(reader, planned))
@@ -393,6 +400,11 @@ def confirm(
     """
     record = trial.record
     if trial.state is TrialState.LIVE and record.has_boot:
+        if blockers := _blockers(session, writer):
+            raise Refused(
+                f"no boot before this is solved: {'; '.join(blockers)}",
+                hint="solve that and confirm again, or take the run back",
+            )
         _entry(session, writer, record)  # refused here, it is still on trial live
         try:
             _ask_for_boot(session, writer, record)
@@ -406,6 +418,11 @@ def confirm(
     trial_guard.mark(writer, "confirmed")
     trial_clock.announce(writer, clean(f"run {trial.run} is confirmed and stays"))
     return _keep(session, writer, trial, on_progress, who)
+
+
+def _blockers(session: Session, reader: Reader) -> tuple[str, ...]:
+    """What the next boot would fail by, as the host is now."""
+    return reboot_obstacles(faults_of(session, reader))
 
 
 def _keep(
@@ -472,6 +489,8 @@ def come_back(
     is_whole = not planned.plan.findings and not receipt.waiting and trial.state is not TrialState.IN_PART
     state = TrialState.CAME_BACK if is_whole else TrialState.IN_PART
     needs = _needs_reboot(writer, trial, receipt)
+    if needs and may_reboot and (blockers := _blockers(session, writer)):
+        needs, may_reboot = f"{needs}, and no reboot before this is solved: {'; '.join(blockers)}", False
     busy = _work(Facts(writer, session.facts.asked)) if needs and may_reboot else ()
     told = f"run {trial.run} {state}: {reason}"
     if busy:

@@ -67,6 +67,11 @@ def _restart_waits(facts: Facts) -> str:
         return f"cannot tell whether GPU work runs ({unknown.reason})"
 
 
+# What they write, which may be refused before anything is changed.
+_WRITTEN: dict[str, Callable[[Reader], tuple[str, ...]]] = {
+    "update-grub": boot_triggers.written_by_grub,
+    "rebuild-initramfs": boot_triggers.written_by_initramfs,
+}
 _TRIGGERS: dict[str, tuple[Callable[[Writer, str], None], Callable[[Facts], str]]] = {
     "daemon-reload": (_daemon_reload, _daemon_reload_waits),
     "restart": (_restart, _restart_waits),
@@ -89,6 +94,13 @@ def comes_after(trigger: Trigger, stuck: Iterable[Trigger]) -> str:
 def must_wait(trigger: Trigger, facts: Facts) -> str:
     """Why this trigger must not run now, as a phrase; empty when it may."""
     return _TRIGGERS[trigger.kind][1](facts) if trigger.kind in _TRIGGERS else ""
+
+
+def require_possible(trigger: Trigger, reader: Reader) -> None:
+    """Raise Refused where a file that it writes is known not to be writable."""
+    for path in _WRITTEN[trigger.kind](reader) if trigger.kind in _WRITTEN else ():
+        if refused := reader.refused_write(path):
+            raise refused
 
 
 def run_trigger(trigger: Trigger, writer: Writer) -> None:

@@ -18,6 +18,7 @@ from hosttune.actions.apply import (
     stopped_by,
     waits_after,
 )
+from hosttune.actions.before_boot import keep_standing
 from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import JournalWriter
 from hosttune.actions.journal_lines import JournalStep, Run, StepId
@@ -324,6 +325,8 @@ def _taken(session: Session, execution: Execution, undo_plan: UndoPlan, given_up
     boots = changed_reboots(shown)
     faults = faults_of(session, writer) if boots else ()
     why, obstacles = boots + reboot_reasons(faults), reboot_obstacles(faults)
+    if why:
+        keep_standing(session, writer, on_progress)
     stopped = stopped_by() if left or execution.has_left_triggers else ""
     return Receipt(
         recorder.run.id, undo_plan.plan.digest, shown, waiting, why, verified, obstacles, stays, faults,

@@ -14,6 +14,7 @@ from hosttune.cli.ending import INTERRUPTED, collect_seldom, run_command
 from hosttune.cli.words import command
 from hosttune.host import slow
 from hosttune.host.console import leave, talk
+from hosttune.host.inherited import require_utf8
 
 # In the order of the help. Each is a function of this name, or the typer `app`, of the module hosttune.cli.<name>; what
 # is a dash here is an underscore there.
@@ -74,6 +75,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    require_utf8()
     slow.announce = _announce
     collect_seldom()
     try:

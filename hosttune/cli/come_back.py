@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hosttune.actions.examine import Session
     from hosttune.actions.trial import TrialEnd
     from hosttune.actions.trial_state import TrialRun
-    from hosttune.engine.losses import Loss
+    from hosttune.facts.losses import Loss
     from hosttune.host.door import Reader, Writer
 
 _LIVE_GRACE_S = 10.0  # what is in force at once shows at once

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hosttune.actions.trial_state import TrialRun
     from hosttune.cli.options import Display, HostOptions
     from hosttune.engine.approval import Approvals
-    from hosttune.engine.policy import Policy
     from hosttune.engine.trial import TrialPlan
     from hosttune.host.door import Writer
     from hosttune.values import Plan, Receipt
@@ -136,7 +135,7 @@ def arrange(
     if not _may_boot(session, writer, receipt):
         return _cannot
     if tried is not None:
-        return partial(_boot_on_trial, writer, session.policy, tried)
+        return partial(_boot_on_trial, session, writer, tried)
     files = {name: str(Path(path).absolute()) for name in ("policy", "rules") if (path := getattr(look, name))}
     chosen = asdict(look) | files | {"again": None}  # what came back once was made by this run
     words = ("ready", "--go-on", *repeated_words(chosen))
@@ -148,7 +147,7 @@ def arrange(
     except HosttuneError as error:  # what was made is told all the same
         tell(f"hosttune: this host is not booted: {error.message}")
         return _cannot
-    return partial(_boot, writer, session.policy)
+    return partial(_boot, session, writer)
 
 
 def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
@@ -170,7 +169,7 @@ def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
     return not obstacles
 
 
-def _boot_on_trial(writer: Writer, policy: Policy, trial: TrialRun) -> int:
+def _boot_on_trial(session: Session, writer: Writer, trial: TrialRun) -> int:
     """Boot for what is on trial, once what is in force at once is confirmed by whoever does. Does not come back then;
     1 where the run goes back before.
     """
@@ -194,13 +193,15 @@ def _boot_on_trial(writer: Writer, policy: Policy, trial: TrialRun) -> int:
     if now is None or now.run != run or now.state is not TrialState.NEXT_BOOT:
         tell(f"hosttune: this host is not booted: run {run} is on trial no more; see: sudo hosttune history")
         return 1
-    return _boot(writer, policy, run)
+    return _boot(session, writer, run)
 
 
-def _boot(writer: Writer, policy: Policy, run: str = "") -> int:
+def _boot(session: Session, writer: Writer, run: str = "") -> int:
     """Boot, for the `run` on trial or for what goes on. Does not come back then; 1 where something came between,
     Refused where the boot does not come. The lock is held until the end: nothing begins that it would cut off.
     """
+    from hosttune.actions.apply import reboot_obstacles
+    from hosttune.actions.examine import faults_of
     from hosttune.actions.interrupted import trial_of
     from hosttune.actions.ready import LOCK_S, at_work, jobs, read_state, reboot
     from hosttune.cli.common import tell
@@ -213,7 +214,8 @@ def _boot(writer: Writer, policy: Policy, run: str = "") -> int:
         if not stands:
             tell("hosttune: this host is not booted: another run came between; see: sudo hosttune history")
             return 1
-        if busy := "; ".join((*jobs(writer, policy), *at_work(writer))):
+        blockers = reboot_obstacles(faults_of(session, writer))  # the wait for a confirmation may have been long
+        if busy := "; ".join((*blockers, *jobs(writer, session.policy), *at_work(writer))):
             after = "the next boot is on trial" if run else "it goes on after the next boot"
             tell(f"hosttune: this host is not booted: {busy}; {after}")
             return 1

@@ -9,7 +9,7 @@ from hosttune.cli.options import DisplayOptions, HostOptions, Option
 
 if TYPE_CHECKING:
     from hosttune.actions.trial_state import TrialRun
-    from hosttune.engine.losses import Loss
+    from hosttune.facts.losses import Loss
     from hosttune.host.door import Reader
 
 _EVERY_S = 5.0

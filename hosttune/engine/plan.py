@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hosttune.codec import canonical
 from hosttune.facts.base import UnknownFact
 from hosttune.regex import regex
-from hosttune.values import Disturbs, Finding, Hold, HoldKind, Stage, Verdict
+from hosttune.values import Activation, Disturbs, Finding, Hold, HoldKind, Stage, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -98,6 +98,13 @@ def reboot_blockers(findings: Iterable[Finding]) -> tuple[str, ...]:
     """The rules that say that something must be solved before the host is booted again, also where somebody accepted
     that: a boot makes it worse."""
     return tuple(dict.fromkeys(finding.rule for finding in findings if finding.blocks_reboot))
+
+
+def leads_to_boot(findings: Iterable[Finding], changes: Iterable[Change]) -> bool:
+    """Whether a reboot follows from them, or is advised."""
+    return any(one.activation is Activation.REBOOT for one in changes) or any(
+        waits_for_reboot(one) or (_REBOOT.search(one.todo) and not one.blocks_reboot) for one in findings
+    )
 
 
 def put_reboots_last(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.engine.approval import approval_of
 from hosttune.engine.health import Fitness, judge
 from hosttune.errors import HosttuneError
+from hosttune.facts.services import units
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import Cleaned, clean
 from hosttune.values import Verdict, Word
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from hosttune.values import Finding, Plan, Receipt
 
 FORMAT_VERSION = 1
-GATE, CONTINUE = "hosttune-ready.service", "hosttune-continue.service"
+GATE, CONTINUE = units.GATE, units.CONTINUE
 
 
 class Standing(Word):

@@ -193,7 +193,12 @@ class Rule:
     @property
     def tells_faults(self) -> bool:
         """Whether it may say that the machine does not do its work, or must not be booted."""
-        return self.can_fault or any(one.blocks_reboot for one in self.expect)
+        return self.can_fault or self.can_block_reboot
+
+    @property
+    def can_block_reboot(self) -> bool:
+        """Whether it may say that a boot makes it worse."""
+        return any(one.blocks_reboot for one in self.expect)
 
     @property
     def can_drain(self) -> bool:

@@ -35,6 +35,7 @@ def open_reader(*, root: str | None = None, host: str | None = None, hardware: s
         return RootReader(folder, _hardware(hardware))
     from hosttune.host.live import LiveReader
 
+    _leave_callers_place()
     return LiveReader()
 
 
@@ -46,7 +47,16 @@ def open_writer(*, root: str | None = None, hardware: str | None = None) -> Writ
         return RootWriter(folder, _hardware(hardware))
     from hosttune.host.live import LiveWriter
 
+    _leave_callers_place()
     return LiveWriter()
+
+
+def _leave_callers_place() -> None:
+    """What is found and done on the running host does not depend on the shell that started this process."""
+    from hosttune.host.inherited import lift_limits, require_network_of_host
+
+    require_network_of_host()
+    lift_limits()
 
 
 def _image(root: str | None) -> str | None:

@@ -68,6 +68,12 @@ def mount_id(fd: int) -> str:
         return ""
 
 
+def refuse_signed(fd: int, path: str) -> None:
+    """A file whose signature (IMA, EVM) would not fit another content."""
+    if signed := _OF_CONTENT.intersection(_read(fd)):
+        raise Refused(f"{path} is signed as it is ({min(signed)})", hint="change it where it is signed")
+
+
 def copy_attributes(source: int, target: int, path: str) -> None:
     """Give `target` all that `source` carries. Raises Refused, or OSError, when something cannot be kept.
 
@@ -77,9 +83,8 @@ def copy_attributes(source: int, target: int, path: str) -> None:
     info = os.fstat(source)
     os.fchown(target, info.st_uid, info.st_gid)
     os.fchmod(target, stat_module.S_IMODE(info.st_mode))
+    refuse_signed(source, path)
     wanted = _read(source)
-    if signed := _OF_CONTENT.intersection(wanted):
-        raise Refused(f"{path} is signed as it is ({min(signed)})", hint="change it where it is signed")
     present = _read(target)
     for name in present.keys() - wanted.keys():
         if not name.startswith("security."):  # a label that the security module gave by itself

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
+from hosttune.errors import Refused
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import Cleaned
 from hosttune.values import Absent, Answer, FileValue
@@ -202,6 +203,12 @@ class Reader(Protocol):
         """Which programs `rehearse_fstab` cannot ask here, each with the reason; nothing where it asks all."""
         ...
 
+    def refused_write(self, path: str) -> Refused | None:
+        """Why a file cannot be written at this path, whatever its content: the refusal that `Writer.replace` would
+        raise. None where nothing is known to be in the way; nothing is written.
+        """
+        ...
+
     def processes(self) -> Answer[tuple[Process, ...]]: ...
 
     def os_release(self) -> Answer[Mapping[str, str]]:
@@ -328,3 +335,6 @@ class BeforeReader:
 
     def fstab_untried_by(self) -> tuple[str, ...]:
         return self.base.fstab_untried_by()
+
+    def refused_write(self, path: str) -> Refused | None:
+        return self.base.refused_write(path)

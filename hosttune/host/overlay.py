@@ -149,28 +149,42 @@ class Overlay(BeforeReader):
             if stat.links > 1:
                 raise Refused(f"{path} has {stat.links} hard links: the others would keep the old text")
             new = FileValue(new.content, stat.mode, stat.uid, stat.gid)
-        self._may_write(path)
+        self.require_writable(path)
         self.files[self._place(path)] = new
         self.written_ns[self._place(path)] = int(self.now() * 1e9)
 
-    def _may_write(self, path: str) -> None:
+    def refused_write(self, path: str) -> Refused | None:
+        return self.base.refused_write(path) or self._read_only(path)
+
+    def _read_only(self, path: str) -> Refused | None:
         """Refuses what lies in a read-only tree; of an image below a folder the table says nothing. A file that is a
-        mount by itself is no image: whoever applies is to meet that fault, not to pass by it.
+        mount by itself is no such tree.
         """
         table = ABSENT if self.persistent_only else self.read(MOUNTINFO)
         place = self._place(path)
         mount = holding(table, place) if isinstance(table, bytes) else None
-        if mount and mount.is_read_only and mount.target != place:
-            raise Refused(
-                f"{path} cannot be written: {mount.target} is mounted read-only",
-                hint="where that is meant, change the image that it is made from (hosttune apply --root FOLDER --yes); "
-                "where it is not, the kernel log says why: sudo dmesg",
-            )
+        if not mount or not mount.is_read_only or mount.target == place:
+            return None
+        return Refused(
+            f"{path} cannot be written: {mount.target} is mounted read-only",
+            hint="where that is meant, change the image that it is made from (hosttune apply --root FOLDER --yes); "
+            "where it is not, the kernel log says why: sudo dmesg",
+        )
+
+    def require_writable(self, path: str) -> None:
+        """Raise what the real `replace` would refuse whatever is written."""
+        if refused := self.refused_write(path):
+            raise refused
+
+    def require_entry(self, path: str) -> None:
+        """The same for a folder or a link: what counts is the folder in which its name comes or goes."""
+        folder = posixpath.dirname(_clean(path))
+        self.require_writable(posixpath.join(folder, ".hosttune-new"))
 
     def remove(self, path: str, *, expected: bytes) -> None:
         if self.read(path) != expected:
             raise Conflict(f"{path} is not what the plan was made from", hint="run the plan again")
-        self._may_write(path)
+        self.require_writable(path)
         self.files[self._place(path)] = ABSENT
 
     def overwrite(self, path: str, content: bytes, *, expected: bytes) -> None:
@@ -182,6 +196,11 @@ class Overlay(BeforeReader):
             raise Refused(
                 f"{path}: " + (present.reason if isinstance(present, Unreadable) else "this kernel has no such value")
             )
+        value = self.base.stat(path)
+        if isinstance(value, Stat) and not value.mode & 0o222:
+            raise Refused(f"{path}: this kernel only shows it")
+        if refused := self._read_only(path):
+            raise refused
         self.files[self._place(path)] = FileValue(_as_printed(present.decode("utf-8", "replace"), text).encode())
         if path in TWIN_PATHS and text.strip() != present.decode("utf-8", "replace").strip():
             self.files[self._place(TWIN_PATHS[path])] = FileValue(b"0\n")
@@ -203,12 +222,13 @@ class Overlay(BeforeReader):
             raise Refused(f"{parent} is not a folder")
         if self.stat(path) is not ABSENT:
             raise Refused(f"{path} cannot be made: it is there")
-        self._may_write(path)
+        self.require_entry(path)
         self.folders[self._place(path)] = True
 
     def remove_folder(self, path: str) -> None:
         if self.list(path) != ():
             raise Refused(f"{path} stays: it is not empty")
+        self.require_entry(path)
         table = self.read(MOUNTINFO)
         if isinstance(table, bytes) and topmost_at(parse(table), path):
             raise Refused(f"{path} stays: something is mounted on it")
@@ -245,17 +265,17 @@ class Overlay(BeforeReader):
     def make_link(self, path: str, target: str) -> None:
         if self.stat(path, follow=False) is not ABSENT:
             raise Conflict(f"{path} is there already", hint="run the plan again")
-        self._may_write(path)
+        self.require_entry(path)
         self.links[self._entry(path)] = target
 
     def remove_link(self, path: str, *, expected: str) -> None:
         if self.link(path) != expected:
             raise Conflict(f"{path} was changed in the meantime", hint="run the plan again")
-        self._may_write(path)
+        self.require_entry(path)
         self.links[self._entry(path)] = ABSENT
 
     def publish(self, path: str, new: FileValue | Absent) -> None:
-        self._may_write(path)
+        self.require_writable(path)
         self.files[self._place(path)] = new
 
     def log(self, message: Cleaned, message_id: str = "") -> None:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, TypeVar
 
-from hosttune.errors import BadInput, Fault, Where
+from hosttune.errors import BadInput, Fault, Refused, Where
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
@@ -261,6 +261,10 @@ class RecordReader:
 
     def fstab_untried_by(self) -> tuple[str, ...]:
         return ()  # nothing is put in place there
+
+    def refused_write(self, path: str) -> Refused | None:
+        del path
+        return None  # nothing is written there, and a record keeps no flags of files
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         if "processes" not in self.data:

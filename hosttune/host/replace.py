@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from hosttune.errors import Conflict, HosttuneError, Refused
-from hosttune.host.attributes import copy_attributes, refuse_flags, refuse_mount_point
+from hosttune.host.attributes import copy_attributes, refuse_flags, refuse_mount_point, refuse_signed
 from hosttune.host.folders import FolderEntry, opened_place, remove_folder
 from hosttune.host.paths import close
 from hosttune.host.tree import read_all
@@ -90,6 +90,25 @@ def overwrite(root: str, path: str, content: bytes, *, expected: bytes) -> None:
         raise Refused(f"{path} cannot be written: {error.strerror}", hint=_hint(error)) from error
 
 
+def refused_write(root: str, path: str) -> Refused | None:
+    """What `replace` would refuse whatever is written, so that no plan promises it. Where folders are missing the
+    first one that is there counts. None also for what this user may not look at."""
+    while True:
+        try:
+            with opened_place(root, path) as place:
+                refuse_flags(place.folder, os.path.dirname(place.path))
+                if place.exists:
+                    with _changeable(place) as (fd, _):
+                        refuse_signed(fd, place.path)
+            return None
+        except FileNotFoundError:
+            path = os.path.dirname(path)
+        except Refused as refused:
+            return refused
+        except OSError:
+            return None
+
+
 def leftovers(root: str, path: str) -> tuple[str, ...]:
     """The names of temp files that an interrupted `replace` of `path` left beside it: ours by pattern and owner."""
     try:
@@ -147,6 +166,14 @@ def _swap(place: FolderEntry, new: FileValue, expected: bytes) -> None:
 
 @contextmanager
 def _original(place: FolderEntry, expected: bytes) -> Iterator[tuple[int, os.stat_result]]:
+    """The file as it is, open for reading, if it is as expected."""
+    with _changeable(place) as (fd, info):
+        _compare(place, fd, expected, info)
+        yield fd, info
+
+
+@contextmanager
+def _changeable(place: FolderEntry) -> Iterator[tuple[int, os.stat_result]]:
     """The file as it is, open for reading, after every refusal that can be known early."""
     if not stat_module.S_ISREG(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode):
         raise Refused(f"{place.path} is not a regular file")
@@ -160,7 +187,6 @@ def _original(place: FolderEntry, expected: bytes) -> Iterator[tuple[int, os.sta
             )
         refuse_flags(fd, place.path)
         refuse_mount_point(place.folder, fd, place.path)
-        _compare(place, fd, expected, info)
         yield fd, info
     finally:
         close(fd)

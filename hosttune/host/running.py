@@ -21,13 +21,24 @@ def is_running_root() -> bool:
     """Whether `/` is the root of the system that runs; so too where nothing that this user may see says otherwise."""
     if not os.path.exists("/proc/self"):
         return False  # every system that runs has mounted it
-    first = next((folder for folder in _FIRST if _is_first(folder)), "")
+    first = _first_process()
     if not first:
         # Without root's rights: a root that is no mount point at all is a chroot for certain.
         return mountinfo.topmost_at(_own_mounts(), "/") is not None
     if _is_same_root(first):
         return True
     return all(_namespace("/proc/self", name) != _namespace(first, name) for name in ("mnt", "uts", "ipc"))
+
+
+def has_own_network() -> bool:
+    """Whether this process sees the files of the host and a network of its own, as below `ip netns exec`."""
+    first = _first_process()
+    own, host = _namespace("/proc/self", "net"), _namespace(first, "net") if first else ""
+    return bool(own and host) and own != host and _is_same_root(first)
+
+
+def _first_process() -> str:
+    return next((folder for folder in _FIRST if _is_first(folder)), "")
 
 
 def _is_first(folder: str) -> bool:

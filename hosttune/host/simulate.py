@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
 from hosttune.host.door import Completed
-from hosttune.values import ABSENT, Answer, FileValue
+from hosttune.values import ABSENT, Absent, Answer, FileValue
 
 if TYPE_CHECKING:
     from hosttune.host.overlay import Overlay
@@ -83,16 +83,21 @@ def _link_unit(overlay: Overlay, verb: str, name: str) -> None:
     if verb == "disable":
         for folder in _listed(overlay, ADMIN):
             if folder.endswith(tuple(_INSTALL.values())) and name in _listed(overlay, f"{ADMIN}/{folder}"):
-                overlay.links[f"{ADMIN}/{folder}/{name}"] = ABSENT
+                _set_link(overlay, f"{ADMIN}/{folder}/{name}", ABSENT)
     elif verb == "enable":
         fragment = next((path for path in (f"{folder}/{name}" for folder in UNIT_FOLDERS) if _text(overlay, path)), "")
         for line in _text(overlay, fragment).splitlines():
             key, _, value = line.partition("=")
             for other in value.split():
                 if key.strip() in _INSTALL:
-                    overlay.links[f"{ADMIN}/{other}{_INSTALL[key.strip()]}/{name}"] = fragment
+                    _set_link(overlay, f"{ADMIN}/{other}{_INSTALL[key.strip()]}/{name}", fragment)
                 elif key.strip() == "Alias" and other != name:
-                    overlay.links[f"{ADMIN}/{other}"] = fragment
+                    _set_link(overlay, f"{ADMIN}/{other}", fragment)
+
+
+def _set_link(overlay: Overlay, path: str, target: str | Absent) -> None:
+    overlay.require_entry(path)
+    overlay.links[path] = target
 
 
 def _listed(overlay: Overlay, folder: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from hosttune.errors import Refused
 from hosttune.host.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head
 from hosttune.host.door import FileType, Space, Stat, Usage
 from hosttune.host.mounters import Mounters
@@ -312,6 +313,11 @@ class FileTree:
                 return count(fd) if stat.S_ISDIR(info.st_mode) else Unreadable(f"{path} is not a folder")
         except OSError as error:
             return refusal(error, path)
+
+    def refused_write(self, path: str) -> Refused | None:
+        from hosttune.host.replace import refused_write
+
+        return refused_write(self.root, path)
 
     def os_release(self) -> Answer[Mapping[str, str]]:
         for path in ("/etc/os-release", "/usr/lib/os-release"):

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from hosttune.actions.journal_lines import Run
     from hosttune.actions.trial import TrialEnd
     from hosttune.actions.trial_state import TrialRun
-    from hosttune.engine.losses import Loss
     from hosttune.engine.trial import TrialPlan, TriedChange
+    from hosttune.facts.losses import Loss
     from hosttune.views.document import Block
     from hosttune.views.page import Page
 

@@ -45,7 +45,9 @@ POLICY = {
     "params": {"storage-tmp-tmpfs": {"min_ram_bytes": 1 << 30, "min_bytes": 1 << 30, "used_share": 0.5}},
 }
 FAULTS = {
-    "read-only fstab": "mount --bind /etc/fstab /etc/fstab && mount -o remount,bind,ro /etc/fstab",
+    # No plan foresees a full disk: the edit fails where it is made.
+    "full fstab": "mkdir -p /run/full && mount -t tmpfs -o size=8k,mode=755 none /run/full && cp /etc/fstab /run/full/"
+    " && { head -c 8192 /dev/zero >/run/full/rest || true; } && ln -sf /run/full/fstab /etc/fstab",
     "read-only sysctl": "mount -o remount,bind,ro /proc/sys",
     "full sysctl.d": "mount -t tmpfs -o size=4k,mode=755 none /etc/sysctl.d && head -c 4096 /dev/zero > /etc/sysctl.d/full || true",
     "full journal": "mkdir -p /var/lib/hosttune && mount -t tmpfs -o size=4k,mode=700 none /var/lib/hosttune"
@@ -57,7 +59,8 @@ FAULTS = {
     "no python": "mv /usr/bin/python3 /usr/bin/python3.away",
 }
 HEAL = (
-    "umount /etc/fstab /etc/sysctl.d /var/lib/hosttune 2>/dev/null; mount -o remount,bind,rw /proc/sys;"
+    "[ ! -L /etc/fstab ] || { cp --remove-destination /run/full/fstab /etc/fstab && umount /run/full; };"
+    "umount /etc/sysctl.d /var/lib/hosttune 2>/dev/null; mount -o remount,bind,rw /proc/sys;"
     "[ ! -e /usr/bin/python3.away ] || mv /usr/bin/python3.away /usr/bin/python3"
 )
 

@@ -79,7 +79,7 @@ def kernel_limits(machine: Machine) -> dict[str, str]:
     """The kernel's bounds, and this session's limits."""
     kernel = {"nr_open": "1048576", "inotify/max_user_instances": "128", "inotify/max_user_watches": "65536"}
     files = {f"/proc/sys/fs/{name}": f"{value}\n" for name, value in kernel.items()}
-    files["/proc/self/limits"] = limits_text(memlock="8388608")
+    files["/proc/1/limits"] = limits_text(memlock="8388608")
     files["/proc/sys/user/max_user_namespaces"] = "513866\n"
     if machine.has_systemd:
         files["/etc/systemd/logind.conf"] = "[Login]\n#RemoveIPC=yes\n"

@@ -60,6 +60,9 @@ WINDOWS = {"0x2330": 128, "0x20b2": 128}
 NO_BAR = f"0x{0:016x} 0x{0:016x} 0x{0:016x}\n"
 
 # Ubuntu's apport, and the kernel's own default.
+_SYSTEMD = {
+    "12": "252.39-1~deb12u2", "22.04": "249.11-0ubuntu3", "24.04": "255.4-1ubuntu8", "26.04": "259.5-0ubuntu2",
+}  # fmt: skip
 _CORE_PATTERNS = {
     "ubuntu": "|/usr/share/apport/apport -p%p -s%s -c%c -d%d -P%P -u%u -g%g -F%F -- %E\n",
     "debian": "core\n",
@@ -251,7 +254,7 @@ class Machine:
                 f"{socket * self.cores_per_socket + t * cores}-{(socket + 1) * self.cores_per_socket - 1 + t * cores}"
                 for t in range(self.threads_per_core)
             ) + "\n"  # fmt: skip
-        files["/proc/self/status"] = f"Name:\tcat\nCpus_allowed_list:\t0-{self.cpus - 1}\n"
+        files["/proc/1/status"] = f"Name:\tsystemd\nCpus_allowed_list:\t0-{self.cpus - 1}\n"
         share = per_socket * self.sockets // self.nodes
         for node in range(self.nodes):
             base = f"/sys/devices/system/node/node{node}"
@@ -386,12 +389,16 @@ class Machine:
         files["/proc/loadavg"] = "0.42 0.36 0.30 3/2412 51234\n"
         stanzas = [
             f"Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n"
-            for name, version in sorted(self.packages.items())
+            for name, version in sorted((self._own_packages() | self.packages).items())
         ]
         files["/var/lib/dpkg/status"] = "\n".join(stanzas)
         files["/usr/lib/systemd/system/fstrim.timer"] = (
             "[Timer]\nOnCalendar=weekly\n[Install]\nWantedBy=timers.target\n"
         )
+
+    def _own_packages(self) -> dict[str, str]:
+        version = _SYSTEMD.get(self.os_version)
+        return {"systemd": version} if version and self.has_systemd else {}
 
     def record(self) -> dict[str, Any]:
         """The record: every file, link and folder of the tree, so that what is not named is proven absent."""

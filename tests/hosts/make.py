@@ -238,7 +238,7 @@ GH200 = Machine(
         MountSpec("/tmp", "tmpfs", "tmpfs", "0:40", "rw,nosuid,nodev", "rw,size=301989888k,nr_inodes=1048576", gib=288),
         MountSpec("/scratch", "/dev/nvme0n1p1", "xfs", "259:1", "rw,noatime"), replace(SHM, gib=240),
     ),
-    fstab=ROOT_LINE + "UUID=77-aa /scratch xfs noatime,nofail 0 0\n",
+    fstab=ROOT_LINE + "UUID=77aa0000-3a44-4b8e-9d10-6c2f7e0a9b1f /scratch xfs noatime,nofail 0 0\n",
     gpus=GH200_GPUS,
     packages={
         "nvidia-headless-no-dkms-580-server-open": "580.126.20-0ubuntu0.26.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu0.26.04.1",
@@ -268,7 +268,7 @@ NO_GPU = Machine(
     name="no-gpu-debian12", os_id="debian", os_version="12", codename="bookworm", kernel="6.1.0-35-amd64",
     cpu_model="Intel(R) Xeon(R) Gold 6248", cpu_vendor="GenuineIntel", mem_gib=128, swap_gib=4, disks=(NVME,),
     mounts=(ROOT, *KERNEL_MOUNTS, MountSpec("/srv", "/dev/nvme0n1p1", "ext4", "259:1"), replace(SHM, gib=64)),
-    fstab=ROOT_LINE + "UUID=9c-40 /srv ext4 defaults,strictatime 0 2\n/swap.img none swap sw 0 0\n", fstrim="disabled",
+    fstab=ROOT_LINE + "UUID=9c400000-3a44-4b8e-9d10-6c2f7e0a9b1f /srv ext4 defaults,strictatime 0 2\n/swap.img none swap sw 0 0\n", fstrim="disabled",
     queries={("ubuntu-drivers", "devices"): None},
 )  # fmt: skip
 

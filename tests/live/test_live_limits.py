@@ -49,7 +49,7 @@ def placed(folder: Path, files: dict[str, str]) -> None:
 def made() -> dict[str, str]:
     """The drop-in as hosttune writes it."""
     one = One(
-        host({"/proc/self/limits": SESSION, "/proc/sys/fs/nr_open": "1048576\n"}),
+        host({"/proc/1/limits": SESSION, "/proc/sys/fs/nr_open": "1048576\n"}),
         "- limit: nofile\n  soft: '4096'\n  hard: '8192'",
     )
     one.apply()
@@ -75,6 +75,6 @@ def scenario_above_nr_open(folder):
     limit = int(Path("/proc/sys/fs/nr_open").read_text()) * 2
     placed(folder, {OURS: f"* hard nofile {limit}\n* soft nofile {limit}\n"})
     assert session("nobody").stdout.split()[:1] != [str(limit)]  # refused by the kernel; some PAMs end the session then
-    door = host({"/proc/self/limits": SESSION, "/proc/sys/fs/nr_open": f"{limit // 2}\n"})
+    door = host({"/proc/1/limits": SESSION, "/proc/sys/fs/nr_open": f"{limit // 2}\n"})
     found = One(door, f"- limit: nofile\n  soft: '{limit}'\n  hard: '{limit}'").finding()
     assert "nr_open" in f"{found.hold} {found.todo}"

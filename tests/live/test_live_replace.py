@@ -52,6 +52,15 @@ def refused(path: Path, words: str, *, new: bytes = b"new\n") -> None:
     assert sorted(os.listdir(path.parent)) == before
 
 
+def foretold(path: Path, words: str) -> None:
+    """The plan refuses it as well, and looks only."""
+    from hosttune.host.live import LiveReader
+
+    told = LiveReader().refused_write(str(path))
+    assert told is not None
+    assert words in told.message
+
+
 def replaced(path: Path, content: bytes = b"new\n", root: str = "/") -> None:
     from hosttune.host.replace import replace
     from hosttune.values import FileValue
@@ -62,13 +71,18 @@ def replaced(path: Path, content: bytes = b"new\n", root: str = "/") -> None:
 def immutable_file(disk: Path, file: Path) -> None:
     run("chattr", "+i", file)
     refused(file, "immutable")
+    foretold(file, "immutable")
     run("chattr", "-i", file)
+    from hosttune.host.live import LiveReader
+
+    assert LiveReader().refused_write(str(file)) is None
     replaced(file)
 
 
 def append_only_file(disk: Path, file: Path) -> None:
     run("chattr", "+a", file)
     refused(file, "append-only")
+    foretold(file, "append-only")
 
 
 def immutable_folder(disk: Path, file: Path) -> None:
@@ -78,6 +92,8 @@ def immutable_folder(disk: Path, file: Path) -> None:
 
     run("chattr", "+i", disk)
     refused(file, "immutable")
+    foretold(file, "immutable")
+    foretold(disk / "new.d/inner/file", "immutable")
     with pytest.raises(Refused, match="immutable"):
         replace("/", str(disk / "other"), FileValue(b""), expected=ABSENT)
     with pytest.raises(Refused, match="immutable"):

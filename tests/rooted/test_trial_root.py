@@ -13,11 +13,11 @@ from hosttune.actions.journal import read_journal
 from hosttune.actions.trial import apply_on_trial, come_back, confirm, finish, foresee, require_promise
 from hosttune.actions.trial_state import TrialState, read_trial
 from hosttune.engine.catalog import Catalog
-from hosttune.engine.losses import HostStanding
 from hosttune.engine.policy import Policy
 from hosttune.engine.trial_terms import TrialTerms
 from hosttune.facts import Facts
 from hosttune.facts.containment import INITIAL
+from hosttune.facts.losses import HostStanding
 from hosttune.host.door import Completed
 from hosttune.host.live import LiveWriter
 from hosttune.host.tree import FileTree

@@ -10,6 +10,7 @@ import shlex
 import zlib
 from collections.abc import Mapping, Sequence
 
+from hosttune.errors import Refused
 from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 
@@ -25,6 +26,7 @@ class FakeReader:
     queries: argv as a tuple -> Completed, str (its stdout, status 0), ABSENT or Unreadable.
     stats: path -> Stat (device nodes, odd owners) or Unreadable.
     spaces: path -> Space.
+    refused: path of a file or folder -> why nothing can be written there.
     unreadable: path -> reason; that path and everything below it answers Unreadable to every method.
     processes: a tuple of Process, or Unreadable.
     `asked` collects every argv that was queried, in order; `seen` every path that was read, listed or stat'ed.
@@ -48,7 +50,9 @@ class FakeReader:
         now: float = 1_750_000_000.0,
         rehearsal: Rehearsal | None = None,
         untried_by: tuple[str, ...] = (),
+        refused: Mapping[str, Refused] | None = None,
     ) -> None:
+        self.refused = dict(refused or {})
         self.untried_by = untried_by
         self.rehearsal = rehearsal or Unreadable("not tried")
         self.rehearsed: list[tuple[bytes, bytes, tuple[str, ...]]] = []
@@ -143,6 +147,12 @@ class FakeReader:
     def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
         self.rehearsed.append((before, after, tmpfs_options))
         return self.rehearsal
+
+    def refused_write(self, path: str) -> Refused | None:
+        """By path, else by the folder that is nearest."""
+        while path not in self.refused and path != "/":
+            path = posixpath.dirname(path)
+        return self.refused.get(path)
 
     def fstab_untried_by(self) -> tuple[str, ...]:
         return self.untried_by

@@ -8,6 +8,8 @@ import pytest
 from hosttune.actions import apply as module
 from hosttune.actions.apply import apply, check_expected, reboot_reasons, what_differs
 from hosttune.actions.journal import read_journal
+from hosttune.engine.catalog import Catalog
+from hosttune.engine.policy import Policy
 from hosttune.errors import Refused
 from hosttune.facts import Facts
 from hosttune.host.overlay import Overlay
@@ -67,8 +69,9 @@ def plan_of(*stages, findings=()):
 
 def applied(host, *stages, findings=(), said=None):
     session = SimpleNamespace(
-        reader=host, journal=read_journal(host), facts=Facts(host), selected=(), resumed=(), resumed_run=""
-    )
+        reader=host, journal=read_journal(host), facts=Facts(host), selected=(), resumed=(), resumed_run="",
+        catalog=Catalog({}, {}), policy=Policy(),
+    )  # fmt: skip
     more = {} if said is None else {"on_progress": said.append}
     return apply(session, host, plan_of(*stages, findings=findings), **more)
 

@@ -35,8 +35,12 @@ def test_who_takes_a_dump(pattern, is_piped, is_systemd, is_off):
 def test_only_what_lets_a_dump_grow_is_told():
     lines = "* soft core 1048576\n* hard core unlimited\nalice soft core 2097152\nbob - core unlimited\n"
     own = "Max core file size        unlimited            unlimited            bytes\n"
-    found = dumps("core", **{"/etc/security/limits.conf": lines, "/proc/self/limits": own})
-    assert found.unbounded == ("/etc/security/limits.conf:3", "/etc/security/limits.conf:4", "this session")
+    found = dumps("core", **{"/etc/security/limits.conf": lines, "/proc/1/limits": own})
+    assert found.unbounded == (
+        "/etc/security/limits.conf:3",
+        "/etc/security/limits.conf:4",
+        "the default of new sessions",
+    )
 
 
 def test_pattern_that_cannot_be_read_is_unknown():

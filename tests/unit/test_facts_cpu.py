@@ -42,7 +42,7 @@ def topology(sockets, cores, threads):
 
 
 def cpu(files, **options):
-    base = {"/proc/cpuinfo": EPYC, "/proc/self/status": "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n"}
+    base = {"/proc/cpuinfo": EPYC, "/proc/1/status": "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n"}
     return Facts(FakeReader(base | topology(1, 4, 2) | files, **options)).cpu
 
 
@@ -70,15 +70,13 @@ def test_cpu_unknown_arm_part_shows_its_numbers():
 
 
 def test_cpu_usable_is_the_affinity_without_a_quota():
-    seen = cpu(
-        {"/proc/self/cgroup": "0::/user.slice/session-1.scope\n", "/proc/self/status": "Cpus_allowed_list:\t0-2,7\n"}
-    )
+    seen = cpu({"/proc/1/cgroup": "0::/user.slice/session-1.scope\n", "/proc/1/status": "Cpus_allowed_list:\t0-2,7\n"})
     assert (seen.usable, seen.usable_evidence) == (4, "affinity allows 4")
 
 
 def test_cpu_quota_of_an_ancestor_limits():
     files = {
-        "/proc/self/cgroup": "0::/slurm/job_1/step_0\n",
+        "/proc/1/cgroup": "0::/slurm/job_1/step_0\n",
         "/sys/fs/cgroup/slurm/job_1/cpu.max": "350000 100000\n",
         "/sys/fs/cgroup/slurm/job_1/step_0/cpu.max": "max 100000\n",
     }
@@ -88,13 +86,13 @@ def test_cpu_quota_of_an_ancestor_limits():
 
 
 def test_cpu_quota_below_one_leaves_one():
-    files = {"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "50000 100000\n"}
+    files = {"/proc/1/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "50000 100000\n"}
     assert cpu(files).usable == 1
 
 
 def test_cpu_quota_of_version_1_counts_in_a_hybrid_setup():
     files = {
-        "/proc/self/cgroup": "9:name=systemd:/\n4:cpu,cpuacct:/docker/abc\n0::/\n",
+        "/proc/1/cgroup": "9:name=systemd:/\n4:cpu,cpuacct:/docker/abc\n0::/\n",
         "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n",  # the mount shows the container's own group as its root
         "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
         "/sys/fs/cgroup/unified/cgroup.procs": "",
@@ -103,12 +101,12 @@ def test_cpu_quota_of_version_1_counts_in_a_hybrid_setup():
 
 
 def test_cpu_version_1_without_a_quota_is_not_limited():
-    files = {"/proc/self/cgroup": "1:cpu:/\n0::/\n", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n"}
+    files = {"/proc/1/cgroup": "1:cpu:/\n0::/\n", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n"}
     assert cpu(files).usable == 8
 
 
 def test_cpu_unreadable_quota_leaves_the_rest_known():
-    seen = cpu({"/proc/self/cgroup": "0::/a\n"}, unreadable={"/sys/fs/cgroup/a": "permission denied"})
+    seen = cpu({"/proc/1/cgroup": "0::/a\n"}, unreadable={"/sys/fs/cgroup/a": "permission denied"})
     assert seen.threads == 8
     with pytest.raises(UnknownFact, match="permission denied"):
         _ = seen.usable

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.actions import going_on
+from hosttune.actions import examine, going_on
 from hosttune.actions import ready as module
 from hosttune.actions.going_on import PATH as UNIT
 from hosttune.actions.going_on import arrange, give_up, remove, require_systemd, unit_word
@@ -22,6 +22,7 @@ from hosttune.cli import ready as cli_ready
 from hosttune.cli.options import HostOptions, LookAgain
 from hosttune.engine import trusted
 from hosttune.engine.approval import Approvals, PolicyApproval, parse_approvals
+from hosttune.engine.catalog import Catalog
 from hosttune.engine.policy import Policy
 from hosttune.engine.ready import CONTINUE as NAME
 from hosttune.engine.ready import (
@@ -32,7 +33,9 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.values import (
     Address,
     FileValue,
+    Finding,
     Risk,
+    Verdict,
 )
 from tests.unit.gate_host import BOOT, CHANGE, LATER, Host, plan_of, receipt_of
 
@@ -130,16 +133,24 @@ def booting(monkeypatch):
     return host
 
 
+SESSION = SimpleNamespace(policy=Policy(), catalog=Catalog({}, {}), selected=())
+
+
 def test_boot_is_asked_for_where_nothing_came_between(booting, capsys, monkeypatch):
     with pytest.raises(Refused, match="did not come within 180 s"):
-        cli_going_on._boot(booting, Policy())
+        cli_going_on._boot(SESSION, booting)
     assert booting.ran == [("systemctl", "reboot")]
     monkeypatch.setattr(module, "at_work", lambda _: iter(["apt is at work"]))
-    assert cli_going_on._boot(booting, Policy()) == 1
+    assert cli_going_on._boot(SESSION, booting) == 1
     assert "this host is not booted: apt is at work; it goes on after the next boot" in capsys.readouterr().err
+    monkeypatch.setattr(module, "at_work", lambda _: iter(()))
+    fault = Finding("storage-fstab", "/data", Verdict.DIFFERS, reason="line 2 fails", is_fault=True, blocks_reboot=True)
+    monkeypatch.setattr(examine, "faults_of", lambda *_: (fault,))
+    assert cli_going_on._boot(SESSION, booting) == 1
+    assert "this host is not booted: storage-fstab: line 2 fails" in capsys.readouterr().err
     give_up(booting, "an undo came after it")
     booting.ran.clear()
-    assert cli_going_on._boot(booting, Policy()) == 1
+    assert cli_going_on._boot(SESSION, booting) == 1
     assert "another run came between" in capsys.readouterr().err
     assert booting.ran == []
 

@@ -219,3 +219,34 @@ def test_folder_of_a_disk_that_was_unmounted_here_can_be_removed():
     assert overlay.list("/data") == ()
     overlay.remove_folder("/data")
     assert overlay.stat("/data") is ABSENT
+
+
+IMMUTABLE = Refused("/etc is immutable (chattr +i)", hint="if it may change: sudo chattr -i /etc")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda one: one.replace("/etc/a.conf", FileValue(b"b\n"), expected=b"a\n"),
+        lambda one: one.replace("/etc/new.d/b.conf", FileValue(b"b\n"), expected=ABSENT),
+        lambda one: one.remove("/etc/a.conf", expected=b"a\n"),
+        lambda one: one.make_folder("/etc/data"),
+        lambda one: one.make_link("/etc/b", "a.conf"),
+        lambda one: one.run(("systemctl", "enable", "x.timer"), timeout_s=1.0),
+        lambda one: one.run(("systemctl", "disable", "x.timer"), timeout_s=1.0),
+    ],
+)
+def test_what_the_real_write_refuses_whatever_it_writes_is_refused_in_the_plan(base, write):
+    links = {"/etc/systemd/system/timers.target.wants/x.timer": "/usr/lib/systemd/system/x.timer"}
+    reader = FakeReader(base.files, links=links, refused={"/etc": IMMUTABLE})
+    with pytest.raises(Refused, match="/etc is immutable"):
+        write(Overlay(reader))
+
+
+def test_value_that_the_kernel_only_shows_is_refused(base):
+    reader = FakeReader({**base.files, "/proc/sys/vm/x": FileValue(b"1\n", 0o444)})
+    with pytest.raises(Refused, match="only shows it"):
+        Overlay(reader).set_value("/proc/sys/vm/x", "2")
+    table = MOUNTINFO + "23 20 0:5 / /proc/sys ro,relatime - proc proc rw\n"
+    with pytest.raises(Refused, match="/proc/sys is mounted read-only"):
+        Overlay(FakeReader({**base.files, "/proc/self/mountinfo": table})).set_value("/proc/sys/vm/swappiness", "1")

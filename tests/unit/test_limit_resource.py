@@ -18,7 +18,7 @@ SESSION = (
     "Max locked memory         8388608              8388608              bytes     \n"
     "Max open files            1024                 1048576              files     \n"
 )
-BASE = {"/proc/sys/fs/nr_open": "1048576\n", "/proc/self/limits": SESSION}
+BASE = {"/proc/sys/fs/nr_open": "1048576\n", "/proc/1/limits": SESSION}
 
 
 def machine(files=None, **kwargs):
@@ -107,12 +107,26 @@ def test_group_with_a_limit_of_its_own_is_mentioned():
     assert "@hpc has its own (/etc/security/limits.conf:1)" in finding.evidence
 
 
-def test_dropin_that_is_gone_is_missed_although_the_session_still_has_its_limit():
+@pytest.mark.parametrize("own", ["1024", "1048576"])
+def test_shell_that_started_hosttune_decides_nothing(own):
+    told = SESSION.replace("1024   ", f"{own:7}")
+    one = One(machine({"/proc/self/limits": told}), NOFILE)
+    assert one.plan().digest == One(machine(), NOFILE).plan().digest
+    assert one.finding().evidence[0] == "* soft 1024 (the default of new sessions)"
+
+
+def test_dropin_that_is_gone_is_missed():
     one = One(machine(), '- limit: nofile\n  soft: "65536"')
     one.apply()
-    one.door.files["/proc/self/limits"] = type(one.door.files[OURS])(SESSION.replace("1024   ", "65536  ").encode())
     one.door.remove(OURS, expected=one.door.read(OURS))
     assert one.finding().verdict is Verdict.DIFFERS
+
+
+def test_default_that_cannot_be_read_is_unknown():
+    one = One(machine(unreadable={"/proc/1/limits": "permission denied"}), NOFILE)
+    assert (one.finding().verdict, "permission denied" in one.finding().reason) == (Verdict.UNKNOWN, True)
+    told = One(host({"/proc/sys/fs/nr_open": "1048576\n"}), NOFILE).finding()  # hidden: proc(5), hidepid=
+    assert told.verdict is Verdict.UNKNOWN
 
 
 def test_image_without_a_kernel_is_held_to_the_kernels_own_default():
@@ -152,11 +166,13 @@ def test_line_is_read_beside_a_comment_that_is_no_utf_8():
 
 @pytest.mark.parametrize(
     ("item", "value"),
-    [("memlock", ("8192", "unlimited")), ("nofile", ("1024", "1048576")), ("stack", ("", ""))],
+    [("memlock", ("8192", "unlimited")), ("nofile", ("1024", "1048576"))],
 )
-def test_limit_of_the_session_is_in_the_unit_of_the_files(item, value):
+def test_default_of_a_session_is_in_the_unit_of_the_files(item, value):
+    """pam_limits caps the soft limit of open files that it takes from process 1."""
     told = SESSION.replace("8388608              8388608 ", "8388608              unlimited")
-    found = Facts(FakeReader({"/proc/self/limits": told})).session_limits[item]
+    told = told.replace("1024                 1048576", "1048576              1048576")
+    found = Facts(FakeReader({"/proc/1/limits": told})).session_limits[item]
     assert (found.soft, found.hard) == value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.engine.losses import Aspect, HostStanding, Loss, Sign, Unseen, counted, lasting, losses
+from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, counted, lasting, losses
 
 BEFORE = HostStanding((
     Sign(Aspect.FAILED_UNIT, "old.service"),

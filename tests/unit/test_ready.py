@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.actions import ready as module
+from hosttune.actions.examine import Session
 from hosttune.actions.going_on import arrange
 from hosttune.actions.ready import (
     HOOKS,
@@ -15,6 +16,7 @@ from hosttune.actions.ready import (
     MOTD,
     STATE,
     approvals_of,
+    await_late,
     begin,
     bring_up,
     keep_state,
@@ -24,7 +26,7 @@ from hosttune.actions.ready import (
     write_metrics,
 )
 from hosttune.engine.approval import Approvals, PolicyApproval
-from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.catalog import Catalog, builtin_catalog
 from hosttune.engine.policy import NO_DRAINS, AtBoot, Drains, Policy
 from hosttune.engine.ready import (
     ReadyState,
@@ -36,7 +38,8 @@ from hosttune.engine.ready import (
     why_no_reboot,
 )
 from hosttune.errors import BadInput, HosttuneError, Refused
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, unread
+from hosttune.facts.kernel.after_boot import AfterBoot
 from hosttune.host.door import Process
 from hosttune.values import (
     Disturbs,
@@ -79,7 +82,9 @@ def brought(
     host = host or Host()
     kinds = (mounts or {"/": "ext4"}).items()
     visible = tuple(SimpleNamespace(target=at, fstype=fstype, source=source) for at, fstype in kinds)
-    facts = SimpleNamespace(mounts=SimpleNamespace(root=visible[0], visible=visible))
+    facts = SimpleNamespace(
+        mounts=SimpleNamespace(root=visible[0], visible=visible), after_boot=SimpleNamespace(lost=(), failed=())
+    )
     rules = (
         SimpleNamespace(id="wishing", want=("a wish",), can_drain=False),
         SimpleNamespace(id="judging", want=(), can_drain=True),
@@ -92,6 +97,20 @@ def brought(
     covered = Approvals("apply --yes --reboot", ("d" * 12,)) if goes_on else Approvals("")
     found = bring_up(session, host, state, approvals or covered, lambda _: None, goes_on=goes_on)
     return found, bool(made)
+
+
+def test_gate_waits_for_what_a_young_boot_may_still_bring_and_then_judges_it(monkeypatch):
+    slept, told = [], []
+    facts = SimpleNamespace(asked=None, after_boot=AfterBoot(True, unread("/data is not there"), ()))
+    later = iter([facts, SimpleNamespace(after_boot=AfterBoot(True, (), ()))])
+    monkeypatch.setattr(module, "Facts", lambda *_: next(later))
+    monkeypatch.setattr(module.time, "sleep", slept.append)
+    monkeypatch.setattr(module, "is_young", lambda _: True)
+    session = Session(Host(), Catalog({}, {}), Policy(), None, facts, ())
+    assert await_late(session, told.append).facts.after_boot.lost == ()
+    assert (slept, told) == ([5.0, 5.0], ["waiting, because /data is not there"])
+    monkeypatch.setattr(module, "is_young", lambda _: False)
+    assert await_late(session, told.append) is session  # it is judged as it is
 
 
 def test_plan_that_is_not_approved_is_not_made_and_says_which_line_approves_it(monkeypatch):

@@ -10,10 +10,10 @@ from hosttune.actions import standing
 from hosttune.actions.examine import examine
 from hosttune.actions.standing import await_health, read_planned, read_standing, standing_of, standing_text
 from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.losses import Aspect, HostStanding, Loss, Sign, Unseen, losses
 from hosttune.engine.policy import Policy
 from hosttune.errors import BadInput
-from hosttune.facts import Facts
+from hosttune.facts import Facts, signs
+from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, losses
 from hosttune.facts.network import reached
 from hosttune.facts.services.units import FAILED
 from hosttune.host.door import Completed
@@ -55,7 +55,7 @@ def names(found, aspect):
 
 def smi(*slots):
     rows = "".join(f"{slot.upper().replace('0000:', '00000000:')}, {UUID[:-1]}{n}\n" for n, slot in enumerate(slots))
-    return {"nvidia-smi " + standing.UUIDS[1]: completed(rows)}
+    return {"nvidia-smi " + signs.UUIDS[1]: completed(rows)}
 
 
 def test_a_host_is_read_in_all_aspects_and_what_cannot_be_told_is_unseen():
@@ -72,14 +72,14 @@ def test_a_host_is_read_in_all_aspects_and_what_cannot_be_told_is_unseen():
 
 
 def test_nvidia_smi_that_does_not_end_is_stuck_and_nothing_else_asks_it():
-    hangs = {"nvidia-smi " + standing.UUIDS[1]: Unreadable("nvidia-smi did not end within 120 s")}
+    hangs = {"nvidia-smi " + signs.UUIDS[1]: Unreadable("nvidia-smi did not end within 120 s")}
     one = session(**hangs)
     found = read_standing(one, smi_s=120)
     assert [(one.aspect, one.is_stuck) for one in found.unseen if one.is_stuck] == [
         (Aspect.GPU, True), (Aspect.FABRIC, True),
     ]  # fmt: skip
-    assert [words for words, _ in one.reader.asked if words[0] == "nvidia-smi"] == [standing.UUIDS]
-    assert dict(one.reader.asked)[standing.UUIDS] == 120
+    assert [words for words, _ in one.reader.asked if words[0] == "nvidia-smi"] == [signs.UUIDS]
+    assert dict(one.reader.asked)[signs.UUIDS] == 120
     lost = losses(read_standing(session(**smi(SLOT))), found)
     assert any(loss.is_final and loss.aspect is Aspect.GPU for loss in lost)
 
@@ -128,8 +128,8 @@ def test_automount_whose_disk_is_gone_is_lost_and_one_that_was_only_idle_is_not(
 def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_host(monkeypatch):
     names = ["a.service", "ssh@9-10.0.0.5:22-203.0.113.9:4711.service", "getty@tty1.service", "x@1-2-0.service"]
     names += ["user@1001.service", "user-runtime-dir@1001.service", "session-c2.scope", "media-eve-stick.mount"]
-    monkeypatch.setattr(standing, "failed_units", lambda _: names)
-    assert [one.name for one in standing._failed(FakeReader())] == ["a.service", "getty@tty1.service"]
+    monkeypatch.setattr(signs, "failed_units", lambda _: names)
+    assert [one.name for one in signs.read_failed_units(FakeReader())] == ["a.service", "getty@tty1.service"]
 
 
 NOTHING = HostStanding()

@@ -28,12 +28,12 @@ from hosttune.actions.trial import (
 )
 from hosttune.actions.trial_state import RECORD, TrialState, read_trial, require_none, state_of
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.losses import HostStanding
 from hosttune.engine.plan import hold_back
 from hosttune.engine.policy import Policy
 from hosttune.engine.trial_terms import TrialTerms
 from hosttune.errors import Refused
 from hosttune.facts.kernel.boot_entry import CUSTOM, ENVIRONMENT, BootEntry, OneShot
+from hosttune.facts.losses import HostStanding
 from hosttune.host.door import Completed
 from hosttune.values import ABSENT, Confirmer, Finding, HoldKind, Unreadable, Verdict
 from hosttune.views.history import history_json, history_report

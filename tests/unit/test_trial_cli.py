@@ -11,9 +11,9 @@ from hosttune.actions import trial_guard
 from hosttune.actions.standing import Judged
 from hosttune.actions.trial_state import BEFORE, RECORD, read_trial
 from hosttune.cli import app, served
-from hosttune.engine.losses import Aspect, HostStanding, Loss
 from hosttune.engine.policy_file import PATH as POLICY
 from hosttune.errors import Refused
+from hosttune.facts.losses import Aspect, HostStanding, Loss
 from hosttune.host.door import Completed, Space
 from hosttune.host.overlay import Overlay
 from hosttune.values import ABSENT, FileValue

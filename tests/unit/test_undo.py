@@ -48,8 +48,13 @@ def session_on(writer):
         facts=Facts(writer),
         selected=(),
         resumed=(),
-        policy=SimpleNamespace(break_work=False),
-        catalog=SimpleNamespace(current=lambda rule: rule, former=lambda rule: (), rules={"some-rule": None}),
+        policy=SimpleNamespace(break_work=False, ignore=()),
+        catalog=SimpleNamespace(
+            current=lambda rule: rule,
+            former=lambda rule: (),
+            rules={"some-rule": None},
+            tells_health=lambda rule: False,
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""The processors, and how many of them this process may use.
+"""The processors, and how many of them may be used here: by process 1, so not by the shell that started hosttune.
 
 Sources: proc_cpuinfo(5), /sys/devices/system/cpu (kernel: Documentation/admin-guide/cputopology.rst), Cpus_allowed_list
 of proc_pid_status(5), cpu.max (Documentation/admin-guide/cgroup-v2.rst) and cpu.cfs_quota_us
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _CPUINFO = "/proc/cpuinfo"
-_STATUS = "/proc/self/status"
+_STATUS = "/proc/1/status"
 _CPUS = "/sys/devices/system/cpu"
 _ARM_MAKERS = {
     "0x41": "ARM", "0x48": "HiSilicon", "0x4e": "NVIDIA", "0x51": "Qualcomm", "0x61": "Apple", "0xc0": "Ampere",
@@ -59,7 +59,7 @@ class Cpu(Fact):
     offline: tuple[int, ...]  # logical CPUs that are there and not used
     siblings_off: int  # how many of those are second threads, where SMT is switched off
     mixed_microcode: tuple[str, ...]  # `0x2b000603 of 112`, where equal processors have unequal microcode; else none
-    usable: int  # at least 1: this process's affinity, and the quota of its control group
+    usable: int  # at least 1: the affinity of process 1, and the quota of its control group
     usable_evidence: str  # a sentence: what says so
 
     @property
@@ -202,8 +202,8 @@ def _usable(reader: Reader) -> tuple[int, str]:
 
 
 def _quota(reader: Reader) -> Quota | None:
-    """The smallest quota from the process's own control group up to the root of the hierarchy."""
-    content = text(reader, "/proc/self/cgroup")
+    """The smallest quota from the control group of process 1 up to the root of the hierarchy."""
+    content = text(reader, "/proc/1/cgroup")
     if content is ABSENT:
         return None
     groups = parse_groups(content)

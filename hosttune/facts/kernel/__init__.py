@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hosttune.facts.kernel.acs import Acs
+    from hosttune.facts.kernel.after_boot import AfterBoot
     from hosttune.facts.kernel.boot import Boot
     from hosttune.facts.kernel.cmdline import Cmdline
     from hosttune.facts.kernel.grub_arguments import GrubArguments
@@ -24,6 +25,7 @@ class KernelFacts:
     """The subjects in this folder."""
 
     acs: Acs
+    after_boot: AfterBoot
     boot: Boot
     cmdline: Cmdline
     grub_arguments: GrubArguments

@@ -1,7 +1,9 @@
-"""The limits of login sessions: what pam_limits reads, and what this session has: `session_limits["memlock"].soft`.
+"""The limits of a new login session, as pam_limits makes them: `session_limits["memlock"].soft`.
 
 pam_limits reads limits.conf, then limits.d/*.conf in the order of the C locale; the last line for a domain counts, a
-user's before a group's before `*`, and `*` is not for root (limits.conf(5)). Services read none of it.
+user's before a group's before `*`, and `*` is not for root (limits.conf(5)). What no line sets it takes from process 1
+in Debian and Ubuntu (/proc/1/limits), open files at most up to FD_SETSIZE of the soft limit. Services read none of it.
+The limits of the shell that started hosttune say nothing: they may be older than the files, or set by hand.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import if_absent, names_in, text, texts
+from hosttune.facts.reading import names_in, require_known, text, texts
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 
@@ -41,6 +43,8 @@ ITEMS = {
     "stack": ("Max stack size", 1024),
 }
 _UNLIMITED = frozenset({"unlimited", "infinity", "-1"})
+_INIT = "/proc/1/limits"
+_FD_SETSIZE = 1024  # select(2)
 
 
 def amount(value: str) -> float | None:
@@ -73,7 +77,7 @@ class SessionLimit(Fact):
     """One item of limits.conf(5), in its unit there."""
 
     lines: tuple[LimitLine, ...]  # of all files, in the order in which they are read
-    soft: str  # of this session: a number, or unlimited; empty of an image, and for an item that it does not have
+    soft: str  # of a new session where no line sets it: a number, or unlimited; empty for an image
     hard: str
 
 
@@ -96,11 +100,11 @@ def collect(reader: Reader, facts: Facts) -> SessionLimits:  # noqa: ARG001 - th
     files = shared(_files, reader)
 
     def look(item: str) -> SessionLimit:
-        own = shared(_of_session, reader, item)
+        default = shared(_read_default, reader, item)
         return SessionLimit(
             lines=lazy(lambda: tuple(_lines(_sound(item), files()))),
-            soft=lazy(lambda: own()[0]),
-            hard=lazy(lambda: own()[1]),
+            soft=lazy(lambda: default()[0]),
+            hard=lazy(lambda: default()[1]),
         )
 
     return SessionLimits(Lookup(look))
@@ -125,12 +129,17 @@ def _lines(item: str, files: Iterable[tuple[str, str]]) -> Iterator[LimitLine]:
                 yield LimitLine(domain, kind, Placed(value, path, number))
 
 
-def _of_session(reader: Reader, item: str) -> tuple[str, str]:
-    """(soft, hard) of the process that looks, which has them of its login."""
+def _read_default(reader: Reader, item: str) -> tuple[str, str]:
+    """(soft, hard) that pam_limits takes from process 1."""
     title, unit = ITEMS[_sound(item)]
-    content = "" if reader.persistent_only else if_absent(text(reader, "/proc/self/limits"), "")
-    match = re.search(rf"^{title} +(\d+|unlimited) +(\d+|unlimited)", content, re.MULTILINE)
-    if match is None:
+    if reader.persistent_only:
         return "", ""
+    match = re.search(
+        rf"^{title} +(\d+|unlimited) +(\d+|unlimited)", require_known(text(reader, _INIT), _INIT), re.MULTILINE
+    )
+    if match is None:
+        raise UnknownFact(f"{_INIT} has no {title!r}")
     soft, hard = (word if word == "unlimited" else str(int(word) // unit) for word in match.groups())
+    if item == "nofile" and (soft == "unlimited" or int(soft) > _FD_SETSIZE):
+        soft = str(_FD_SETSIZE)
     return soft, hard

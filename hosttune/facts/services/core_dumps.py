@@ -74,9 +74,9 @@ def collect(reader: Reader, facts: Facts) -> CoreDumps:
 def _unbounded(facts: Facts) -> Iterator[str]:
     yield from (one.unit for one in facts.limits.job_services if one.core > _SMALL_BYTES)
     core = facts.session_limits["core"]  # in KiB
-    own = ((amount(core.soft), "this session"),)
+    default = ((amount(core.soft), "the default of new sessions"),)
     given = ((amount(one.given.value), one.given.place) for one in core.lines if one.kind == "soft")
-    yield from (place for size, place in (*given, *own) if size is not None and size * 1024 > _SMALL_BYTES)
+    yield from (place for size, place in (*given, *default) if size is not None and size * 1024 > _SMALL_BYTES)
 
 
 def _kept(reader: Reader, facts: Facts) -> Iterator[KeptDumps]:

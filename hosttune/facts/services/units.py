@@ -26,6 +26,9 @@ _PROPERTIES = (
 FAILED = ("systemctl", "list-units", "--state=failed", "--all", "--plain", "--no-legend", "--no-pager", "--full")
 _TIMEOUT_S = 20.0  # a manager that reloads, or starts a machine with thousands of units, takes seconds to answer
 
+# Units of hosttune's own: they hold work while a host is brought to its plan, or a trial is not over.
+GATE, CONTINUE = "hosttune-ready.service", "hosttune-continue.service"
+
 
 @frozen
 class Unit(Fact):

@@ -1,7 +1,7 @@
 """Limits of login sessions by a drop-in in limits.d; services take theirs from systemd (unit drop-ins), and so do the
 jobs that slurmd starts, which is said where it is set up.
 
-A limit that is higher already stays, in whatever file or by the session's own default. A number of open files above
+A limit that is higher already stays, in whatever file or by the default of new sessions. A number of open files above
 fs.nr_open is refused: the kernel refuses it, and pam_limits then refuses every login.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.limits.session_limits import FOLDER, ITEMS, amount, lines
+from hosttune.facts.limits.session_limits import FOLDER, ITEMS, amount
 from hosttune.facts.placed import Placed
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -20,7 +20,7 @@ from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.bounds import parse_whole_number
 from hosttune.resources.comparison import InDropin, in_dropins, or_unknown, read_or_default
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
-from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict, prefix_reason
+from hosttune.values import Activation, Address, Finding, Hold, HoldKind, Unreadable, Verdict, prefix_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -98,7 +98,7 @@ class _Limit:
     wanted: str  # what is written
     enough: str  # what is left as it is: at most `wanted`
     now: Placed | None  # what counts at the next login; None where no file sets it
-    other: Placed  # what counts without our drop-in, or that of this session; an empty value where that is not known
+    other: Placed  # what counts without our drop-in; an empty value for an image, whose kernel is not known
 
     @property
     def is_met(self) -> bool:
@@ -148,15 +148,15 @@ class _LimitComparison(InDropin):
             least,
             least if _reaches(enough, least) else enough,
             found[-1] if found else None,
-            others[-1] if others else Placed(self._default(domain, kind), "this session"),
+            others[-1] if others else Placed(self._default(kind), "the default of new sessions"),
         )
 
-    def _default(self, domain: str, kind: str) -> str:
-        """What a session has where no file says anything; empty where that is not known."""
-        if self.wish.name not in ITEMS or (domain, kind, self.wish.name) in _applied(self.wish, self.context):
-            return ""  # what this session has by our drop-in says nothing of the next one without it
+    def _default(self, kind: str) -> str:
+        """What a new session has where no file says anything. Raises UnknownFact."""
+        if self.wish.name not in ITEMS:
+            return ""
         session = self.context.facts.session_limits[self.wish.name]
-        return read_or_default(lambda: session.soft if kind == "soft" else session.hard, otherwise="")
+        return session.soft if kind == "soft" else session.hard
 
     @or_unknown
     def stands(self) -> Finding | None:
@@ -244,13 +244,6 @@ def _of_slurm(item: str, facts: Facts) -> tuple[str, ...]:
         now = ""
     what = f"Limit{item.upper()}= of slurmd.service{now}"
     return (f"jobs of Slurm get none of this: they take the limit of the login they were sent from, within {what}",)
-
-
-def _applied(wish: Wish, context: Context) -> frozenset[tuple[str, str, str]]:
-    """(domain, soft|hard, item) of the lines that a run has left in our drop-in."""
-    applied = context.ledger.get(_file(wish))
-    content = applied.after.content if applied and isinstance(applied.after, FileValue) else b""
-    return frozenset(row[1:4] for row in lines(content.decode("utf-8", "replace")))
 
 
 WISH = LimitWish()

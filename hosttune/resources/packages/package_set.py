@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 AUTOMATIC = " (auto)"  # behind a version to which a package returns: it had come along with others (apt-mark(8))
 # Of apt-get itself, of its dpkg, of a maintainer script: nobody says that it would fail again.
 _STOPPED = regex(r"by signal|exited unexpectedly|received a segmentation fault")
+_OF_PACKAGES = ("/boot", "/etc", "/usr", "/usr/bin", "/usr/lib", "/var/lib/dpkg")
 _ROOM = "make room (df -h / /boot /var), then"
 
 
@@ -371,6 +372,9 @@ def _ask(reader: Reader, operands: tuple[str, ...]) -> apt.Transaction:
 
 def _enter(writer: Writer, before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """No dpkg works on an overlay: enter in its database what dpkg would enter."""
+    for folder in _OF_PACKAGES:
+        if refused := writer.refused_write(f"{folder}/.dpkg-new"):
+            raise refused
     database = writer.read(DATABASE)
     if not isinstance(database, bytes):
         raise Refused(f"{DATABASE} cannot be read")

@@ -287,7 +287,7 @@ class _DataMountComparison:
             raise _refuse(f"{place} says noauto: no boot mounts it", "take noauto out, or the disk out of data_mounts")
         if entry.fstype not in {device.fstype, "auto"}:
             raise _refuse(f"{place} says {entry.fstype}, and {device.path} holds {device.fstype}", "correct the line")
-        if error := entry_error(entry):
+        if error := entry_error(entry, self.facts):
             raise _refuse(str(error), error.hint)
 
     def _live(self, device: Filesystem) -> bool:

@@ -31,6 +31,7 @@ from hosttune.values import ABSENT, FileValue, Unreadable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hosttune.facts import Facts
     from hosttune.facts.storage.fstab import Fstab, FstabEntry
     from hosttune.facts.storage.fstab_lines import FstabLine, Problem
     from hosttune.host.door import Reader, Writer
@@ -125,14 +126,16 @@ def _replace(writer: Writer, document: FstabText, new: bytes, target: str) -> No
     writer.replace(PATH, FileValue(new), expected=document.data)
 
 
-def entry_error(entry: FstabEntry) -> Problem | None:
-    """What `hosttune fstab` calls an error of this line by itself. Nothing is built upon such a line: with it the mount
-    fails, whatever else is put right there.
+def entry_error(entry: FstabEntry, facts: Facts) -> Problem | None:
+    """With what this line by itself fails at the next boot (`fstab_boot.py`). Nothing is built upon such a line: with
+    it the mount fails, whatever else is put right there.
     """
+    from hosttune.resources.storage.fstab_boot import next_kernel
     from hosttune.resources.storage.fstab_lint import LineErrors
 
     document, line = _alone(entry)
-    return LineErrors(document).of(line)
+    found = LineErrors(document).failure(line, next_kernel(facts))
+    return document.problem(found.line, found.message, found.todo) if found else None
 
 
 def _alone(entry: FstabEntry) -> tuple[FstabText, FstabLine]:
@@ -141,17 +144,24 @@ def _alone(entry: FstabEntry) -> tuple[FstabText, FstabLine]:
     return document, document.lines[0]._replace(number=entry.line)
 
 
-def options_diff(fstab: Fstab, entry: FstabEntry, options: str) -> tuple[str, ...]:
+def options_diff(facts: Facts, entry: FstabEntry, options: str) -> tuple[str, ...]:
     """A unified diff of the edit of one line, without context, passwords masked, and what cannot try it here. Raises
     Refused as the edit would, and where the line has an error of its own (`entry_error`).
     """
-    error = entry_error(entry)
+    error = entry_error(entry, facts)
     if error:
         raise error.refusal()
     document, line = _alone(entry)
     new = edited(document, line, options).text
     hunk = f"@@ -{entry.line} +{entry.line} @@"
-    return (f"--- {PATH}", f"+++ {PATH}", hunk, f"-{entry.text}", f"+{masked_line(decode(new))}", *_untried(fstab))
+    return (
+        f"--- {PATH}",
+        f"+++ {PATH}",
+        hunk,
+        f"-{entry.text}",
+        f"+{masked_line(decode(new))}",
+        *_untried(facts.fstab),
+    )
 
 
 def addition_diff(fstab: Fstab, text: str) -> tuple[str, ...]:

@@ -25,9 +25,16 @@ from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_cycles import circles
 from hosttune.resources.storage.fstab_lint_fields import field_faults
-from hosttune.resources.storage.fstab_lint_options import Remark, RemarkLevel, failing, is_required, option_remarks
+from hosttune.resources.storage.fstab_lint_options import (
+    Remark,
+    RemarkLevel,
+    failing,
+    is_required,
+    option_remarks,
+    refused_by,
+)
 
-__all__ = ["LineErrors", "Remark", "RemarkLevel", "lint"]
+__all__ = ["LineErrors", "Remark", "RemarkLevel", "is_failing", "lint"]
 _TAG = regex(r'([A-Za-z]+)=("?)([^"]*)\2')
 _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
 _PLAIN_UUID = regex(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
@@ -73,6 +80,19 @@ class LineErrors:
         self.document = document
         self._seen: dict[tuple[bytes, bytes, bool], _Options] = {}
 
+    def failure(self, line: FstabLine, kernel: tuple[int, ...] = ()) -> Remark | None:
+        """With what the mount of an entry fails for certain, by this kernel (major, minor) where that is known."""
+        fields = line.fields
+        if line.kind is not LineKind.ENTRY or fields is None:
+            return None
+        remarks = _entry_remarks(self.document, line, self._seen)
+        found = next((one for one in remarks if one.code != "duplicate" and is_failing(one)), None)
+        if found or not kernel or fields.fstype == b"swap":
+            return found
+        options = self._seen[fields.fstype, fields.options, line.target == "/"]
+        refused = refused_by(options.fstype, options.words, kernel, is_root=line.target == "/")
+        return refused._replace(line=line.number) if refused else None
+
     def of(self, line: FstabLine) -> Problem | None:
         """The first error of an entry, with the way out."""
         remarks = _entry_remarks(self.document, line, self._seen) if line.kind is LineKind.ENTRY else []
@@ -80,6 +100,11 @@ class LineErrors:
             if one.level is RemarkLevel.ERROR and one.code != "duplicate":
                 return self.document.problem(one.line, one.message, one.todo)
         return None
+
+
+def is_failing(remark: Remark) -> bool:
+    """Whether it is an error, or would be one without nofail."""
+    return remark.level is RemarkLevel.ERROR or remark.is_sure
 
 
 def _file_remarks(document: FstabText) -> Iterator[Remark]:
@@ -221,7 +246,8 @@ def _field_remarks(number: int, fields: Fields, target: str, options: _Options) 
         worst = level if fault.is_sure and target != "/" else RemarkLevel.WARNING
         if options.fstype == "swap":
             worst, consequence = RemarkLevel.WARNING, "it is not used, and a boot waits for it"
-        yield Remark(number, worst, fault.code, f"{fault.message}: {consequence}", fault.todo)
+        is_sure = fault.is_sure and fault.code == "unknown-type"  # what a source leads to, devices say
+        yield Remark(number, worst, fault.code, f"{fault.message}: {consequence}", fault.todo, is_sure=is_sure)
 
 
 def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[Remark]:
@@ -230,11 +256,11 @@ def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[
     level = RemarkLevel.ERROR if options.is_required else RemarkLevel.WARNING
     if tag and tag[1] == "ID":
         why = "systemd does not resolve ID= and waits for a device of that name"
-        yield Remark(number, level, "id-tag", why, "name it by UUID=, or by its path in /dev/disk/by-id")
+        yield Remark(number, level, "id-tag", why, "name it by UUID=, or by its path in /dev/disk/by-id", is_sure=True)
     elif tag and tag[1] not in _TAGS:
         meant = tag[1].upper() if tag[1].upper() in _TAGS else ""
         todo = f"write it as {meant}=" if meant else f"name it by one of {', '.join(_TAGS[:4])}"
-        yield Remark(number, level, "unknown-tag", f"no program resolves {tag[1]}=", todo)
+        yield Remark(number, level, "unknown-tag", f"no program resolves {tag[1]}=", todo, is_sure=True)
     elif _KERNEL_NAME.fullmatch(fields.source) and not options.is_bind:
         why = f"{source} can be another disk after the next boot: the kernel numbers disks as it finds them"
         yield Remark(number, RemarkLevel.WARNING, "kernel-name", why, f"name it by UUID: blkid -s UUID {source}")

@@ -16,7 +16,7 @@ from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.fstab_typing import typographic
 from hosttune.facts.storage.fstab_words import GENERIC, OPPOSITES, SYSTEMD, UPSTART, USER_WORDS
 from hosttune.regex import regex
-from hosttune.resources.storage.fstab_tables import KernelAnswer, combination, names, reply
+from hosttune.resources.storage.fstab_tables import KernelAnswer, combination, is_refused_by, names, reply
 
 _SIZE = regex(r"[0-9]+[kmgtpe%]?", re.IGNORECASE)
 _COUNT = regex(r"[0-9]+[kmgtpe]?", re.IGNORECASE)
@@ -35,6 +35,7 @@ _HALVES = frozenset(one for one, _ in OPPOSITES)  # without one of these no two 
 _LIKE = 0.8  # of difflib's ratio: `noatim`, `erors` and `defualts` are above it, other real words below
 _OF_NO_TYPE = frozenset({"upper-case", "upstart-word", "typography", "separator"})
 _UNTAKEN = _OF_NO_TYPE | {"refused-option", "misspelt", "unknown-option", "option-by-version"}
+_SURE = _OF_NO_TYPE | {"refused-option", "tmpfs-size", "tmpfs-nr_blocks", "tmpfs-nr_inodes", "tmpfs-mode"}
 _BELT = frozenset({"noauto", "nofail", "x-systemd.automount"})
 
 
@@ -55,6 +56,7 @@ class Remark(NamedTuple):
     message: str
     todo: str
     is_misread: bool = False  # the readings of the line belong to it
+    is_sure: bool = False  # the mount fails for certain, also where a boot goes on without it
 
 
 def is_required(words: Iterable[str], fstype: str = "") -> bool:
@@ -81,7 +83,7 @@ def option_remarks(fstype: str, words: tuple[str, ...], *, is_root: bool) -> lis
     if fstype not in ("tmpfs", "overlay") and not is_root and _is_unsuspicious(words):
         return []
     return [
-        Remark(0, level, code, message, todo)
+        Remark(0, level, code, message, todo, is_sure=code in _SURE)
         for check in (_fatal, _of_tables, _of_root, _contradictions, _of_tmpfs, _ignored, _of_people)
         for level, code, message, todo in check(fstype, words, is_root)
     ]
@@ -147,6 +149,19 @@ def _fatal(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noq
             yield level, "typography", why, f"type it anew: {plain}"
         elif parts := _parted(fstype, word):
             yield level, "separator", f"only a comma parts options, so `{word}` is one: {consequence}", f"write {parts}"
+
+
+def refused_by(fstype: str, words: tuple[str, ...], kernel: tuple[int, ...], *, is_root: bool) -> Remark | None:
+    """The first word that this kernel refuses and that offline is no more than a doubt."""
+    level, consequence = failing(fstype, words, is_root)
+    for word in words:
+        said = reply(fstype, word)
+        if said.answer in (KernelAnswer.TAKEN, KernelAnswer.REFUSED) or not is_refused_by(fstype, word, kernel):
+            continue
+        meant = _nearest(word.partition("=")[0], names(fstype)) if said.answer is KernelAnswer.UNKNOWN else ""
+        todo = said.todo or (f"write `{meant}`, if that is meant" if meant else f"take `{word}` out")
+        return Remark(0, level, "refused-option", f"{said.why}: {consequence}", todo, is_sure=True)
+    return None
 
 
 def _parted(fstype: str, word: str) -> str:

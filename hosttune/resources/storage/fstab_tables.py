@@ -19,6 +19,7 @@ from hosttune.facts.storage.fstab_words import GENERIC
 from hosttune.regex import regex
 
 OLDEST = (5, 15)  # of the kernels that are still about: Ubuntu 22.04
+NEWEST = (6, 18)  # the newest one whose lists are here
 _QUOTA = "quota noquota usrquota grpquota prjquota"
 _ERRORS = "errors={continue|panic|remount-ro}"
 _EXT2 = f"""
@@ -243,6 +244,20 @@ def reply(fstype: str, word: str) -> Reply:
         why = f"only Linux {spec.since} and later know `{name}` on {fstype}"
         return Reply(KernelAnswer.LATER, why, "look at the oldest kernel that boots here: uname -r; or take it out")
     return TAKEN
+
+
+def is_refused_by(fstype: str, word: str, kernel: tuple[int, ...]) -> bool:
+    """Whether this kernel (major, minor) refuses a mount of this type with this word. A word of no table may be one of
+    a newer kernel than the tables know.
+    """
+    answer, spec = reply(fstype, word).answer, (table(fstype) or {}).get(word.partition("=")[0])
+    if answer is KernelAnswer.UNKNOWN:
+        return OLDEST <= kernel <= NEWEST
+    if answer is KernelAnswer.LATER and spec:
+        return kernel < _version(spec.since)
+    if answer is KernelAnswer.GONE and spec:
+        return kernel >= _version(spec.until)
+    return answer is KernelAnswer.REFUSED
 
 
 def _of_all(fstype: str, word: str, name: str, value: str | None) -> Reply:

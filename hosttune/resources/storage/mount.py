@@ -172,7 +172,7 @@ def _changes(view: View, wish: Wish, context: Context) -> tuple[Change, ...]:
                 Address("fstab", view.entry.target), Action.UPDATE, view.options, after, wish.rule, context.risk,
                 context.disturbs, activation, reason=f"{view.place}, for the next boot",
                 triggers=(Trigger("daemon-reload"),) if host.has_systemd and view.is_running else (),
-                details=options_diff(context.facts.fstab, view.entry, after),
+                details=options_diff(context.facts, view.entry, after),
             )
         )  # fmt: skip
     if not view.is_live_ok:

@@ -237,10 +237,10 @@ class _TmpfsComparison:
             return self._held(Hold(HoldKind.OWNED, f"{entry.owner} ({PATH} line {entry.line})"), todo)
         if entry.refusal:
             return self._refused(entry.refusal, entry.way_out)
-        if error := entry_error(entry):
+        if error := entry_error(entry, self.facts):
             return self._refused(str(error), error.hint)
         after = set_size(options, self.size)
-        change = self._change(Address("fstab", TARGET), written, after, options_diff(self.facts.fstab, entry, after))
+        change = self._change(Address("fstab", TARGET), written, after, options_diff(self.facts, entry, after))
         return self._differs((change,))
 
     def _unit(self) -> Finding:

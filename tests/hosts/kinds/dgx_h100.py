@@ -41,7 +41,7 @@ MACHINE = Machine(
         MountSpec("/", "/dev/nvme0n1p2", "ext4", "259:2"), *KERNEL_MOUNTS, shm(2015),
         MountSpec("/raid", "/dev/md1", "ext4", "9:1", gib=28000),
     ),
-    fstab="UUID=0a11-22 / ext4 errors=remount-ro 0 1\nUUID=c7-5d /raid ext4 defaults,nofail 0 2\n",
+    fstab="UUID=0a11-22 / ext4 errors=remount-ro 0 1\nUUID=c75d0000-3a44-4b8e-9d10-6c2f7e0a9b1f /raid ext4 defaults,nofail 0 2\n",
     unmounted=(*tuple((f"/dev/{name}", "linux_raid_member", "99-aa") for name in DATA), ("/dev/nvme0n1p1", "vfat", "0A11-00FF")),
     gpus=GPUS + switches(),
     packages={

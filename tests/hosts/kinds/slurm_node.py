@@ -33,7 +33,7 @@ MACHINE = Machine(
         MountSpec("/scratch", "/dev/nvme1n1", "xfs", "259:16", gib=3500),
         MountSpec("/home", "nfs01:/export/home", "nfs4", "0:50", super_options="rw,vers=4.2,rsize=1048576,wsize=1048576,hard"),
     ),
-    fstab="UUID=0a11-22 / ext4 errors=remount-ro 0 1\nUUID=77-01 /tmp xfs nosuid,nodev 0 2\nUUID=77-02 /scratch xfs defaults,nofail 0 2\nnfs01:/export/home /home nfs4 _netdev,hard 0 0\n/swap.img none swap sw 0 0\n",
+    fstab="UUID=0a11-22 / ext4 errors=remount-ro 0 1\nUUID=77010000-3a44-4b8e-9d10-6c2f7e0a9b1f /tmp xfs nosuid,nodev 0 2\nUUID=77020000-3a44-4b8e-9d10-6c2f7e0a9b1f /scratch xfs defaults,nofail 0 2\nnfs01:/export/home /home nfs4 _netdev,hard 0 0\n/swap.img none swap sw 0 0\n",
     unmounted=(("/dev/nvme0n1p1", "vfat", "0A11-00FF"),),
     gpus=GPUS,
     packages={**server_driver(VERSION, KERNEL, "0ubuntu0.22.04.1"), "slurmd": "25.05.3-1", "slurm-smd-slurmd": "25.05.3-1", "unattended-upgrades": "2.8ubuntu1"},

@@ -587,7 +587,7 @@ def undo(module, client, result):
         asked["rule"] = params["rule"]
     result["undone_run"] = asked.get("run", "")
     plan, status, _said = client.ask("undo", **asked)
-    left = result["reboot_reasons"]
+    left, obstacles = result["reboot_reasons"], []
     described(plan, status, result)
     shown(module, plan, result)
     result["approved"] = True
@@ -595,11 +595,12 @@ def undo(module, client, result):
     if not module.check_mode and result["changes"]:
         receipt = carried_out(client, result, "undo", expect=plan["digest"], **asked)
         done(receipt, result)
-        result["reboot_reasons"] = receipt["reboot_reasons"]
+        result["reboot_reasons"], obstacles = receipt["reboot_reasons"], receipt["reboot_obstacles"]
     result["reboot_reasons"] += [one for one in left if one not in result["reboot_reasons"]]
     if result["reboot_reasons"]:  # what else is so on this host, the way back does not tell
         found, _status, _said = client.ask("plan", look=client.look)
-        result["reboot_obstacles"] = answer.reboot_obstacles(found["findings"])
+        seen = answer.reboot_obstacles(found["findings"])
+        result["reboot_obstacles"] = seen + [one for one in obstacles if one not in seen]
 
 
 def first_of(runs, named):

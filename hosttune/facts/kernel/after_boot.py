@@ -1,0 +1,158 @@
+"""What this boot has lost of what was there before it: mounts, units, addresses, links and GPUs.
+
+Before a boot that hosttune makes or asks for, it keeps how the host is (`actions/before_boot.py`). Here that is held
+against the host as it is now, as after a boot on trial (losses.py), for a day. What comes late in a boot has its time.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from hosttune.codec import decoded
+from hosttune.errors import BadInput
+from hosttune.facts import signs
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, losses
+from hosttune.facts.reading import line, require_known, sure
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+PATH = "/var/lib/hosttune/before-boot.json"
+FORMAT_VERSION = 1
+SETTLE_S = 300.0  # what comes late in a boot has come: links, daemons, disks with nofail
+SMI_S = 30.0
+_DAY_S = 86400.0
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_UPTIME = regex(r"\d+\.?\d*")
+_UNITS = frozenset({Aspect.FAILED_UNIT, Aspect.SERVICE})
+_ASPECTS = _UNITS | {
+    Aspect.MOUNT, Aspect.ROUTE, Aspect.ADDRESS, Aspect.LINK, Aspect.RDMA_PORT, Aspect.GPU, Aspect.DRIVER,
+}  # fmt: skip
+
+
+@frozen
+class AfterBoot(Fact):
+    """What is held against this host as it was before the boot."""
+
+    is_compared: bool  # it is known how it was before this boot, and that was not long ago
+    lost: tuple[str, ...]  # mounts, addresses, routes, links, RDMA ports and GPUs, a sentence each
+    failed: tuple[str, ...]  # units that ran, or had not failed, a sentence each
+
+
+@frozen
+class KeptStanding:
+    """The content of the file."""
+
+    format_version: int
+    boot_id: str  # of the boot that was to end
+    at: int  # seconds since 1970
+    standing: HostStanding
+
+
+def collect(reader: Reader, facts: Facts) -> AfterBoot:
+    kept = shared(kept_before, reader)
+    found = shared(_found, reader, facts, kept)
+    return AfterBoot(
+        is_compared=lazy(lambda: kept() is not None),
+        lost=lazy(lambda: tuple(one.sentence for one in found() if one.aspect not in _UNITS)),
+        failed=lazy(lambda: tuple(one.sentence for one in found() if one.aspect in _UNITS)),
+    )
+
+
+def kept_before(reader: Reader) -> KeptStanding | None:
+    """How the host was before this boot; None where nothing was kept, it is of this boot, or long ago."""
+    if reader.persistent_only:
+        return None
+    content = sure(reader.read(PATH))
+    if content is ABSENT:
+        return None
+    try:
+        kept = decoded(KeptStanding, json.loads(content), PATH)
+    except (ValueError, RecursionError, BadInput):
+        raise UnknownFact(f"{PATH} is not what hosttune keeps there") from None
+    if kept.format_version != FORMAT_VERSION:
+        raise UnknownFact(f"{PATH} is of another version of hosttune")
+    age_s = _age_s(reader)
+    is_recent = age_s < _DAY_S and reader.now() - age_s - kept.at < 7 * _DAY_S
+    return kept if is_recent and kept.boot_id != require_known(line(reader, _BOOT_ID), _BOOT_ID) else None
+
+
+def _age_s(reader: Reader) -> float:
+    match = _UPTIME.match(require_known(line(reader, "/proc/uptime"), "/proc/uptime"))
+    if match is None:
+        raise UnknownFact("/proc/uptime has no number")
+    return float(match[0])
+
+
+def is_young(reader: Reader) -> bool:
+    """Whether this boot may still bring what it lacks."""
+    try:
+        return _age_s(reader) < SETTLE_S
+    except UnknownFact:
+        return False
+
+
+def _found(reader: Reader, facts: Facts, kept: Callable[[], KeptStanding | None]) -> tuple[Loss, ...]:
+    before = kept()
+    if before is None:
+        return ()
+    now = read_signs(reader, facts)
+    held = {one.name: one.state for one in now.signs if one.aspect is Aspect.DRIVER and one.state}  # a new one is meant
+    found = losses(before.standing, now, held)
+    known = tuple(one for one in found if one.is_known)
+    if not known and found:
+        raise UnknownFact("; ".join(one.sentence for one in found))
+    if known and (age_s := _age_s(reader)) < SETTLE_S:
+        told = "; ".join(one.sentence for one in known)
+        raise UnknownFact(f"this boot is {age_s:.0f} s old, and may still bring what it lacks: {told}")
+    return known
+
+
+def with_lost(now: HostStanding, before: KeptStanding | None) -> HostStanding:
+    """How the host is, and what it has already lost since the last boot: a second boot does not make that forgotten."""
+    if before is None:
+        return now
+    there = {(one.aspect, one.name) for one in now.signs}
+    lost = (one for one in before.standing.signs if one.aspect is not Aspect.FAILED_UNIT)
+    return HostStanding((*now.signs, *(one for one in lost if (one.aspect, one.name) not in there)), now.unseen)
+
+
+def read_signs(reader: Reader, facts: Facts) -> HostStanding:
+    """How the host is now. What cannot be read is one of the answers."""
+    works: dict[Aspect, Callable[[], Iterator[Sign | Unseen]]] = {
+        Aspect.FAILED_UNIT: lambda: signs.read_failed_units(reader),
+        Aspect.SERVICE: lambda: signs.read_services(reader),
+        Aspect.MOUNT: lambda: _mounts(facts),
+        Aspect.ROUTE: lambda: signs.read_routes(reader),
+        Aspect.ADDRESS: lambda: signs.read_addresses(reader, facts),
+        Aspect.LINK: lambda: signs.read_links(facts),
+        Aspect.RDMA_PORT: lambda: signs.read_rdma_ports(facts),
+        Aspect.GPU: lambda: signs.read_gpus(reader, facts, SMI_S),
+        Aspect.DRIVER: lambda: signs.read_drivers(facts),
+    }
+    found: list[Sign] = []
+    unseen: list[Unseen] = []
+    for aspect, read in works.items():
+        try:
+            for one in read():
+                if one.aspect in _ASPECTS:
+                    (found if isinstance(one, Sign) else unseen).append(one)  # type: ignore[arg-type]
+        except UnknownFact as unknown:
+            unseen.append(Unseen(aspect, unknown.reason))
+    return HostStanding(tuple(found), tuple(unseen))
+
+
+def _mounts(facts: Facts) -> Iterator[Sign]:
+    """What fstab mounts, and /. What is mounted on demand is there: nobody looks, who might wait for a dead server."""
+    asked = {*facts.fstab.by_path, "/"}
+    for target, mount in facts.mounts.at.items():
+        if target in asked:
+            yield Sign(Aspect.MOUNT, target, "ro" if mount.is_read_only and mount.fstype != "autofs" else "rw")

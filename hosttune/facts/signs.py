@@ -1,0 +1,107 @@
+"""Signs of how a host is: what stands and what has failed, one thing each, to be held against the same host before
+(losses.py). What is read here needs no look that may change something, and no time but that of programs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import raw
+from hosttune.facts.gpu.gpu_errors import slot_of
+from hosttune.facts.gpu.nvidia import HANGS
+from hosttune.facts.losses import Aspect, Sign, Unseen
+from hosttune.facts.network import reached
+from hosttune.facts.reading import require_known
+from hosttune.facts.services.units import CONTINUE, GATE, failed_units, read_units
+from hosttune.regex import regex
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+UUIDS = ("nvidia-smi", "--query-gpu=pci.bus_id,uuid", "--format=csv,noheader")
+# Of NVIDIA and of InfiniBand, as packages of Debian, Ubuntu, NVIDIA and DOCA name them.
+SERVICES = (
+    "dcgm-exporter.service", "nvidia-dcgm.service", "nvidia-fabricmanager.service", "nvidia-gridd.service",
+    "nvidia-imex.service", "nvidia-persistenced.service", "nvlsm.service", "openibd.service", "opensm.service",
+    "opensmd.service", "rdma-ndd.service", "srp_daemon.service",
+)  # fmt: skip
+_ROW = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?, (GPU-[0-9A-Fa-f-]+)\s*")
+# Units that say nothing of the host: a service of Accept=yes has an instance for each connection (systemd.socket(5)),
+# and a user ends sessions, the own service manager (user@.service(5)) and mounts of sticks in any way.
+_OF_OTHERS = regex(
+    r".*@\d+-[^@]*\.service|user(?:-runtime-dir)?@\d+\.service|session-\w+\.scope|user-\d+\.slice"
+    r"|(?:run-user|run-media|media)-.*\.mount"
+)
+
+Found = Sign | Unseen
+
+
+def read_failed_units(reader: Reader) -> Iterator[Found]:
+    for name in failed_units(reader):
+        if not _OF_OTHERS.fullmatch(name) and name not in {GATE, CONTINUE}:  # they hold work until the trial is over
+            yield Sign(Aspect.FAILED_UNIT, name)
+
+
+def read_services(reader: Reader) -> Iterator[Found]:
+    for name, unit in read_units(reader, SERVICES).items():
+        if unit.is_active:
+            yield Sign(Aspect.SERVICE, name)
+
+
+def read_routes(reader: Reader) -> Iterator[Found]:
+    for family, interfaces in reached.default_routes(reader).items():
+        if interfaces:
+            yield Sign(Aspect.ROUTE, family)
+
+
+def read_addresses(reader: Reader, facts: Facts) -> Iterator[Found]:
+    for interface, family in reached.addresses(reader, facts):
+        yield Sign(Aspect.ADDRESS, f"{interface} {family}")
+
+
+def read_links(facts: Facts) -> Iterator[Found]:
+    for card in facts.network.cards:
+        if card.is_up and not card.is_function:
+            yield Sign(Aspect.LINK, card.name)
+
+
+def read_rdma_ports(facts: Facts) -> Iterator[Found]:
+    for port in facts.rdma.ports:
+        if port.is_active and not port.is_function:
+            yield Sign(Aspect.RDMA_PORT, port.name)
+
+
+def read_gpus(reader: Reader, facts: Facts, smi_s: float) -> Iterator[Found]:
+    """The GPUs that answer, and which of them have joined their fabric."""
+    if not facts.gpus.has_gpu or raw(facts.driver, "loaded_version") == "":
+        return
+    asked = reader.query(UUIDS, timeout_s=smi_s)
+    if isinstance(asked, Unreadable) and HANGS in asked.reason:
+        yield Unseen(Aspect.GPU, asked.reason, is_stuck=True)
+        yield Unseen(Aspect.FABRIC, asked.reason, is_stuck=True)
+        return
+    answer = require_known(asked, "nvidia-smi")
+    rows = [row for line in answer.text.splitlines() if (row := _ROW.fullmatch(line.strip()))]
+    for row in rows:
+        yield Sign(Aspect.GPU, row[5], slot_of(*row.group(1, 2, 3, 4)))
+    if not rows:
+        said = (answer.text or answer.errors).strip().splitlines() or ["it printed nothing"]
+        reason = f"nvidia-smi: {said[0]}"
+        yield Unseen(Aspect.GPU, reason)
+        yield Unseen(Aspect.FABRIC, reason)
+        return
+    for gpu in facts.health.gpus:
+        state = raw(gpu, "fabric_state")
+        if isinstance(state, Unreadable):
+            yield Unseen(Aspect.FABRIC, state.reason, gpu.slot)
+        elif state == "Completed":
+            yield Sign(Aspect.FABRIC, gpu.slot)
+
+
+def read_drivers(facts: Facts) -> Iterator[Found]:
+    for gpu in facts.gpus.devices:
+        yield Sign(Aspect.DRIVER, gpu.slot, gpu.driver)

@@ -1,0 +1,94 @@
+"""What of an fstab the next boot does not do as it should: by the text, the kernel and what is mounted now."""
+
+import pytest
+
+from hosttune.facts import Facts
+from hosttune.facts.base import UnknownFact
+from hosttune.resources.storage.fstab_boot import look_at_boot_lines, next_kernel
+from tests.unit.fake_reader import FakeReader
+
+DISK = "UUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f"
+MOUNTS = (
+    "22 1 259:2 / / rw shared:1 - ext4 /dev/nvme0n1p2 rw\n31 22 259:16 / /data rw shared:9 - ext4 /dev/nvme1n1 rw\n"
+)
+
+
+def facts(*lines, kernel="6.8.0-60-generic", mounts=MOUNTS, systemd="255.4-1ubuntu8", **kwargs):
+    status = f"Package: systemd\nStatus: install ok installed\nArchitecture: amd64\nVersion: {systemd}\n"
+    files = {
+        "/var/lib/dpkg/status": status,
+        "/etc/fstab": "".join(f"{line}\n" for line in lines),
+        "/proc/self/mountinfo": mounts,
+    }
+    return Facts(FakeReader({**files, "/proc/sys/kernel/osrelease": f"{kernel}\n"}, **kwargs))
+
+
+def faults(*lines, **kwargs):
+    return [one.target for one in look_at_boot_lines(facts(*lines, **kwargs)) if one.fault]
+
+
+@pytest.mark.parametrize(
+    ("options", "kernel", "is_fault"),
+    [
+        ("defaults", "6.8.0-60-generic", False),
+        ("defautls", "6.8.0-60-generic", True),
+        ("defautls,nofail", "6.8.0-60-generic", True),  # mounted now: a boot loses it
+        ("defautls,noauto", "6.8.0-60-generic", False),
+        ("defautls", "7.9.1", False),  # of no table: a doubt, not a fault
+        ("compress=zstd", "7.9.1", True),  # of another type
+        ("nouser_xattr", "6.8.0", True),
+        ("noatime;nofail", "7.9.1", True),
+    ],
+)
+def test_line_of_a_mounted_disk(options, kernel, is_fault):
+    assert faults(f"{DISK} /data ext4 {options} 0 2", kernel=kernel) == ["/data"] * is_fault
+
+
+@pytest.mark.parametrize(("options", "is_fault"), [("compress=zstd", True), ("compress=zstd,nofail", False)])
+def test_line_of_a_disk_that_is_not_mounted_counts_where_a_boot_needs_it(options, is_fault):
+    assert faults(f"{DISK} /scratch ext4 {options} 0 2") == ["/scratch"] * is_fault
+
+
+def test_image_is_held_to_its_text_and_its_own_kernel():
+    image = {"kind": "root", "persistent_only": True, "unreadable": dict.fromkeys(("/proc", "/sys", "/run"), "no")}
+    assert faults(f"{DISK} /data ext4 compress=zstd 0 2", **image) == ["/data"]
+    assert next_kernel(facts(**image)) == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "systemd", "is_fault"),
+    [
+        ("/data ext4 defaults # data", "259.1-1", True),  # systemd drops the line, as mount(8) does
+        ("/data ext4 defaults # data", "255.4-1ubuntu8", False),  # getmntent(3) reads it as it is meant
+        ("/data ext4 defautls # data", "255.4-1ubuntu8", True),
+        ("/scratch ext4 defaults,nofail # data", "259.1-1", False),  # is not mounted now either
+        ("/scratch", "255.4-1ubuntu8", True),  # of no type, and a boot waits for it
+        ("/scratch", "259.1-1", False),
+    ],
+)
+def test_line_that_its_readers_do_not_agree_on_counts_as_the_systemd_of_this_host_reads_it(line, systemd, is_fault):
+    assert faults(f"{DISK} {line}", systemd=systemd) == [line.split()[0]] * is_fault
+
+
+def test_lines_that_wait_for_each_other_count():
+    assert faults("/a/x /b none bind 0 0", "/b/x /a none bind 0 0") == ["/b", "/a"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (f"{DISK} /data ext4 defaults 0 2", f"{DISK} /data ext4 defaults 0 2"),  # the first is mounted
+        ("bee /data beegfs rw 0 0",),  # without _netdev: it is mounted all the same
+        (f"{DISK} none ext4 defaults 0 2",),  # no boot looks at it
+        ("/swap none swap sw,defautls 0 0",),
+        ("# nothing",),
+    ],
+)
+def test_error_with_which_a_boot_goes_on_as_before_is_no_fault(lines):
+    assert faults(*lines) == []
+
+
+def test_file_that_is_missing_has_no_lines_and_one_that_cannot_be_read_is_unknown():
+    assert look_at_boot_lines(Facts(FakeReader({}))) == ()
+    with pytest.raises(UnknownFact, match="not root"):
+        look_at_boot_lines(Facts(FakeReader({}, unreadable={"/etc/fstab": "not root"})))
