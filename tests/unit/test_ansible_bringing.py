@@ -22,10 +22,26 @@ class AnsibleError(Exception):
     pass
 
 
+class AnsibleConnectionFailure(AnsibleError):
+    pass
+
+
+def shown(line, stderr=False):
+    print(line, file=sys.stderr if stderr else sys.stdout)
+
+
+class Loader:
+    """The files of the controller. Those out of a vault, Ansible decrypts itself."""
+
+    def _get_file_contents(self, path):
+        return Path(path).read_bytes(), True
+
+
 class ActionBase:
     """What the actions ask Ansible for. It finds no file in a role or beside a playbook."""
 
     _task = types.SimpleNamespace(check_mode=False)
+    _loader = Loader()
     given: Mapping[str, object] = {}
 
     def run(self, tmp, task_vars):
@@ -57,11 +73,11 @@ class HostVars(dict):
 @pytest.fixture
 def ansible(monkeypatch):
     for name, holds in {
-        "ansible": {"context": types.SimpleNamespace(CLIARGS={"inventory": ["my hosts"], "args": ["plays/apply.yml"]})},
-        "ansible.errors": {"AnsibleError": AnsibleError, "AnsibleValueOmittedError": AnsibleError},
+        "ansible": {"constants": types.SimpleNamespace(DEFAULT_STDOUT_CALLBACK="default"), "context": types.SimpleNamespace(CLIARGS={"inventory": ["my hosts"], "args": ["plays/apply.yml"]})},
+        "ansible.errors": {"AnsibleConnectionFailure": AnsibleConnectionFailure, "AnsibleError": AnsibleError, "AnsibleValueOmittedError": AnsibleError},
         "ansible.module_utils.json_utils": {"_filter_non_json_lines": lambda text, **_: (text, [])},
         "ansible.plugins.action": {"ActionBase": ActionBase},
-        "ansible.utils.display": {"Display": lambda: types.SimpleNamespace(display=print)},
+        "ansible.utils.display": {"Display": lambda: types.SimpleNamespace(display=shown)},
     }.items():
         monkeypatch.setitem(sys.modules, name, module(name, **holds))
 
@@ -315,13 +331,17 @@ def test_rules_of_a_task_that_are_none_are_named(rules, said, action, tmp_path):
         action._rules({"rules_files": [str(tmp_path / "site-a.yaml")], "rules": rules})
 
 
+def read_text(path):
+    return Path(path).read_text()
+
+
 def test_rule_files_of_one_name_are_refused(bundle, tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "site-a.yaml").write_text("id: site-a\n")
-    assert set(bundle["rule_texts"]([str(tmp_path / "a"), str(tmp_path / "a")])) == {"site-a.yaml"}
+    assert set(bundle["rule_texts"]([str(tmp_path / "a"), str(tmp_path / "a")], read_text)) == {"site-a.yaml"}
     with pytest.raises(AnsibleError, match=r"a/site-a\.yaml and .*/b/site-a\.yaml have one name"):
-        bundle["rule_texts"]([str(tmp_path / "a"), str(tmp_path / "b")])
+        bundle["rule_texts"]([str(tmp_path / "a"), str(tmp_path / "b")], read_text)
 
 
 FAULTY = """\

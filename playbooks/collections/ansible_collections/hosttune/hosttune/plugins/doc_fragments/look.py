@@ -13,7 +13,7 @@ options:
     description:
       - A policy on the controller, in place of C(/etc/hosttune/policy.yaml) on the host.
       - Looked for in the C(files) folder of the role or the playbook, beside the playbook, and in the folder where
-        Ansible was started.
+        Ansible was started. It may be encrypted with ansible-vault.
     type: path
   policy:
     description:
@@ -22,7 +22,7 @@ options:
   rules_files:
     description:
       - Rules of the site on the controller, files or folders of them, besides those in C(/etc/hosttune/rules.d) on
-        the host. Looked for where O(policy_file) is.
+        the host. Looked for where O(policy_file) is. They may be encrypted with ansible-vault.
     type: list
     elements: path
     default: []
@@ -83,7 +83,7 @@ options:
   _site:
     description:
       - Filled in on the controller with the policy and the rules. Not for a playbook.
-    type: dict
+    type: str
 attributes:
   platform:
     description: Target OS on which the module works.

@@ -180,7 +180,7 @@ def look_of(params):
 def client_of(params):
     """The client that the parameters of a module ask for."""
     # Two hidden arguments, which the action plugin fills in.
-    site = params.get("_site") or {}
+    site = json.loads(base64.b64decode(params["_site"])) if params.get("_site") else {}
     return Client(
         params.get("executable"),
         params.get("_payload"),

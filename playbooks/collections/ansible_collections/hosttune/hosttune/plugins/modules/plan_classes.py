@@ -130,6 +130,22 @@ not_compliant:
   returned: always
   type: list
   elements: str
+shortfalls:
+  description: Of each host of RV(not_compliant) why it is not as it should be, on one line.
+  returned: always
+  type: dict
+summary:
+  description:
+    - The lines that were printed. Where Ansible prints JSON (a callback such as C(ansible.posix.json)) they are on
+      standard error.
+  returned: always
+  type: list
+  elements: str
+untouched:
+  description: The hosts of the play whose batch has not begun, as its fact C(hosttune_batch) says.
+  returned: always
+  type: list
+  elements: str
 undone_runs:
   description: The runs that were found to be taken back.
   returned: always

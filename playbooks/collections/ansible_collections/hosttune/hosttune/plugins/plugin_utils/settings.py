@@ -10,7 +10,15 @@ import copy
 import os
 
 import yaml
-from ansible.errors import AnsibleError, AnsibleValueOmittedError
+from ansible.errors import AnsibleError
+
+try:
+    from ansible.errors import AnsibleValueOmittedError
+except ImportError:  # ansible-core 2.18 and older: the value is then that of the variable `omit`
+
+    class AnsibleValueOmittedError(Exception):
+        """Never raised."""
+
 
 PREFIX = "hosttune_"
 # A fact of these names would say which host it is, and a fact `omit` what each default(omit) is. Ansible keeps them.
@@ -82,9 +90,11 @@ def controller_values(names, task, task_vars, templar):
     for name in names:
         if name in variables:
             try:
-                found[name] = templar.template(variables[name])
+                value = templar.template(variables[name])
             except AnsibleValueOmittedError:
                 continue
+            if not isinstance(value, str) or value != variables.get("omit"):
+                found[name] = value
     return found
 
 
