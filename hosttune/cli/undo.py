@@ -51,6 +51,7 @@ def undo(
             common.say(undo_report(planned.plan, page, words=common.shell(words), ignore=redone, on_paper=gone))
         return int(bool(planned.plan.findings))
 
+    from hosttune.actions.left_program import remove_idle_program
     from hosttune.actions.run import open_for_change
     from hosttune.actions.trial import begin_to_take_back, on_trial_to_undo, taken_back
     from hosttune.actions.undo import undo as carry_out
@@ -77,6 +78,8 @@ def undo(
         redone, left = _redone(planned, session), planned.plan.findings
         gone = sum(one.on_paper for one in planned.returns)
         common.say(receipt_report(receipt, page, is_undo=True, ignore=redone, left=left, on_paper=gone))
+    if look.root is None:  # last, for it may be this very file, from which Python imports
+        remove_idle_program()
     return int(bool(receipt.failed or planned.plan.findings or not receipt.verified))
 
 

@@ -89,6 +89,10 @@ class Played:
         """The hosts that the recap says changed."""
         return set(re.findall(r"^(\S+)\s+: ok=\d+\s+changed=[1-9]", self.output, re.MULTILINE))
 
+    def failed(self) -> set[str]:
+        """The hosts that the recap says failed."""
+        return set(re.findall(r"^(\S+)\s+: .*\bfailed=[1-9]", self.output, re.MULTILINE))
+
 
 class Controller:
     """Ansible in a folder of its own: no configuration of this machine or of its user counts."""

@@ -210,7 +210,7 @@ def test_facts_set_no_words_of_a_playbook(hosts: Hosts):
     assert not (hosts.folder / "elsewhere").exists()
     assert not (hosts.folder / "hosttune-results").exists()
     assert "evil: its facts set hosttune_require_compliant, omit, which only the controller may set" in seen.output
-    assert "not as they should be: good;" in seen.output
+    assert re.search(r"^fatal: \[good\]: .*not as it should be: it gives no reason ", seen.output, re.MULTILINE)
 
 
 @pytest.mark.parametrize("playbook", ["check.yml", "apply.yml"])

@@ -35,6 +35,8 @@ def test_host_that_does_not_answer_is_told_with_its_batch_and_ends_the_rollout(e
     assert "Connection refused" in told(seen, "gpu02")
     assert seen.changed() == {"gpu01", "gpu03"}
     assert is_untouched(fleet, "gpu02", "gpu04")
+    assert seen.failed() == {"gpu02"}
+    assert "made in part" not in seen.output  # nothing began there
     assert "It ends here; of later batches, nothing is touched: gpu04.\n" in seen.output
     runs = re.findall(r"^  gpu0[13]: run (\S+)$", seen.output, re.MULTILINE)
     (back,) = re.findall(r"^    (ansible-playbook .*)$", seen.output, re.MULTILINE)
@@ -124,7 +126,7 @@ def test_so_many_may_fail_and_the_rollout_goes_on(controller: Controller, fleet:
     assert seen.changed() == ALL - {"gpu02"}
     assert "It ends here" not in seen.output
     assert "Connection refused" in told(seen, "gpu02")
-    assert "not as they should be" not in seen.output
+    assert seen.failed() == {"gpu02"}
     stricter = controller.play("apply.yml", **(options | {"hosttune_max_fail_percentage": 49}))
     assert "It ends here; of later batches, nothing is touched: gpu03, gpu04.\n" in stricter.output
     assert stricter.output.count("gpu03") == 1

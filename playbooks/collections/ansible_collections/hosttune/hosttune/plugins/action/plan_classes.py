@@ -51,6 +51,8 @@ class ActionModule(ActionBase):
             empty = ("",) if name in ("folder", "reviewed") else ("", None)
             if self._task.args.get(name, name) in empty:
                 raise AnsibleError(f"{name}: the value is empty; name one, or leave it out")
+        for name in ("folder", "reviewed"):
+            given[name] = None if given[name] == os.devnull else given[name]
         act, most = given["act"], given["max_fail_percentage"]
         answers, failed = _answers(given["hosts"], given["register"], set(given["lost"] or ()), task_vars)
         is_planned = self._task.check_mode

@@ -384,6 +384,13 @@ undone_run:
   description: The run of which this is the way back. Empty where the host has none of those asked for.
   returned: with O(state=undone)
   type: str
+program:
+  description:
+    - The hosttune that can be typed on this host. Where a task with O(bundle) changed something, it leaves one there for the
+      way back and for C(hosttune history), until all is taken back.
+    - Empty where there is none. RV(findings) and RV(interrupted) then name the playbooks in place of commands.
+  returned: when a plan was made
+  type: str
 hosttune_version:
   description: The version of hosttune that made the plan.
   returned: when a plan was made
@@ -395,7 +402,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hosttune.hosttune.plugins.module_utils import answer
 from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import LOOK, LOOK_EXCLUSIVE
-from ansible_collections.hosttune.hosttune.plugins.module_utils.client import Trouble, client_of
+from ansible_collections.hosttune.hosttune.plugins.module_utils.client import Trouble, client_of, program_here
 
 GONE = ("undone", "came back", "nothing taken")  # runs of which nothing is left to take back
 NOTHING = dict(
@@ -440,13 +447,24 @@ def main():
         result.pop("unverified", None)
         if "findings" in result:
             result["findings"] = unsettled(result["findings"])
-        module.fail_json(msg=str(error), **result)
+        told(result)
+        module.fail_json(msg=str(error) if program_here() else answer.as_played(str(error)), **result)
+    told(result)
     result["reboot_required"] = bool(result["reboot_reasons"]) and not result["reboot_obstacles"]
     failed = [one for one in result["changes"] if one.get("phase") in ("failed", "undone")]
     if result.pop("unverified", False) or failed:
         result["findings"] = unsettled(result["findings"])
         module.fail_json(msg=what_failed(failed), **result)
     module.exit_json(**result)
+
+
+def told(result):
+    """What a person can type on this host, after the run."""
+    if "findings" in result:
+        result["program"] = program_here()
+        result["findings"] = answer.with_todo(result["findings"], result["program"])
+        if not result["program"]:
+            result["interrupted"] = [answer.as_played(one) for one in result.get("interrupted", ())]
 
 
 def apply(module, client, result):

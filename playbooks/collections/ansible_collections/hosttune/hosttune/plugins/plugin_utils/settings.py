@@ -6,7 +6,6 @@ controller.
 
 from __future__ import annotations
 
-import copy
 import os
 
 import yaml
@@ -98,6 +97,13 @@ def controller_values(names, task, task_vars, templar):
     return found
 
 
+def _twin(thing):
+    """A copy with the same attributes. copy.copy makes what ansible-core 2.18 and older send to a worker: some are lost."""
+    twin = object.__new__(type(thing))
+    vars(twin).update(vars(thing))
+    return twin
+
+
 def _below_facts(asked, task, task_vars):
     """The variables of a task, with a fact only if the controller defines no variable of its name, and if it is not one
     of those that are asked for.
@@ -106,10 +112,10 @@ def _below_facts(asked, task, task_vars):
     names = {name for fact in facts for name in (fact, f"ansible_{fact}") if name in task_vars}
     host = task_vars["inventory_hostname"]
     # The one place of Ansible that knows which variables are facts. A copy, so that the facts stay as they are.
-    manager = copy.copy(task_vars["hostvars"]._variable_manager)
+    manager = _twin(task_vars["hostvars"]._variable_manager)
     manager._fact_cache = _NoFacts()
     # hostvars[HOST].x is the same variable as x, so no fact of any host may be behind it.
-    hostvars = copy.copy(task_vars["hostvars"])
+    hostvars = _twin(task_vars["hostvars"])
     hostvars._variable_manager = manager
     if not names:
         return dict(task_vars, hostvars=hostvars)
