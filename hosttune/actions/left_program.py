@@ -50,7 +50,8 @@ def leave_program(writer: Writer) -> None:
 
 def _is_python_of_system(reader: Reader) -> bool:
     """Whether the Python that the first line of the file names runs here, too: that one is known to be new enough."""
-    return reader.resolve(PYTHON) == reader.resolve(sys.executable)
+    found = reader.resolve(PYTHON)
+    return isinstance(found, str) and found == reader.resolve(sys.executable)
 
 
 def is_installed(reader: Reader) -> bool:

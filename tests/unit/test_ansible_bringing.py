@@ -73,8 +73,15 @@ class HostVars(dict):
 @pytest.fixture
 def ansible(monkeypatch):
     for name, holds in {
-        "ansible": {"constants": types.SimpleNamespace(DEFAULT_STDOUT_CALLBACK="default"), "context": types.SimpleNamespace(CLIARGS={"inventory": ["my hosts"], "args": ["plays/apply.yml"]})},
-        "ansible.errors": {"AnsibleConnectionFailure": AnsibleConnectionFailure, "AnsibleError": AnsibleError, "AnsibleValueOmittedError": AnsibleError},
+        "ansible": {
+            "constants": types.SimpleNamespace(DEFAULT_STDOUT_CALLBACK="default"),
+            "context": types.SimpleNamespace(CLIARGS={"inventory": ["my hosts"], "args": ["plays/apply.yml"]}),
+        },
+        "ansible.errors": {
+            "AnsibleConnectionFailure": AnsibleConnectionFailure,
+            "AnsibleError": AnsibleError,
+            "AnsibleValueOmittedError": AnsibleError,
+        },
         "ansible.module_utils.json_utils": {"_filter_non_json_lines": lambda text, **_: (text, [])},
         "ansible.plugins.action": {"ActionBase": ActionBase},
         "ansible.utils.display": {"Display": lambda: types.SimpleNamespace(display=shown)},

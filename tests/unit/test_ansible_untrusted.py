@@ -289,9 +289,7 @@ def test_cleaned_output_of_a_module_is_the_same_json(value):
         assert answers.clean_output(text).isprintable()
 
 
-@pytest.mark.parametrize(
-    "name", ["../../trav", ".hidden", "..", "", "a\nb", "a\x1b", "a\u202eb", "x" * 201]
-)
+@pytest.mark.parametrize("name", ["../../trav", ".hidden", "..", "", "a\nb", "a\x1b", "a\u202eb", "x" * 201])
 def test_name_that_would_leave_the_folder_is_no_file_name(name, folding, tmp_path):
     told = {"digest": "", "changes": [], "check": {"host": "x"}}
     result = folding({name: told, "good": told}, folder=str(tmp_path / "a/results"))
@@ -302,7 +300,7 @@ def test_name_that_would_leave_the_folder_is_no_file_name(name, folding, tmp_pat
 def test_name_with_a_slash_is_one_file_that_report_reads_back(folding, tmp_path):
     told = {"digest": "", "changes": [], "check": {"host": "x"}}
     names = ["a/b", "/etc/x", "a%2Fb", "a/../b"]
-    result = folding({name: told for name in names}, folder=str(tmp_path / "results"))
+    result = folding(dict.fromkeys(names, told), folder=str(tmp_path / "results"))
     assert result["failed_hosts"] == {}
     kept = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.parent for path in kept} == {tmp_path / "results"}

@@ -58,7 +58,11 @@ def refuse_tags(arguments):
     chosen, skipped = (set(arguments.get(name) or ()) for name in ("tags", "skip_tags"))
     untagged = {"all", "untagged"}
     if (chosen and not chosen & untagged) or skipped & untagged:
-        words = " and ".join(f"--{name} {','.join(sorted(given))}" for name, given in (("tags", chosen - {"all"}), ("skip-tags", skipped)) if given)
+        words = " and ".join(
+            f"--{name} {','.join(sorted(given))}"
+            for name, given in (("tags", chosen - {"all"}), ("skip-tags", skipped))
+            if given
+        )
         raise AnsibleError(
             f"{words}: no task of this playbook has a tag, so nothing would be played; rules are chosen by"
             " hosttune_only=RULE, hosts by hosttune_hosts=PATTERN"
@@ -67,7 +71,10 @@ def refuse_tags(arguments):
 
 def is_own(playbook):
     """Whether this is a playbook of the collection, or the one in a checkout that imports it."""
-    folders = [os.path.join(bundle.COLLECTION, "playbooks"), os.path.realpath(os.path.join(bundle.COLLECTION, *[".."] * 4))]
+    folders = [
+        os.path.join(bundle.COLLECTION, "playbooks"),
+        os.path.realpath(os.path.join(bundle.COLLECTION, *[".."] * 4)),
+    ]
     paths = [os.path.join(folder, f"{name}.yml") for folder in folders for name in OWN]
     return playbook in [f"hosttune.hosttune.{name}" for name in OWN] or os.path.realpath(playbook) in paths
 

@@ -10,7 +10,10 @@ LIVE, NEXT_BOOT = "on trial: live", "on trial: next boot"
 
 
 # A command with its words, as texts of hosttune write it for a person on the host.
-COMMAND = re.compile(r"(`?)(?:sudo )?hosttune (check|plan|apply|undo)\b((?: --?[a-z][a-z-]*(?: [A-Za-z0-9][\w.-]*)?| \d{8}[\w-]*)*)(`?)")
+COMMAND = re.compile(
+    r"(`?)(?:sudo )?hosttune (check|plan|apply|undo)\b"
+    r"((?: --(?:only|select|profile|rule) \w(?:[\w.-]*\w)?| --[a-z][a-z-]*| \d{8}[\w-]*)*)(`?)"
+)
 PLAYS = {"check": "check", "plan": "check", "apply": "apply", "undo": "undo"}
 OPTIONS = {"--only": "hosttune_only", "--select": "hosttune_select", "--profile": "hosttune_profile", "--rule": "rule"}
 

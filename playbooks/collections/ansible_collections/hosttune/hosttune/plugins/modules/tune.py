@@ -13,8 +13,9 @@ version_added: 0.1.0
 description:
   - Runs hosttune on the host. It makes the plan there, from the same rules and with the same code as
     C(hosttune plan), and with O(state=applied) makes it true, verifies it and keeps what undoing it takes.
-  - The whole catalogue is one task and one round trip. hosttune travels with the task and leaves nothing behind but
-    what it configured and its journal in C(/var/lib/hosttune). The host needs Python and nothing else.
+  - The whole catalogue is one task and one round trip. hosttune travels with the task. A host that it changes
+    keeps what it configured, the journal in C(/var/lib/hosttune), and hosttune itself for the way back (RV(program)).
+    The host needs Python and nothing else.
   - A host never reboots by this module, but once by itself to take back what was on trial. It says whether it needs to
     with RV(reboot_required), which comes from the state of the host and not from what this task did.
 options:

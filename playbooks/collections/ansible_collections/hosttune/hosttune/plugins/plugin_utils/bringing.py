@@ -13,7 +13,6 @@ from ansible.module_utils.json_utils import _filter_non_json_lines
 from ansible.plugins.action import ActionBase
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils import answers, bundle, settings
 
-
 LISTS = ("approved", "gather", "ignore", "only", "rules_files", "run_id", "select")
 NO_ASYNC = (
     "async: this module does not run in the background, because Ansible would then take what the host answers unchecked;"
