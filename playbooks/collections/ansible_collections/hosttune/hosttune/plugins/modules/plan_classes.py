@@ -37,8 +37,8 @@ options:
         C(hosttune check --format json) prints. A host that gave no answer has a file, too, which says why.
         C(hosttune report) reads both. Not written in check mode.
       - The records are in its folder C(records), if they were gathered.
-      - Nothing is written with V(/dev/null). Prefer it to C(omit), whose place a fact of this name takes, and to V(null),
-        of which a template of ansible-core 2.18 and older makes an empty text.
+      - Nothing is written with V(/dev/null). Prefer it to C(omit), whose place a fact of this name takes, and to
+        V(null), of which a template of ansible-core 2.18 and older makes an empty text.
     type: path
   reviewed:
     description:

@@ -387,8 +387,8 @@ undone_run:
   type: str
 program:
   description:
-    - The hosttune that can be typed on this host. Where a task with O(bundle) changed something, it leaves one there for the
-      way back and for C(hosttune history), until all is taken back.
+    - The hosttune that can be typed on this host. Where a task with O(bundle) changed something, it leaves one there
+      for the way back and for C(hosttune history), until all is taken back.
     - Empty where there is none. RV(findings) and RV(interrupted) then name the playbooks in place of commands.
   returned: when a plan was made
   type: str

@@ -15,13 +15,13 @@ from ansible_collections.hosttune.hosttune.plugins.plugin_utils import answers, 
 
 LISTS = ("approved", "gather", "ignore", "only", "rules_files", "run_id", "select")
 NO_ASYNC = (
-    "async: this module does not run in the background, because Ansible would then take what the host answers unchecked;"
-    " leave async and poll out: a run that loses its connection is finished by the next one"
+    "async: this module does not run in the background, because Ansible would then take what the host answers"
+    " unchecked; leave async and poll out: a run that loses its connection is finished by the next one"
 )
 # Words of ssh and of sudo before they start anything on the host.
 UNREACHED = re.compile(r"ssh: (?:connect to host|Could not resolve)|Permission denied \(|Host key verification failed")
 NOT_ROOT = re.compile(
-    r"(?:Missing|Incorrect) \w+ password|sudo: a (?:password|terminal) is required|(?:not|NOT) in the sudoers|may not run"
+    r"(?:Missing|Incorrect) \w+ password|sudo: a (?:password|terminal) is required|(?:not|NOT) in the sudoers"
 )
 NO_INTERPRETER = (126, 127)
 # Words of ansible-core before it says that the reason is on standard error.

@@ -23,8 +23,8 @@ FAILED = "nothing was changed, and it failed"
 NEXT = "more to make by the next run"  # what shows itself after a reboot alone, or when GPUs became free meanwhile
 UNJUDGED = "nothing was judged here"
 ORDER = (
-    PLANNED, BACK_PLANNED, PARTLY, UNTRIED, UNKEPT, DONE, BACK_DONE, LEFT, NEXT, FAILED, BACK_STUCK, UNFIT, STUCK, SLOWER,
-    UNJUDGED, NOTHING, BACK_NOTHING,
+    PLANNED, BACK_PLANNED, PARTLY, UNTRIED, UNKEPT, DONE, BACK_DONE, LEFT, NEXT, FAILED, BACK_STUCK, UNFIT, STUCK,
+    SLOWER, UNJUDGED, NOTHING, BACK_NOTHING,
 )  # fmt: skip
 
 # Why a host is not as it should be, where no change of a plan says it already: what a heading says, by the hold.
@@ -171,7 +171,7 @@ def _trials(answers):
     return [f"{named(hosts)}: {what}" for what, hosts in found.items()], sum(map(len, found.values()))
 
 
-def _standing(one, act, is_planned, has_failed=False):
+def _standing(one, act, is_planned, *, has_failed=False):
     if not one.get("changes"):
         return _standing_unchanged(one, act, has_failed)
     if not one.get("approved", True):
@@ -285,7 +285,7 @@ def way_on(act, silent, rest, runs, undo):
     command that takes runs back, without their names.
     """
     lines = ["It ends here{}.".format(f"; of later batches, nothing is touched: {named(rest)}" if rest else ""), "Next"]
-    if silent:  # hosts where nothing can have begun are not among them
+    if silent:
         lines += [f"  {named(sorted(silent))}: see `hosttune history` there; what was begun may be made in part"]
     lines += ["  mend what failed, then type the same again: what is done stays, what was begun is finished"]
     if runs and act == "apply":

@@ -98,7 +98,7 @@ def controller_values(names, task, task_vars, templar):
 
 
 def _twin(thing):
-    """A copy with the same attributes. copy.copy makes what ansible-core 2.18 and older send to a worker: some are lost."""
+    """A copy with the same attributes, of which copy.copy loses some with ansible-core 2.18 and older."""
     twin = object.__new__(type(thing))
     vars(twin).update(vars(thing))
     return twin
