@@ -295,7 +295,7 @@ def _made(session: Session, execution: Execution, plan: Plan, pending: tuple[Tri
     boots = changed_reboots((*session.resumed, *execution.left_standing))
     faults = faults_of(session, writer) if boots or standing_faults(plan.findings) else ()
     if why := boots + reboot_reasons(after_run(plan.findings, faults)):
-        keep_standing(session, writer, on_progress)
+        keep_standing(session, writer, execution.on_progress)
     return Receipt(
         run.id,
         plan.digest,

@@ -326,7 +326,7 @@ def _taken(session: Session, execution: Execution, undo_plan: UndoPlan, given_up
     faults = faults_of(session, writer) if boots else ()
     why, obstacles = boots + reboot_reasons(faults), reboot_obstacles(faults)
     if why:
-        keep_standing(session, writer, on_progress)
+        keep_standing(session, writer, execution.on_progress)
     stopped = stopped_by() if left or execution.has_left_triggers else ""
     return Receipt(
         recorder.run.id, undo_plan.plan.digest, shown, waiting, why, verified, obstacles, stays, faults,

@@ -125,14 +125,16 @@ def require_root(words: list[str], look: HostOptions | None = None) -> None:
         raise HosttuneError("this needs root; nothing was changed", hint=f"type: {command}")
 
 
-def as_typed(hint: str, look: HostOptions | None) -> str:
-    """The way out of an error, with the commands in it as they are typed here: found by sudo, and for the same host."""
+def as_typed(hint: str, look: HostOptions | None, name: str = "") -> str:
+    """The way out of an error, with the commands in it as they are typed here: found by sudo, and for the same host.
+    `name`: what this program is called, where it is not as it was started.
+    """
     options = _repeated({name: value for name, value in asdict(look).items() if name not in _OF_RULES}) if look else ""
     options = "" if options in hint else options
 
     def typed(found: re.Match[str]) -> str:
-        name = program() if found["sudo"] else "hosttune"
-        return f"{found['sudo'] or ''}{name} {found['verb']}{options if found['verb'] in LOOKS | ACTS else ''}"
+        called = (name or program()) if found["sudo"] else "hosttune"
+        return f"{found['sudo'] or ''}{called} {found['verb']}{options if found['verb'] in LOOKS | ACTS else ''}"
 
     return OWN_COMMAND.sub(typed, hint)
 

@@ -8,6 +8,8 @@ A command gets them as it gets what typer makes of words, and answers in JSON; s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import import_module
 from typing import Any, get_type_hints
@@ -23,6 +25,15 @@ COMMANDS = ("check", "plan", "apply", "confirm", "trial", "undo", "history", "re
 def answer(request: Any) -> int:
     """The exit status of this request; its document goes to standard output, and what is wrong to standard error."""
     return run_command(partial(_run, request))
+
+
+def _beside(name: str, given: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """What a command that Ansible brought leaves on the host besides."""
+    if name != "apply" or not given.get("yes"):
+        return nullcontext()
+    from hosttune.actions.left_program import staying
+
+    return staying()
 
 
 def _run(request: Any) -> int:
@@ -41,10 +52,12 @@ def _run(request: Any) -> int:
         for parameter, value in group.items():
             refuse_empty(parameter, value)
     try:
-        status: int = function(**given)
+        with _beside(name, given):
+            status: int = function(**given)
     except HosttuneError as error:
         from hosttune.cli.common import as_typed
 
-        error.hint = as_typed(error.hint, given["look"])
+        # Not the file of the task, which is gone when somebody reads this.
+        error.hint = as_typed(error.hint, given["look"], "hosttune")
         raise
     return status

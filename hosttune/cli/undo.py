@@ -51,11 +51,15 @@ def undo(
             common.write_json(masked(plan_to_json(planned.plan)))
         else:
             gone = sum(one.on_paper for one in planned.returns)
-            redone = _redone(planned, session)
-            said = common.shell(words)
-            common.say(undo_report(planned.plan, page, words=said, ignore=redone, on_paper=gone, of=planned))
+            common.say(
+                undo_report(
+                    planned.plan, page, words=common.shell(words), ignore=_redone(planned, session), on_paper=gone,
+                    of=planned,
+                )
+            )  # fmt: skip
         return int(bool(planned.plan.findings))
 
+    from hosttune.actions.left_program import remove_idle_program
     from hosttune.actions.run import open_for_change
     from hosttune.actions.trial import begin_to_take_back, on_trial_to_undo, taken_back
     from hosttune.actions.undo import undo as carry_out
@@ -79,16 +83,18 @@ def undo(
         common.write_json(masked(receipt_to_json(receipt)))
     else:
         page = common.open_page(session.reader, look, show)
-        redone, left = _redone(planned, session), planned.plan.findings
         gone = sum(one.on_paper for one in planned.returns)
         common.say(
             receipt_report(
-                receipt, page, is_undo=True, ignore=redone, left=left, on_paper=gone, of=planned,
-                words=common.shell(words),
+                receipt, page, is_undo=True, ignore=_redone(planned, session), left=planned.plan.findings,
+                on_paper=gone, of=planned, words=common.shell(words),
             )
         )  # fmt: skip
     status = int(bool(receipt.failed or planned.plan.findings or not receipt.verified))
-    return common.conclude("undo", writer, receipt, status)
+    status = common.conclude("undo", writer, receipt, status)
+    if look.root is None:  # last, for it may be this very file, from which Python imports
+        remove_idle_program()
+    return status
 
 
 def _redone(planned: UndoPlan, session: Session) -> tuple[str, ...]:

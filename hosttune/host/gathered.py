@@ -134,7 +134,8 @@ def _result_of(path: str) -> str:
 
 def stem_of(path: str) -> str:
     """The name of a file without its folder and its suffix."""
-    return os.path.basename(path).removesuffix(RECORD_SUFFIX).removesuffix(SUFFIX)
+    stem = os.path.basename(path).removesuffix(RECORD_SUFFIX).removesuffix(SUFFIX)
+    return stem.replace("%2F", "/").replace("%25", "%")  # names in an inventory can have slashes
 
 
 def host_of(path: str) -> str:

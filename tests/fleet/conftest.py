@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fleet import tree
-from tests.fleet.controller import FOR_OLDER, ROOT, Controller, core_for, environment, pythons
+from tests.fleet.controller import OF_UBUNTU_24_04, ROOT, Controller, core_for, environment, pythons
 from tests.fleet.hosts import RELEASES, Fleet, Kind
 
 
@@ -54,5 +54,5 @@ def either(request: pytest.FixtureRequest, fleet: Fleet, programs: Path, bundle:
     """A controller with the newest ansible-core that is supported, and one with the oldest."""
     inventory = tmp_path / "inventory.yml"
     inventory.write_text(fleet.inventory())
-    own = programs if request.param == "newest" else environment(pythons()[-1], FOR_OLDER)
+    own = programs if request.param == "newest" else environment(pythons()[-1], OF_UBUNTU_24_04)
     return Controller(own, inventory, bundle, tmp_path)

@@ -20,6 +20,7 @@ PLAYBOOKS = ROOT / "playbooks"
 COLLECTION = PLAYBOOKS / "collections/ansible_collections/hosttune/hosttune"
 # A new minor of ansible-core is taken up by hand. 2.21 wants Python 3.12, and 2.19 is the last for 3.11.
 NEWEST, FOR_OLDER = "ansible-core>=2.21,<2.22", "ansible-core>=2.19,<2.20"
+OF_UBUNTU_24_04 = "ansible-core==2.16.3"  # the oldest that is supported
 OLDEST = (3, 11)
 LINT = "ansible-lint>=26.10,<26.11"
 SETUP_S = 600
@@ -87,6 +88,10 @@ class Played:
     def changed(self) -> set[str]:
         """The hosts that the recap says changed."""
         return set(re.findall(r"^(\S+)\s+: ok=\d+\s+changed=[1-9]", self.output, re.MULTILINE))
+
+    def failed(self) -> set[str]:
+        """The hosts that the recap says failed."""
+        return set(re.findall(r"^(\S+)\s+: .*\bfailed=[1-9]", self.output, re.MULTILINE))
 
 
 class Controller:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fleet import tree
-from tests.fleet.controller import COLLECTION, FOR_OLDER, ROOT, Controller, environment, pythons
+from tests.fleet.controller import COLLECTION, FOR_OLDER, OF_UBUNTU_24_04, ROOT, Controller, environment, pythons
 from tests.fleet.hosts import Fleet, Kind
 
 pytestmark = pytest.mark.fleet
@@ -83,11 +83,14 @@ def test_every_python_makes_the_same_plan_applies_it_and_takes_it_back(
     assert "no host has the run nonsense" in again.output
 
 
-def test_oldest_controller_applies_and_takes_a_rule_back(fleet: Fleet, bundle: Path, tmp_path: Path):
-    controller = controlled(fleet, environment(pythons()[-1], FOR_OLDER), bundle, tmp_path)
-    assert "core 2.19" in controller.run("ansible", "--version").stdout
+@pytest.mark.parametrize("core", [OF_UBUNTU_24_04, "ansible-core>=2.17,<2.18", FOR_OLDER])
+def test_older_controllers_apply_and_take_a_rule_back(core: str, fleet: Fleet, bundle: Path, tmp_path: Path):
+    controller = controlled(fleet, environment(pythons()[-1], core), bundle, tmp_path)
+    said = controller.run("ansible", "--version").stdout
+    assert f"core {re.findall('2[.][0-9]+', core)[0]}" in said
     made = controller.play("apply.yml", **AT_ONCE)
     assert made.status == 0, made.output
+    assert "does not support Ansible" not in made.output
     back = controller.play("undo.yml", rule="storage-noatime", **AT_ONCE)
     assert back.status == 0, back.output
     for host in fleet.hosts:

@@ -324,3 +324,64 @@ def test_undone_until_reboot_is_what_was_taken_back_in_this_boot():
 
 def test_named_many_hosts_are_counted():
     assert classes["named"]([f"gpu{number}" for number in range(40)]).endswith("gpu11 and 28 more")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("sudo hosttune undo --rule a-b --yes starts afresh", "ansible-playbook hosttune.hosttune.undo -e rule=a-b starts afresh"),
+        ("mend it, then: sudo hosttune apply --yes --only gpu-driver", "mend it, then: ansible-playbook hosttune.hosttune.apply -e hosttune_only=gpu-driver"),
+        ("sudo hosttune undo 20261121-093012-4711 --yes", "ansible-playbook hosttune.hosttune.undo -e run_id=20261121-093012-4711"),
+        ("`hosttune plan` shows it", "`ansible-playbook hosttune.hosttune.check` shows it"),
+        ("sudo hosttune apply --yes --again a-b", "sudo hosttune apply --yes --again a-b"),
+        ("sudo hosttune health --learn keeps it", "sudo hosttune health --learn keeps it"),
+    ],
+)  # fmt: skip
+def test_host_without_hosttune_is_told_the_playbooks(text, told):
+    assert answer["as_played"](text) == told
+    (found,) = answer["with_todo"]([{"todo": text}], "")
+    assert found["todo"] == told
+    assert answer["with_todo"]([{"todo": text}], "/usr/bin/hosttune") == [{"todo": text}]
+
+
+IMPAIRED = finding(verdict="advice", rule="gpu-clocks") | {"impairs": True}
+
+
+@pytest.mark.parametrize(
+    ("one", "standing"),
+    [
+        (told("", compliant=True, findings=[IMPAIRED]), "nothing that hosttune changes, and impaired"),
+        (
+            told("", compliant=True, findings=[], check={"health": {"fitness": "unfit"}}),
+            "nothing that hosttune changes, and unfit: drain it",
+        ),
+        (told("", compliant=True, findings=[], failed=True), "nothing was changed, and it failed"),
+        (told("", compliant=True, findings=[]), "nothing to change"),
+    ],
+)
+def test_only_a_host_that_does_its_work_has_nothing_to_change(one, standing):
+    assert [entry["standing"] for entry in classes["folded"]({"a": one}, act="apply")] == [standing]
+
+
+def test_host_that_failed_elsewhere_has_not_nothing_to_change():
+    (entry,) = classes["folded"]({"a": told("", compliant=True)}, act="apply", failed={"a": "its drain failed"})
+    assert entry["standing"] == "nothing was changed, and it failed"
+
+
+def test_impaired_host_is_told_with_its_rule():
+    text = "\n".join(classes["summary"]([], {"a": told("", compliant=True, findings=[IMPAIRED])}, {}))
+    assert "1 host: impaired: slower, or not for long\n  a: " in text
+
+
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (told("1" * 64, compliant=False, changes=[change()]), "1 change to make"),
+        (told("", compliant=False, findings=[finding("unknown", rule="b")]), "unknown: b"),
+        (told("", compliant=False, findings=[], deferred=[{"rule": "b"}]), "waits for running GPU work: b"),
+        (told("", compliant=False, findings=[], reboot_reasons=["b: host"]), "waits for a reboot: b: host"),
+        (told("", compliant=False, findings=[finding(rule="b")], undone_run="r1"), "not taken back: b"),
+    ],
+)
+def test_each_host_says_why_it_is_not_as_it_should_be(one, why):
+    assert classes["shortfall"](one, "plan") == why

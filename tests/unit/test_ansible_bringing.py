@@ -22,10 +22,26 @@ class AnsibleError(Exception):
     pass
 
 
+class AnsibleConnectionFailure(AnsibleError):
+    pass
+
+
+def shown(line, stderr=False):
+    print(line, file=sys.stderr if stderr else sys.stdout)
+
+
+class Loader:
+    """The files of the controller. Those out of a vault, Ansible decrypts itself."""
+
+    def _get_file_contents(self, path):
+        return Path(path).read_bytes(), True
+
+
 class ActionBase:
     """What the actions ask Ansible for. It finds no file in a role or beside a playbook."""
 
     _task = types.SimpleNamespace(check_mode=False)
+    _loader = Loader()
     given: Mapping[str, object] = {}
 
     def run(self, tmp, task_vars):
@@ -57,11 +73,18 @@ class HostVars(dict):
 @pytest.fixture
 def ansible(monkeypatch):
     for name, holds in {
-        "ansible": {"context": types.SimpleNamespace(CLIARGS={"inventory": ["my hosts"], "args": ["plays/apply.yml"]})},
-        "ansible.errors": {"AnsibleError": AnsibleError, "AnsibleValueOmittedError": AnsibleError},
+        "ansible": {
+            "constants": types.SimpleNamespace(DEFAULT_STDOUT_CALLBACK="default"),
+            "context": types.SimpleNamespace(CLIARGS={"inventory": ["my hosts"], "args": ["plays/apply.yml"]}),
+        },
+        "ansible.errors": {
+            "AnsibleConnectionFailure": AnsibleConnectionFailure,
+            "AnsibleError": AnsibleError,
+            "AnsibleValueOmittedError": AnsibleError,
+        },
         "ansible.module_utils.json_utils": {"_filter_non_json_lines": lambda text, **_: (text, [])},
         "ansible.plugins.action": {"ActionBase": ActionBase},
-        "ansible.utils.display": {"Display": lambda: types.SimpleNamespace(display=print)},
+        "ansible.utils.display": {"Display": lambda: types.SimpleNamespace(display=shown)},
     }.items():
         monkeypatch.setitem(sys.modules, name, module(name, **holds))
 
@@ -327,13 +350,17 @@ def test_rules_of_a_task_that_are_none_are_named(rules, said, action, tmp_path):
         action._rules({"rules_files": [str(tmp_path / "site-a.yaml")], "rules": rules})
 
 
+def read_text(path):
+    return Path(path).read_text()
+
+
 def test_rule_files_of_one_name_are_refused(bundle, tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "site-a.yaml").write_text("id: site-a\n")
-    assert set(bundle["rule_texts"]([str(tmp_path / "a"), str(tmp_path / "a")])) == {"site-a.yaml"}
+    assert set(bundle["rule_texts"]([str(tmp_path / "a"), str(tmp_path / "a")], read_text)) == {"site-a.yaml"}
     with pytest.raises(AnsibleError, match=r"a/site-a\.yaml and .*/b/site-a\.yaml have one name"):
-        bundle["rule_texts"]([str(tmp_path / "a"), str(tmp_path / "b")])
+        bundle["rule_texts"]([str(tmp_path / "a"), str(tmp_path / "b")], read_text)
 
 
 FAULTY = """\
@@ -376,3 +403,74 @@ def test_fault_of_a_policy_names_the_file_of_the_controller_and_each_fault_in_a_
         "  hint: did you mean profile?",
         "site/gpu.yaml:2: max_risk: is none of low, medium, high",
     ]
+
+
+def test_task_in_the_background_is_refused_before_any_host_is_asked(action):
+    action._task = types.SimpleNamespace(args={}, async_val=60)
+    action._execute_module = lambda **_: pytest.fail("a host was asked")
+    answer = action.run(task_vars={})
+    assert answer["failed"]
+    assert answer["msg"].startswith("async: this module does not run in the background, because ")
+
+
+def test_lists_are_also_words_with_commas(action):
+    split = type(action).run.__globals__["split_lists"]
+    given = {"only": "a, b", "approved": ["1 ", 2], "select": "", "profile": "a, b"}
+    assert split(given) == {"only": ["a", "b"], "approved": ["1", 2], "select": "", "profile": "a, b"}
+
+
+REFUSED = "Failed to connect to the host via ssh: ssh: connect to host gpu01 port 22: Connection refused"
+CUT_OFF = "Failed to connect to the host via ssh: Shared connection to gpu01 closed."
+
+
+@pytest.mark.parametrize(
+    ("is_handed_over", "retries", "text", "is_unbegun"),
+    [
+        (False, 3, CUT_OFF, True),
+        (True, 0, REFUSED, True),
+        (True, 1, REFUSED, False),  # of the second connection
+        (True, 0, CUT_OFF, False),
+    ],
+)
+def test_action_knows_where_nothing_can_have_begun(is_handed_over, retries, text, is_unbegun, action):
+    action._is_handed_over = is_handed_over
+    action._connection = types.SimpleNamespace(get_option=lambda _name: retries)
+    answer = action._unanswered(AnsibleConnectionFailure(text))
+    assert (answer["unreachable"], answer.get("unbegun", False)) == (True, is_unbegun)
+
+
+@pytest.mark.parametrize(
+    ("failure", "found"),
+    [
+        (
+            {"msg": "MODULE FAILURE", "rc": 1, "module_stderr": "ops is not in the sudoers file.\n"},
+            {"msg": "hosttune gave no answer there: ops is not in the sudoers file.", "unbegun": True},
+        ),
+        (
+            {
+                "msg": "MODULE FAILURE",
+                "rc": 1,
+                "module_stderr": "Traceback\nMemoryError\nShared connection to a closed.\n",
+            },
+            {"msg": "hosttune gave no answer there: MemoryError"},
+        ),
+        ({"msg": "The module interpreter '/x' was not found.", "rc": 127}, {"unbegun": True}),
+        ({"msg": "gpu.yaml:1: no key"}, {}),
+    ],
+)
+def test_module_without_an_answer_is_told_by_the_words_of_what_failed(failure, found, action):
+    assert type(action).run.__globals__["_explained"](failure) == found
+
+
+def test_host_where_nothing_began_may_not_be_made_in_part(folding, capsys):
+    lost = {"unreachable": True, "msg": "Failed to connect to the host via ssh"}
+    folding({"a": lost | {"unbegun": True}, "b": lost}, act="apply", max_fail_percentage=0)
+    assert "  b: see `hosttune history` there; what was begun may be made in part" in capsys.readouterr().out
+
+
+def test_summary_is_on_standard_error_where_a_program_reads_json(folding, capsys, monkeypatch):
+    monkeypatch.setattr(sys.modules["ansible"].constants, "DEFAULT_STDOUT_CALLBACK", "ansible.posix.json")
+    result = folding({"a": {"digest": "", "changes": []}})
+    seen = capsys.readouterr()
+    assert (seen.out, seen.err) == ("", "".join(f"{line}\n" for line in result["summary"]))
+    assert result["summary"][0] == "1 host: nothing to change"

@@ -99,7 +99,9 @@ def tune(monkeypatch):
             "ansible.module_utils.basic": types.SimpleNamespace(AnsibleModule=Module),
             f"{OWN}.module_utils": types.SimpleNamespace(answer=stand_in("module_utils/answer")),
             f"{OWN}.module_utils.arguments": stand_in("module_utils/arguments"),
-            f"{OWN}.module_utils.client": types.SimpleNamespace(Trouble=Trouble, client_of=lambda _params: Client()),
+            f"{OWN}.module_utils.client": types.SimpleNamespace(
+                Trouble=Trouble, client_of=lambda _params: Client(), program_here=lambda: "hosttune"
+            ),
         }.items():
             monkeypatch.setitem(sys.modules, name, held)
         monkeypatch.setattr("os.path.isdir", lambda path: has_trial and path == "/etc/hosttune/trial")

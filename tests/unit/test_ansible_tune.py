@@ -86,7 +86,9 @@ def tune(host, monkeypatch, capsys):
         def module(name):
             return types.SimpleNamespace(**runpy.run_path(str(PLUGINS / f"module_utils/{name}.py")))
 
-        clients = types.SimpleNamespace(Trouble=RuntimeError, client_of=lambda _params: client)
+        clients = types.SimpleNamespace(
+            Trouble=RuntimeError, client_of=lambda _params: client, program_here=lambda: "hosttune"
+        )
         for name, held in {
             "ansible.module_utils.basic": types.SimpleNamespace(AnsibleModule=Module),
             UTILS: types.SimpleNamespace(answer=module("answer")),

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hosttune.cli.app import run
+from hosttune.host.gathered import stem_of
 from tests.hosts.built import HOSTS
 from tests.unit.test_ansible_bringing import CHANGE, ansible, folding, made
 
@@ -288,14 +289,22 @@ def test_cleaned_output_of_a_module_is_the_same_json(value):
         assert answers.clean_output(text).isprintable()
 
 
-@pytest.mark.parametrize(
-    "name", ["../../trav", "a/b", "/etc/x", ".hidden", "..", "", "a\nb", "a\x1b", "a\u202eb", "x" * 201]
-)
+@pytest.mark.parametrize("name", ["../../trav", ".hidden", "..", "", "a\nb", "a\x1b", "a\u202eb", "x" * 201])
 def test_name_that_would_leave_the_folder_is_no_file_name(name, folding, tmp_path):
     told = {"digest": "", "changes": [], "check": {"host": "x"}}
     result = folding({name: told, "good": told}, folder=str(tmp_path / "a/results"))
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["good.json"]
     assert "its name in the inventory is not a valid file name" in result["failed_hosts"][name]
+
+
+def test_name_with_a_slash_is_one_file_that_report_reads_back(folding, tmp_path):
+    told = {"digest": "", "changes": [], "check": {"host": "x"}}
+    names = ["a/b", "/etc/x", "a%2Fb", "a/../b"]
+    result = folding(dict.fromkeys(names, told), folder=str(tmp_path / "results"))
+    assert result["failed_hosts"] == {}
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.parent for path in kept} == {tmp_path / "results"}
+    assert sorted(stem_of(str(path)) for path in kept) == sorted(names)
 
 
 def test_two_names_never_share_a_file(folding, tmp_path):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from ansible.errors import AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import lookup_loader
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils import bringing, settings
 
 
@@ -40,8 +41,21 @@ class ActionModule(ActionBase):
             if names is None:
                 bringing.refuse_empty(found)
                 refuse_wrong(found)
+                self._refuse_missing(found, task_vars)
         except AnsibleError as error:
             result.update(failed=True, msg=str(error))
             return result
         result.update(changed=False, given={name.removeprefix(settings.PREFIX): one for name, one in found.items()})
         return result
+
+    def _refuse_missing(self, found, task_vars):
+        """Raises AnsibleError where a file that the role needs after the change is not there, or holds no tasks."""
+        hooks = [found[f"hosttune_{name}_tasks"] for name in ("drain", "undrain") if f"hosttune_{name}_tasks" in found]
+        self._look_up("tasks_file", hooks, task_vars)
+        if kind := found.get("hosttune_install"):
+            named = found.get("hosttune_deb" if kind == "deb" else "hosttune_bundle")
+            self._look_up("bundle", [named] if named else [], task_vars, kind=kind)
+
+    def _look_up(self, name, terms, task_vars, **options):
+        lookup = lookup_loader.get(f"hosttune.hosttune.{name}", loader=self._loader, templar=self._templar)
+        lookup.run(terms, variables=task_vars, **options)

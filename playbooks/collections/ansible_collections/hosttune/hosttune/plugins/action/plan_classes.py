@@ -10,7 +10,7 @@ import shlex
 import tempfile
 import time
 
-from ansible import context
+from ansible import constants, context
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -22,6 +22,7 @@ SAID = "it was not asked, or did not answer"
 FAILURE = "_failure"  # of the registered variable: why the playbook gave this host up
 BATCH = "hosttune_batch"  # what the playbook sets where a batch begins
 TOLD = "reboot_reasons"  # what a task that came to its end tells, also one that failed before it changed anything
+UNBEGUN = "unbegun"  # of a task that did not come to its end: its action knows that nothing began there
 MISSING = "hosttune missing"  # the kind of a document that stands for a host without an answer
 SCHEMA = taken.load_schema("tune_info") | taken.load_schema("tune")
 
@@ -51,26 +52,33 @@ class ActionModule(ActionBase):
             empty = ("",) if name in ("folder", "reviewed") else ("", None)
             if self._task.args.get(name, name) in empty:
                 raise AnsibleError(f"{name}: the value is empty; name one, or leave it out")
+        for name in ("folder", "reviewed"):
+            given[name] = None if given[name] == os.devnull else given[name]
         act, most = given["act"], given["max_fail_percentage"]
         answers, failed = _answers(given["hosts"], given["register"], set(given["lost"] or ()), task_vars)
-        found = classes.folded(answers, act=act, is_planned=self._task.check_mode)
+        is_planned = self._task.check_mode
+        found = classes.folded(answers, act=act, is_planned=is_planned, failed=failed)
         ends = most is not None and len(failed) * 100 > len(given["hosts"]) * most
         moved = {} if given["quiet"] else _moved(answers, given["reviewed"])
         lines = [] if given["quiet"] else classes.summary(found, answers, failed, moved)
         lines = [taken.clean_line(line) for line in lines]
+        asked = task_vars.get("ansible_play_hosts_all") or ()
+        untouched = [host for host in asked if BATCH not in _known(host, task_vars)]
         if ends and not given["quiet"]:
-            asked = task_vars.get("ansible_play_hosts_all") or ()
             so_far, _failed = _answers(asked, given["register"], set(), task_vars)
             stands = {host: one for host, one in so_far.items() if not classes.is_lost(one)}
             runs = {host: one["run_id"] for host, one in stands.items() if one.get("run_id")}
-            rest = [host for host in asked if host not in given["hosts"] and BATCH not in _known(host, task_vars)]
+            rest = [host for host in untouched if host not in given["hosts"]]
             asked_for = {host: _known(host, task_vars).get(given["register"]) for host in failed}
-            silent = {host for host, one in asked_for.items() if one and host not in answers and TOLD not in one}
-            silent |= set(given["lost"] or ())
+            silent = {
+                host
+                for host, one in asked_for.items()
+                if one and host not in answers and TOLD not in one and not one.get(UNBEGUN)
+            }
             way_on = classes.way_on(act, silent, rest, runs, _undo_command())
             lines += [taken.clean_line(line, longest=None) for line in way_on]  # a command is whole
         for line in lines:
-            Display().display(line)
+            _show(line)
         if given["folder"] and not self._task.check_mode:
             silent = {host: reason for host, reason in failed.items() if host not in answers}
             try:
@@ -81,17 +89,30 @@ class ActionModule(ActionBase):
                     " name another folder (results=DIR), or none (results=)"
                 ) from None
             for host in lost.keys() - failed.keys():
-                Display().display(taken.clean_line(f"{host}: {lost[host]}"))
+                _show(taken.clean_line(f"{host}: {lost[host]}"))
             failed.update(lost)
             result["changed"] = bool(answers or silent)
         result.update(
             classes=found,
             failed_hosts=failed,
             not_compliant=[host for host, one in answers.items() if not one.get("compliant", True)],
+            shortfalls={
+                host: taken.clean_line(classes.shortfall(one, act, is_planned=is_planned))
+                for host, one in answers.items()
+                if not one.get("compliant", True)
+            },
+            summary=lines,
+            untouched=untouched,
             undone_runs=[one["undone_run"] for one in answers.values() if one.get("undone_run")],
             ends=ends,
         )
         return result
+
+
+def _show(line):
+    """A line for people: on standard error where Ansible prints JSON for a program on standard output."""
+    callback = (constants.DEFAULT_STDOUT_CALLBACK or "").rpartition(".")[2]
+    Display().display(line, stderr="json" in callback)
 
 
 def _known(host, task_vars):
@@ -143,7 +164,7 @@ def _moved(answers, folder):
         try:
             if taken.why_no_file_name(host):
                 continue
-            with open(os.path.join(folder or "", host + ".json"), encoding="utf-8") as file:
+            with open(os.path.join(folder or "", taken.file_stem(host) + ".json"), encoding="utf-8") as file:
                 (before,) = json.load(file)["hosts"]
             found[host] = classes.moved_since(before, one["changes"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -202,7 +223,7 @@ def replace(folder, host, text, mine):
     """
     if why := taken.why_no_file_name(host):
         raise BadName(f"its name in the inventory is not a valid file name: {why}")
-    path = os.path.join(folder, host + ".json")
+    path = os.path.join(folder, taken.file_stem(host) + ".json")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if os.path.lexists(path) and _identity(os.lstat(path)) in mine:
         raise BadName(f"its file {path} is that of another host, whose name differs in upper and lower case only")

@@ -13,7 +13,7 @@ options:
     description:
       - A policy on the controller, in place of C(/etc/hosttune/policy.yaml) on the host.
       - Looked for in the C(files) folder of the role or the playbook, beside the playbook, and in the folder where
-        Ansible was started.
+        Ansible was started. It may be encrypted with ansible-vault.
     type: path
   policy:
     description:
@@ -22,7 +22,7 @@ options:
   rules_files:
     description:
       - Rules of the site on the controller, files or folders of them, besides those in C(/etc/hosttune/rules.d) on
-        the host. Looked for where O(policy_file) is.
+        the host. Looked for where O(policy_file) is. They may be encrypted with ansible-vault.
     type: list
     elements: path
     default: []
@@ -70,7 +70,7 @@ options:
     description:
       - The self-contained hosttune on the controller that travels with the task. By default the one of this
         collection; in a checkout of hosttune, one that is built from the sources when they change.
-      - Nothing of it stays on the host.
+      - It stays on the host only where a task changed something, until all is taken back.
     type: path
   executable:
     description:
@@ -83,7 +83,7 @@ options:
   _site:
     description:
       - Filled in on the controller with the policy and the rules. Not for a playbook.
-    type: dict
+    type: str
 attributes:
   platform:
     description: Target OS on which the module works.

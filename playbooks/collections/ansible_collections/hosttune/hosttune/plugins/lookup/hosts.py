@@ -14,6 +14,8 @@ author:
 description:
   - Returns the pattern, for C(hosts) of a play. Fails where a part of it matches no host, or C(--limit) leaves none,
     because Ansible then plays for nobody, or for the rest, and calls that a success.
+  - Fails as well where a playbook of this collection is played by itself with C(--tags) or C(--skip-tags) that leave
+    none of its tasks.
 options:
   _terms:
     description: The pattern.
@@ -35,9 +37,46 @@ _list:
   elements: str
 """
 
+import os
+
+from ansible import context
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager, split_host_pattern
 from ansible.plugins.lookup import LookupBase
+from ansible_collections.hosttune.hosttune.plugins.plugin_utils import bundle
+
+OWN = ("check", "apply", "undo")
+
+
+def refuse_tags(arguments):
+    """Raises AnsibleError where `ansible-playbook` was given playbooks of this collection alone, and tags that leave no
+    task of them, which Ansible calls a success. Another playbook that imports them may have such tags.
+    """
+    playbooks = arguments.get("args") or ()
+    if not playbooks or not all(map(is_own, playbooks)):
+        return
+    chosen, skipped = (set(arguments.get(name) or ()) for name in ("tags", "skip_tags"))
+    untagged = {"all", "untagged"}
+    if (chosen and not chosen & untagged) or skipped & untagged:
+        words = " and ".join(
+            f"--{name} {','.join(sorted(given))}"
+            for name, given in (("tags", chosen - {"all"}), ("skip-tags", skipped))
+            if given
+        )
+        raise AnsibleError(
+            f"{words}: no task of this playbook has a tag, so nothing would be played; rules are chosen by"
+            " hosttune_only=RULE, hosts by hosttune_hosts=PATTERN"
+        )
+
+
+def is_own(playbook):
+    """Whether this is a playbook of the collection, or the one in a checkout that imports it."""
+    folders = [
+        os.path.join(bundle.COLLECTION, "playbooks"),
+        os.path.realpath(os.path.join(bundle.COLLECTION, *[".."] * 4)),
+    ]
+    paths = [os.path.join(folder, f"{name}.yml") for folder in folders for name in OWN]
+    return playbook in [f"hosttune.hosttune.{name}" for name in OWN] or os.path.realpath(playbook) in paths
 
 
 class LookupModule(LookupBase):
@@ -45,6 +84,7 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         self.set_options(var_options=variables, direct=kwargs)
+        refuse_tags(context.CLIARGS)
         inventory = InventoryManager(self._loader, parse=False)
         for group, hosts in variables["groups"].items():
             inventory.add_group(group)

@@ -3,8 +3,47 @@
 
 from __future__ import annotations
 
+import re
+
 SETTLED = ("ok", "not applicable")
 LIVE, NEXT_BOOT = "on trial: live", "on trial: next boot"
+
+
+# A command with its words, as texts of hosttune write it for a person on the host.
+COMMAND = re.compile(
+    r"(`?)(?:sudo )?hosttune (check|plan|apply|undo)\b"
+    r"((?: --(?:only|select|profile|rule) \w(?:[\w.-]*\w)?| --[a-z][a-z-]*| \d{8}[\w-]*)*)(`?)"
+)
+PLAYS = {"check": "check", "plan": "check", "apply": "apply", "undo": "undo"}
+OPTIONS = {"--only": "hosttune_only", "--select": "hosttune_select", "--profile": "hosttune_profile", "--rule": "rule"}
+
+
+def as_played(text):
+    """The same text for a host without hosttune: the playbooks in place of commands that nobody can type there. What
+    no playbook takes stays as it is.
+    """
+    return COMMAND.sub(_played, text)
+
+
+def _played(found):
+    opened, command, words, closed = found.groups()
+    given, words = [], words.split()
+    while words:
+        word = words.pop(0)
+        if word in OPTIONS and words:
+            given.append(f"-e {OPTIONS[word]}={words.pop(0)}")
+        elif command == "undo" and not word.startswith("-"):
+            given.append(f"-e run_id={word}")
+        elif word != "--yes":
+            return found[0]
+    return opened + " ".join(["ansible-playbook", f"hosttune.hosttune.{PLAYS[command]}", *given]) + closed
+
+
+def with_todo(findings, program):
+    """The findings, with what a person can type where hosttune is no `program` of the host."""
+    if program:
+        return findings
+    return [dict(one, todo=as_played(one["todo"])) if one.get("todo") else one for one in findings]
 
 
 def changes_of(plan):
@@ -138,6 +177,11 @@ def warnings_of(result, *, is_asked_trial):
     sentences of what it has checked: a warning that a host words itself is not shown.
     """
     found = []
+    if result.get("changed") and result.get("run_id") and not result.get("program", True):
+        found.append(
+            "hosttune could not be left on this host, so the way back is the playbook: ansible-playbook"
+            f" hosttune.hosttune.undo -e run_id={result['run_id']}"
+        )
     if waits := result.get("deferred"):
         rules = ", ".join(sorted({one["rule"] for one in waits}))
         found.append("put off until the GPUs are free: {} ({})".format(rules, waits[0]["reason"]))

@@ -37,7 +37,8 @@ options:
         C(hosttune check --format json) prints. A host that gave no answer has a file, too, which says why.
         C(hosttune report) reads both. Not written in check mode.
       - The records are in its folder C(records), if they were gathered.
-      - Nothing is written with V(null). Prefer it to C(omit), whose place a fact of this name takes.
+      - Nothing is written with V(/dev/null). Prefer it to C(omit), whose place a fact of this name takes, and to
+        V(null), of which a template of ansible-core 2.18 and older makes an empty text.
     type: path
   reviewed:
     description:
@@ -127,6 +128,22 @@ failed_hosts:
   type: dict
 not_compliant:
   description: The hosts that answered and are not as they should be, or did not take all of it back.
+  returned: always
+  type: list
+  elements: str
+shortfalls:
+  description: Of each host of RV(not_compliant) why it is not as it should be, on one line.
+  returned: always
+  type: dict
+summary:
+  description:
+    - The lines that were printed. Where Ansible prints JSON (a callback such as C(ansible.posix.json)) they are on
+      standard error.
+  returned: always
+  type: list
+  elements: str
+untouched:
+  description: The hosts of the play whose batch has not begun, as its fact C(hosttune_batch) says.
   returned: always
   type: list
   elements: str

@@ -13,8 +13,9 @@ version_added: 0.1.0
 description:
   - Runs hosttune on the host. It makes the plan there, from the same rules and with the same code as
     C(hosttune plan), and with O(state=applied) makes it true, verifies it and keeps what undoing it takes.
-  - The whole catalogue is one task and one round trip. hosttune travels with the task and leaves nothing behind but
-    what it configured and its journal in C(/var/lib/hosttune). The host needs Python and nothing else.
+  - The whole catalogue is one task and one round trip. hosttune travels with the task. A host that it changes
+    keeps what it configured, the journal in C(/var/lib/hosttune), and hosttune itself for the way back (RV(program)).
+    The host needs Python and nothing else.
   - A host never reboots by this module, but once by itself to take back what was on trial. It says whether it needs to
     with RV(reboot_required), which comes from the state of the host and not from what this task did.
 options:
@@ -387,6 +388,13 @@ undone_run:
   description: The run of which this is the way back. Empty where the host has none of those asked for.
   returned: with O(state=undone)
   type: str
+program:
+  description:
+    - The hosttune that can be typed on this host. Where a task with O(bundle) changed something, it leaves one there
+      for the way back and for C(hosttune history), until all is taken back.
+    - Empty where there is none. RV(findings) and RV(interrupted) then name the playbooks in place of commands.
+  returned: when a plan was made
+  type: str
 hosttune_version:
   description: The version of hosttune that made the plan.
   returned: when a plan was made
@@ -398,7 +406,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hosttune.hosttune.plugins.module_utils import answer
 from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import LOOK, LOOK_EXCLUSIVE
-from ansible_collections.hosttune.hosttune.plugins.module_utils.client import Trouble, client_of
+from ansible_collections.hosttune.hosttune.plugins.module_utils.client import Trouble, client_of, program_here
 
 GONE = ("undone", "came back", "nothing taken")  # runs of which nothing is left to take back
 NOTHING = dict(
@@ -443,13 +451,24 @@ def main():
         result.pop("unverified", None)
         if "findings" in result:
             result["findings"] = unsettled(result["findings"])
-        module.fail_json(msg=str(error), **result)
+        told(result)
+        module.fail_json(msg=str(error) if program_here() else answer.as_played(str(error)), **result)
+    told(result)
     result["reboot_required"] = bool(result["reboot_reasons"]) and not result["reboot_obstacles"]
     failed = [one for one in result["changes"] if one.get("phase") in ("failed", "undone")]
     if result.pop("unverified", False) or failed:
         result["findings"] = unsettled(result["findings"])
         module.fail_json(msg=what_failed(failed), **result)
     module.exit_json(**result)
+
+
+def told(result):
+    """What a person can type on this host, after the run."""
+    if "findings" in result:
+        result["program"] = program_here()
+        result["findings"] = answer.with_todo(result["findings"], result["program"])
+        if not result["program"]:
+            result["interrupted"] = [answer.as_played(one) for one in result.get("interrupted", ())]
 
 
 def apply(module, client, result):

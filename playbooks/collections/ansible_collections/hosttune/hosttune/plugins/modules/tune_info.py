@@ -215,6 +215,10 @@ reboot_obstacles:
   returned: with O(gather=plan)
   type: list
   elements: str
+program:
+  description: The hosttune that can be typed on this host; empty where there is none.
+  returned: with O(gather=plan)
+  type: str
 history:
   description: What C(hosttune history --format json) prints.
   returned: with O(gather=history)
@@ -245,7 +249,7 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hosttune.hosttune.plugins.module_utils import answer
 from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import LOOK, LOOK_EXCLUSIVE
-from ansible_collections.hosttune.hosttune.plugins.module_utils.client import Trouble, client_of
+from ansible_collections.hosttune.hosttune.plugins.module_utils.client import Trouble, client_of, program_here
 
 
 def main():
@@ -268,6 +272,7 @@ def main():
 def check(client, result):
     document, _status, _said = client.ask("check", look=client.look)
     result["check"] = document["hosts"][0]
+    result["check"]["findings"] = answer.with_todo(result["check"]["findings"], program_here())
 
 
 def plan(client, result):
@@ -275,14 +280,18 @@ def plan(client, result):
     findings = document["findings"]
     reasons, obstacles = answer.reboot_reasons(findings), answer.reboot_obstacles(findings)
     changes = answer.changes_of(document)
+    program = program_here()
+    document["findings"] = answer.with_todo(findings, program)
+    interrupted = document.get("interrupted", [])
     result.update(
         plan=document,
+        program=program,
         plan_diff=answer.diff_of(changes),
         digest=document["digest"],
         changes=changes,
         compliant=status == 0,
         deferred=answer.deferred(findings),
-        interrupted=document.get("interrupted", []),
+        interrupted=interrupted if program else [answer.as_played(one) for one in interrupted],
         reboot_required=bool(reasons) and not obstacles,
         reboot_reasons=reasons,
         reboot_obstacles=obstacles,

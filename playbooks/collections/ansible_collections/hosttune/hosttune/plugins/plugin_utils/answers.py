@@ -272,8 +272,13 @@ def why_no_file_name(host):
     """Why the name of a host in the inventory cannot be that of a file in the results folder; empty if it can."""
     if not host.isprintable():
         return "it has characters that cannot be shown"
-    if "/" in host or host.startswith("."):
-        return "it has a slash, or begins with a dot"
+    if host.startswith("."):
+        return "it begins with a dot"
     if host.endswith(".record"):
         return "it ends with .record, as the names of records do"
-    return f"it is longer than {MAX_NAME} bytes" if not 0 < len(host.encode()) <= MAX_NAME else ""
+    return f"it is longer than {MAX_NAME} bytes" if not 0 < len(file_stem(host).encode()) <= MAX_NAME else ""
+
+
+def file_stem(host):
+    """The name of the file of a host in the results folder, without its end. `hosttune report` reads it back."""
+    return host.replace("%", "%25").replace("/", "%2F")

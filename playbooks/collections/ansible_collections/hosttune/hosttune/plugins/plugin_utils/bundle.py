@@ -169,8 +169,10 @@ def payload(path):
         return base64.b64encode(file.read()).decode()
 
 
-def rule_texts(paths):
-    """The rules in these files and folders, by file name. Raises AnsibleError where two files have one name."""
+def rule_texts(paths, read):
+    """The rules in these files and folders, by file name; `read` gives the text of one. Raises AnsibleError where two
+    files have one name.
+    """
     texts, places = {}, {}
     for path in paths:
         files = [path]
@@ -182,8 +184,7 @@ def rule_texts(paths):
                 raise AnsibleError(
                     f"rules_files: {places[name]} and {file} have one name; a rule is named after its file"
                 )
-            with open(file, encoding="utf-8") as opened:
-                texts[name] = opened.read()
+            texts[name] = read(file)
     return texts
 
 

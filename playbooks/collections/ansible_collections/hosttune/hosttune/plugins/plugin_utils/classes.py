@@ -16,11 +16,15 @@ BACK_PLANNED, BACK_DONE = "to take back", "taken back"
 UNKEPT = "made on trial, and not kept"
 LEFT = "not made, because the plan is not approved"
 NOTHING, BACK_NOTHING = "nothing to change", "nothing to take back"
+BACK_STUCK = "nothing was taken back, and not all that was asked for is gone"
 STUCK = "nothing that hosttune changes, and not as it should be"
+SLOWER, UNFIT = "nothing that hosttune changes, and impaired", "nothing that hosttune changes, and unfit: drain it"
+FAILED = "nothing was changed, and it failed"
 NEXT = "more to make by the next run"  # what shows itself after a reboot alone, or when GPUs became free meanwhile
 UNJUDGED = "nothing was judged here"
 ORDER = (
-    PLANNED, BACK_PLANNED, PARTLY, UNTRIED, UNKEPT, DONE, BACK_DONE, LEFT, NEXT, STUCK, UNJUDGED, NOTHING, BACK_NOTHING,
+    PLANNED, BACK_PLANNED, PARTLY, UNTRIED, UNKEPT, DONE, BACK_DONE, LEFT, NEXT, FAILED, BACK_STUCK, UNFIT, STUCK,
+    SLOWER, UNJUDGED, NOTHING, BACK_NOTHING,
 )  # fmt: skip
 
 # The live values that the kernel works out from the memory or the device that it found (hosttune.codec).
@@ -28,6 +32,7 @@ WORKED_OUT = ("sysctl", "sysfs", "sysfs-set")
 
 # Why a host is not as it should be, where no change of a plan says it already: what a heading says, by the hold.
 REFUSED, ALONE, BEYOND, WAITS = "refused", "left alone", "beyond what the policy allows", "waiting"
+IMPAIRED = "impaired: slower, or not for long"
 FAULT, UNKNOWN, DIFFERS, EXPIRED = "faults", "unknown", "differs, and hosttune does not change it", "the waiver is over"
 HELD = {
     "refused": REFUSED,
@@ -39,22 +44,24 @@ HELD = {
     "would disturb": BEYOND,
     "waiting for": WAITS,
 }
-REASONS = (FAULT, UNKNOWN, REFUSED, ALONE, BEYOND, DIFFERS, EXPIRED, NEXT, WAITS)
+REASONS = (FAULT, IMPAIRED, UNKNOWN, REFUSED, ALONE, BEYOND, DIFFERS, EXPIRED, NEXT, WAITS)
 ASIDE = ("waived", "orphaned", "deferred", "busy")  # nobody's alarm, and what has a section of its own
 RULES_NAMED = 4
+UNMADE = (PLANNED, BACK_PLANNED, PARTLY, UNTRIED, UNKEPT, LEFT)  # changes that were not made, or not all
 RUNS_NAMED = 50
 MOVED_NAMED = 3  # changes told by their values
 MOVED_WIDTH = 40
 
 
-def folded(answers, *, act, is_planned=False):
+def folded(answers, *, act, is_planned=False, failed=()):
     """The classes of these answers (a dict from host to what tune or tune_info returned): what there is to do first,
-    the largest first. `act` is what was asked for: plan, apply or undo; `is_planned`: nothing was done.
+    the largest first. `act` is what was asked for: plan, apply or undo; `is_planned`: nothing was done; `failed` are
+    the hosts that failed.
     """
     classes = {}
     for host in sorted(answers):
         one = answers[host]
-        standing = _standing(one, act, is_planned or act == "plan")
+        standing = _standing(one, act, is_planned or act == "plan", has_failed=host in failed)
         # What is to be approved is shown of one host for all of its class, so none may show other changes for a digest.
         content = _content(one) if is_planned or act == "plan" else ""
         key = (standing, one["digest"] if one.get("changes") else "", content)
@@ -114,7 +121,9 @@ def kind_of(finding, in_plan):
             return HELD.get(hold, UNKNOWN)
         rest = NEXT if finding.get("is_planned") else DIFFERS
         return HELD.get(hold) or ("" if finding["rule"] in in_plan else rest)
-    return EXPIRED if finding.get("is_waiver_over") else ""
+    if finding.get("is_waiver_over"):
+        return EXPIRED
+    return IMPAIRED if finding.get("impairs") else ""
 
 
 def _kept_back(answers):
@@ -174,13 +183,9 @@ def _trials(answers):
     return [f"{named(hosts)}: {what}" for what, hosts in found.items()], sum(map(len, found.values()))
 
 
-def _standing(one, act, is_planned):
+def _standing(one, act, is_planned, *, has_failed=False):
     if not one.get("changes"):
-        if act == "undo":
-            return BACK_NOTHING
-        if not one.get("compliant", True):
-            return NEXT if any(finding.get("is_planned") for finding in findings_of(one)) else STUCK
-        return f"{UNJUDGED} ({unjudged(findings_of(one))})" if unjudged(findings_of(one)) else NOTHING
+        return _standing_unchanged(one, act, has_failed)
     if not one.get("approved", True):
         return LEFT
     if is_planned:
@@ -190,6 +195,44 @@ def _standing(one, act, is_planned):
     if one.get("msg"):
         return PARTLY if any(change.get("phase") for change in one["changes"]) else UNTRIED
     return BACK_DONE if act == "undo" else DONE
+
+
+def _standing_unchanged(one, act, has_failed):
+    """Of a host without changes. Only one that is as it should be and does its work has nothing to change."""
+    if has_failed or one.get("failed"):
+        return FAILED
+    is_compliant = one.get("compliant", True)
+    if act == "undo":
+        return BACK_NOTHING if is_compliant else BACK_STUCK
+    findings = findings_of(one)
+    if not is_compliant and any(finding.get("is_planned") for finding in findings):
+        return NEXT
+    fitness = ((one.get("check") or {}).get("health") or {}).get("fitness")
+    if fitness == "unfit":
+        return UNFIT
+    if not is_compliant:
+        return STUCK
+    if fitness == "impaired" or any(kind_of(finding, ()) == IMPAIRED for finding in findings):
+        return SLOWER
+    return f"{UNJUDGED} ({unjudged(findings)})" if unjudged(findings) else NOTHING
+
+
+def shortfall(one, act, *, is_planned=False):
+    """Why a host that answered is not as it should be, on one line."""
+    changes = one.get("changes") or ()
+    standing = _standing(one, act, is_planned or act == "plan")
+    parts = ["{} {}".format(counted(len(changes), "change"), standing)] if standing in UNMADE else []
+    in_plan = {change["rule"] for change in changes}
+    found = {}
+    for finding in findings_of(one):
+        kind = "not taken back" if "undone_run" in one else kind_of(finding, in_plan)
+        if kind and kind != IMPAIRED:
+            found.setdefault(kind, {})[finding["rule"]] = True
+    parts += [f"{kind}: {named(list(rules), RULES_NAMED)}" for kind, rules in found.items()]
+    waits = list(dict.fromkeys(entry["rule"] for entry in one.get("deferred") or ()))
+    parts += [f"waits for running GPU work: {named(waits, RULES_NAMED)}"] if waits else []
+    parts += [f"waits for a reboot: {named(one['reboot_reasons'], RULES_NAMED)}"] if one.get("reboot_reasons") else []
+    return "; ".join(parts) or "it gives no reason"
 
 
 def summary(classes, answers, failed, moved=None):

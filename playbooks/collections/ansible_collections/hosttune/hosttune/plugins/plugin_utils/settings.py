@@ -6,11 +6,18 @@ controller.
 
 from __future__ import annotations
 
-import copy
 import os
 
 import yaml
-from ansible.errors import AnsibleError, AnsibleValueOmittedError
+from ansible.errors import AnsibleError
+
+try:
+    from ansible.errors import AnsibleValueOmittedError
+except ImportError:  # ansible-core 2.18 and older: the value is then that of the variable `omit`
+
+    class AnsibleValueOmittedError(Exception):
+        """Never raised."""
+
 
 PREFIX = "hosttune_"
 # A fact of these names would say which host it is, and a fact `omit` what each default(omit) is. Ansible keeps them.
@@ -82,10 +89,19 @@ def controller_values(names, task, task_vars, templar):
     for name in names:
         if name in variables:
             try:
-                found[name] = templar.template(variables[name])
+                value = templar.template(variables[name])
             except AnsibleValueOmittedError:
                 continue
+            if not isinstance(value, str) or value != variables.get("omit"):
+                found[name] = value
     return found
+
+
+def _twin(thing):
+    """A copy with the same attributes, of which copy.copy loses some with ansible-core 2.18 and older."""
+    twin = object.__new__(type(thing))
+    vars(twin).update(vars(thing))
+    return twin
 
 
 def _below_facts(asked, task, task_vars):
@@ -96,10 +112,10 @@ def _below_facts(asked, task, task_vars):
     names = {name for fact in facts for name in (fact, f"ansible_{fact}") if name in task_vars}
     host = task_vars["inventory_hostname"]
     # The one place of Ansible that knows which variables are facts. A copy, so that the facts stay as they are.
-    manager = copy.copy(task_vars["hostvars"]._variable_manager)
+    manager = _twin(task_vars["hostvars"]._variable_manager)
     manager._fact_cache = _NoFacts()
     # hostvars[HOST].x is the same variable as x, so no fact of any host may be behind it.
-    hostvars = copy.copy(task_vars["hostvars"])
+    hostvars = _twin(task_vars["hostvars"])
     hostvars._variable_manager = manager
     if not names:
         return dict(task_vars, hostvars=hostvars)
