@@ -45,7 +45,7 @@ from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.processes import is_daemon
 from hosttune.facts.reading import hint, require_known
-from hosttune.facts.storage.places import mount_of
+from hosttune.facts.storage.mounts import mount_of
 from hosttune.facts.work import jobs_of
 from hosttune.host.cleaned import clean
 from hosttune.host.door import Completed, Stat

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.storage.places import mount_of
+from hosttune.facts.storage.mounts import is_served, mount_of
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -36,7 +36,7 @@ class Ways:
             part = waiting.pop(0)
             here = posixpath.normpath(posixpath.join(here, part))
             mount = mount_of(self.mounts, here)
-            if mount is not None and _is_far(mount):
+            if mount is not None and is_served(mount):
                 return posixpath.normpath(posixpath.join(here, *waiting)), True
             target = self._reader.link(here)
             if isinstance(target, str) and hops < _MOST_LINKS:
@@ -56,10 +56,4 @@ class Ways:
 
     @cached_property
     def _has_remote(self) -> bool:
-        return any(map(_is_far, self.mounts))
-
-
-def _is_far(mount: Mount) -> bool:
-    """A host that boots from the network has its / there, or nothing runs; an automount in /proc is the kernel's."""
-    is_network = mount.is_network or mount.fstype == "autofs"
-    return is_network and mount.target != "/" and not mount.target.startswith("/proc/")
+        return any(map(is_served, self.mounts))
