@@ -46,7 +46,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.after_boot import is_young
 from hosttune.facts.processes import is_daemon
 from hosttune.facts.reading import hint, require_known
-from hosttune.facts.storage.places import mount_of
+from hosttune.facts.storage.mounts import mount_of
 from hosttune.facts.work import jobs_of
 from hosttune.host.cleaned import clean
 from hosttune.host.door import Completed, Stat

@@ -53,7 +53,11 @@ _KEPT_KEYS = {
 }
 _DEVICE = regex(r"(GPU|MIG)-[^:]*")
 _BOOT = ("/boot/", "/etc/grub.d/")
-_GRUB_PASSWORD = regex(r"(?m)^([ \t]*password[ \t]+\S+[ \t]+)\S+")  # `password USER PASSWORD` of GRUB's manual
+# `password USER PASSWORD` of GRUB's manual, where a command begins
+_GRUB_PASSWORD = regex(
+    r"(?m)((?:^|[;{]|\b(?:then|else|do)\b)[ \t]*password[ \t]+[^\s;]+[ \t]+)"
+    r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s;])+"
+)
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
 
 

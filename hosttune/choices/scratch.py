@@ -8,8 +8,7 @@ from typing import Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact
-from hosttune.facts.storage.mounts import NETWORK_TYPES
-from hosttune.facts.storage.places import mount_of
+from hosttune.facts.storage.mounts import NETWORK_TYPES, mount_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex

@@ -18,6 +18,10 @@ from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 MASK: Final = "(masked)"
+# Short words for a secret, which end other names as well.
+PINS: Final = (
+    r"(?:root|bind|user|admin|db|(?<![a-z]))pw|(?:tpm2|fido2|pkcs11|hsm|token|client|user|so)[_-]?pin|pin-value"
+)
 LONGEST: Final = 4096  # characters of one word that are looked at and kept; no secret and no path is longer
 _DEEPEST: Final = 3  # of commands quoted in commands
 
@@ -33,6 +37,7 @@ class _Takes:
 _NONE: Final = _Takes()
 _SQL = _Takes(("-p",))
 _CURL = _Takes(("-u", "-U", "--user=", "--proxy-user=", "-E", "--cert=", "--pass=", "--proxy-pass="))
+_LFTP = _Takes(("-u", "--user="))
 _LDAP = _Takes(("-w",))
 _SAMBA = _Takes(("-U", "--user="))
 _SNMP = _Takes(("-c", "-A", "-X"))
@@ -41,23 +46,25 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     **dict.fromkeys(("mariadb", "mariadb-dump", "mariadb-admin", "mariadb-backup", "mydumper", "xtrabackup"), _SQL),
     **dict.fromkeys(("mongo", "mongosh", "mongodump", "mongorestore", "mongoexport", "sshpass", "7z", "7za"), _SQL),
     **dict.fromkeys(("docker", "podman", "nerdctl", "skopeo", "buildah", "helm", "oras", "az", "twine"), _SQL),
-    **dict.fromkeys(("useradd", "usermod", "sqlcmd", "rdesktop", "rar"), _Takes(("-p", "-P", "-hp"))),
+    **dict.fromkeys(("useradd", "usermod", "sqlcmd", "rdesktop", "rar", "unrar"), _Takes(("-p", "-P", "-hp"))),
     **dict.fromkeys(("snmpget", "snmpwalk", "snmpbulkwalk", "snmpset", "snmptrap"), _SNMP),
     **dict.fromkeys(("ldapsearch", "ldapmodify", "ldapadd", "ldapdelete", "ldapwhoami"), _LDAP),
     **dict.fromkeys(("http", "https", "xh"), _Takes(("-a", "--auth="))),
-    **dict.fromkeys(("zip", "unzip", "mosquitto_pub", "mosquitto_sub", "ipmitool", "ipmi-sensors"), _Takes(("-P",))),
+    **dict.fromkeys(("zip", "unzip", "mosquitto_pub", "mosquitto_sub", "ipmi-sensors", "bcp", "tsql"), _Takes(("-P",))),
+    **dict.fromkeys(("sqlplus", "sqlldr", "expdp", "impdp", "chpasswd"), _Takes((), (((), 0),))),
+    **dict.fromkeys(("htpasswd", "isql", "iusql"), _Takes((), (((), 2),))),
+    **dict.fromkeys(("grafana", "grafana-cli"), _Takes((), ((("reset-admin-password",), 0),))),
     **dict.fromkeys(("smbclient", "smbget", "rpcclient", "smbmap", "winexe"), _Takes(_SAMBA.options, (((), 1),))),
     **dict.fromkeys(("mc", "mcli"), _Takes((), ((("alias", "set"), 2), (("config", "host", "add"), 2)))),
     "curl": _CURL,
     "wget": _Takes(("--user=",)),
-    "lftp": _Takes(("-u", "--user=")),
+    "lftp": _LFTP,
     "ncftp": _SQL,
     "ncftpput": _SQL,
     "ncftpget": _SQL,
     "net": _Takes(_SAMBA.options, ((("use",), 1),)),
     "ldappasswd": _Takes(("-w", "-s", "-a")),
     "ipa-client-install": _LDAP,
-    "bcp": _Takes(("-P",)),
     "ngrok": _Takes(),
     "rabbitmqctl": _Takes((), tuple(((verb,), 1) for verb in ("add_user", "change_password", "authenticate_user"))),
     "redis-cli": _Takes(("-a",), ((("auth",), 0), (("AUTH",), 0))),
@@ -70,7 +77,6 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     "oc": _Takes(("--from-literal=", "-p", "-t")),
     "gh": _Takes((), ((("secret", "set"), 1),)),
     "npm": _Takes((), ((("config", "set"), 1), (("set",), 1))),
-    "htpasswd": _Takes((), (((), 2),)),
     "openssl": _Takes(("-pass", "-passin", "-passout", "-k", "-K", "-psk"), ((("passwd",), 0),)),
     "ssh-keygen": _Takes(("-N", "-P")),
     "wpa_passphrase": _Takes((), (((), 1),)),
@@ -83,7 +89,14 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     "ctr": _Takes(("-u", "--user=")),
     "restic": _Takes(("--insecure-password=",)),
     "tailscale": _Takes(("--auth-key=", "--authkey=")),
-    "chpasswd": _Takes((), (((), 0),)),
+    "open": _LFTP,  # a command of lftp itself: lftp -e "open -u USER,PASSWORD HOST"
+    "ipmitool": _Takes(("-P",), ((("user", "set", "password"), 1), (("user", "test"), 2))),
+    "nvme": _Takes(("-S", "-C")),
+    "rman": _Takes((), ((("target",), 0), (("catalog",), 0), (("auxiliary",), 0))),
+    "samba-tool": _Takes(_SAMBA.options, ((("user", "create"), 1), (("user", "add"), 1))),
+    "scontrol": _Takes((), ((("token",), 0),)),
+    "weka": _Takes((), ((("user", "login"), 1), (("user", "add"), 2))),
+    "wg": _Takes(),
     "nmcli": _Takes(),
 }  # fmt: skip
 _SAYS = frozenset({"echo", "printf"})
@@ -100,7 +113,7 @@ _PIPES = frozenset({"|", "|&"})
 # How the name of an option ends that takes a secret; so does a word before its value, as in `wifi-sec.psk X`.
 _NAMED = regex(
     r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code|in|out)?|pwd|secret|token|credentials?|bearer|psk|community|"
-    r"(?:[_-]|api|access|auth)key|secret[_-]?id|_secret_\w{1,20})(?:_mutual|\d)?\Z",
+    rf"(?:[_-]|api|access|auth)key|secret[_-]?id|_secret_\w{{1,20}}|{PINS}|(?<=--)pin)(?:_mutual|\d)?\Z",
     re.IGNORECASE,
 )
 _LONGEST_NAME: Final = 48  # characters from the end of an option that its name is looked for in

@@ -85,8 +85,13 @@ def can_hang() -> bool:
 def served_mounts() -> tuple[str, ...]:
     """Where file systems are mounted that wait for a server."""
     lines = own_mounts().removesuffix(b"\n").split(b"\n")  # a name can have a carriage return
-    found = (line.split(b" ", 5)[4] for line in lines if _type(line) not in _ANSWERING)
+    found = (line.split(b" ", 5)[4] for line in lines if waits_for_server(_type(line)))
     return tuple(decode(os.fsdecode(one)) for one in found if one != _AUTOMOUNT)
+
+
+def waits_for_server(fstype: str) -> bool:
+    """Whether a file system of this type can wait for a server. An unknown type can."""
+    return fstype not in _ANSWERING
 
 
 def require_answer(path: str, seconds: float) -> None:

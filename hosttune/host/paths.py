@@ -25,7 +25,7 @@ MAX_LINKS = 40  # as the kernel: path_resolution(7)
 MAX_PARTS = 256  # components that come out of the links of one walk: 40 links of 4,095 bytes would have 80,000
 _OPENAT2, _AT_FDCWD = 437, -100  # of every architecture (asm-generic/unistd.h)
 _RESOLVE_NO_SYMLINKS = 0x04  # linux/openat2.h
-_NO_LINKS = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS)  # struct open_how
+_HOW = struct.Struct("=QQQ")  # struct open_how
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -75,24 +75,26 @@ def close(fd: int) -> None:
 
 
 @cache
-def _openat2() -> Callable[[str], tuple[int, int]]:
-    """Calls it with a path: the descriptor, or -1 and the number of the error."""
+def _openat2() -> Callable[[str, int], tuple[int, int]]:
+    """Calls it with a path and flags: the descriptor, or -1 and the number of the error."""
     import ctypes  # takes its time, and a record needs none
 
     libc = ctypes.CDLL(None, use_errno=True)
 
-    def call(path: str) -> tuple[int, int]:
-        fd = libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), _NO_LINKS, len(_NO_LINKS))
+    def call(path: str, flags: int) -> tuple[int, int]:
+        how = _HOW.pack(flags, 0, _RESOLVE_NO_SYMLINKS)
+        fd = libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), how, len(how))
         return int(fd), ctypes.get_errno()
 
     return call
 
 
-def open_without_links(path: str) -> int:
-    """An O_PATH descriptor, by the kernel's own walk (openat2(2), since Linux 5.6). Raises OSError: ELOOP where a part
-    is a link, ENOSYS or EPERM where this kernel, or a filter of system calls, does not have it.
+def open_without_links(path: str, *, follow: bool = True) -> int:
+    """An O_PATH descriptor, by the kernel's own walk (openat2(2), since Linux 5.6); follow=False opens a link at the
+    end itself. Raises OSError: ELOOP where another part is a link, ENOSYS or EPERM where this kernel, or a filter of
+    system calls, does not have it.
     """
-    fd, number = _openat2()(path)
+    fd, number = _openat2()(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     if fd < 0:
         raise OSError(number, os.strerror(number), path)
     return fd

@@ -10,12 +10,13 @@ import re
 import string
 from typing import Final
 
-from hosttune.host.command_secrets import LONGEST, MASK, mask_commands, mask_words
+from hosttune.host.command_secrets import LONGEST, MASK, PINS, mask_commands, mask_words
 from hosttune.regex import regex
 
 # How the name of a secret ends.
 _WORDS = (
-    r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?2?|pwd|secret(?:[_-]?id)?|token|credentials?(?:encrypted)?|bearer|psk|community|luks\.key|"
+    r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?2?|pwd|secret(?:[_-]?id)?|token|bearer|psk|community|luks\.key|"
+    rf"credentials?(?:_?(?:encrypted|binary))?|{PINS}|"
     r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen|wandb)[_-]?key|"
     r"(?:access|secret)\.key|access[_-]?key[_-]?id|(?<!\w)auth(?=[\"']?\s*[=:])|"
     # OPENAI_KEY, REDISCLI_AUTH; CONFIG_IMA_KEY=y of a kernel is none
@@ -29,6 +30,12 @@ _HARMLESS = r"(?:(?:yes|no|true|false|none|null|on|off|\(masked\))(?=[\s,;&\"'}\
 _ASSIGNMENT = regex(
     rf"""(?P<name>{_WORDS}\d?["']?\s*(?:=|:(?!/))[ \t]*(?<!credentials=)["']?)(?!{_HARMLESS})
     (?:(?<=")(?:\\.|[^"\\\n])+|(?<=')(?:\\.|[^'\\\n])+|(?:[^\s,;&"'}}\])]|,,)+)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# NAME = ["value", ...] of TOML and JSON, which stays a list.
+_LIST = regex(
+    rf"""(?P<name>{_WORDS}\d?["']?\s*[=:]\s*\[\s*["'])(?:(?<=")(?:\\.|[^"\\\n])*|(?<=')[^'\n]*)
+    (?:["']\s*,\s*(?:"(?:\\.|[^"\\\n])*(?=")|'[^'\n]*(?=')))*""",
     re.IGNORECASE | re.VERBOSE,
 )
 # The value of a line of its own goes on to its end, that of a variable of the environment to the next blank.
@@ -50,7 +57,8 @@ _SHARE_USER = regex(
     r"(?P<name>\buser(?:name)?=)[^\s,%:=/\"']*(?:%|:(?!\d+(?![^\s,\"'])))[^\s,\"']+", re.IGNORECASE
 )  # mount.cifs(8): user=NAME%PASSWORD; curlftpfs(1): user=NAME:PASSWORD; no user=1000:1000
 _HEADER = regex(
-    r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*[\"']?)(?![ \t]|\(masked\))[^\n\"']+", re.IGNORECASE
+    r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*(?:\[[ \t]*)?[\"']?)(?![ \t]|\(masked\))[^\n\"']+",
+    re.IGNORECASE,
 )
 _BLOCK = regex(r"-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY[A-Z0-9 ]{0,40})-----")
 # Secrets that are known by their own shape.
@@ -138,7 +146,7 @@ def _mask_assignments(line: str) -> str:
         return line
     line = _LINE.sub(_masked, line)
     line = _VARIABLE.sub(_mask_variable, line)
-    return _ASSIGNMENT.sub(_mask_assignment, line)
+    return _ASSIGNMENT.sub(_mask_assignment, _LIST.sub(_masked, line))
 
 
 def _mask_variable(found: re.Match[str]) -> str:

@@ -31,7 +31,8 @@ _TYPES: Mapping[int, FileType] = {
 }  # fmt: skip
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV, errno.ENXIO})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
-_OF_THE_KERNEL = ("/proc/", "/sys/")  # a link there is the kernel's
+_OF_THE_KERNEL = ("/proc/", "/sys/")  # a link there is the kernel's, unless a process chose where it leads
+_CHOSEN = frozenset({"..", "root", "cwd", "exe", "fd", "map_files"})
 _OF_A_PROCESS = regex(r"/proc/(?!1/)[0-9]+/(.+)")  # process 1 is root's, and its mounts are those of the host
 
 
@@ -54,6 +55,10 @@ def refusal(error: OSError, path: str) -> Absent | Unreadable:
     if error.errno == errno.ELOOP:
         return Unreadable(f"too many symbolic links in {path}")
     return Unreadable(f"{path}: {error.strerror or error}")
+
+
+def _is_of_the_kernel(path: str) -> bool:
+    return path.startswith(_OF_THE_KERNEL) and _CHOSEN.isdisjoint(path.split("/"))
 
 
 def to_stat(info: os.stat_result) -> Stat:
@@ -94,9 +99,9 @@ def _live_status(path: str, *, follow: bool) -> os.stat_result:
     """stat(2) by the kernel's own walk, with the owner that counts (host/mounters.py). What says that it is root's is
     looked at again on another file system than that of `/`; below /proc and /sys only the kernel says that.
     """
-    if path.startswith(_OF_THE_KERNEL):
+    if _is_of_the_kernel(path):
         return os.stat(path, follow_symlinks=follow)
-    fd = _live_place(path) if follow else os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+    fd = _live_place(path, follow=follow)
     try:
         info = os.fstat(fd)
         return info if info.st_uid or info.st_dev == os.stat("/").st_dev else Mounters().look(fd)
@@ -104,26 +109,50 @@ def _live_status(path: str, *, follow: bool) -> os.stat_result:
         os.close(fd)
 
 
-def _live_place(path: str) -> int:
+def _live_place(path: str, *, follow: bool = True) -> int:
     """An O_PATH descriptor of where a path leads. What is found there is looked at by it, never again by the path.
 
     A user can put a link in place of a file or a folder while root looks. So a link of a user leads to what that user
-    may read anyway: not to a file that only root may read, not to a mount that waits for a server.
+    may read anyway: not to a file that only root may read, not into a closed folder, not to a mount that waits for a
+    server.
     """
-    if path.startswith(_OF_THE_KERNEL):
-        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+    if _is_of_the_kernel(path):
+        return os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     try:
-        return open_without_links(path)
+        return open_without_links(path, follow=follow)
     except OSError as error:
         if error.errno not in {errno.ELOOP, errno.ENOSYS, errno.EPERM}:
             raise
-    with walk("/", path, avoided=served_mounts) as found:
+    with walk("/", path, follow=follow, avoided=served_mounts) as found:
         _need(found, path)
-        info = found.stat()
-        owners = {link.st_uid for _, link in found.visited if stat.S_ISLNK(link.st_mode)} - {0, os.geteuid()}
-        if owners - {info.st_uid} and not info.st_mode & stat.S_IROTH:
-            raise OSError(errno.EPERM, f"a link of uid {min(owners)} leads to what is not for all to read", path)
+        _require_open(found, path)
         return os.dup(found.fd if found.fd >= 0 else found.parent)
+
+
+def _require_open(found: ResolvedPath, path: str) -> None:
+    """Raises OSError where a link of a user leads to what only others may enter or read. Groups do not count: to ask
+    for those of a user can take as long as a server of names does.
+    """
+    owners: set[int] = set()  # of the links so far
+    for _, info in found.visited:
+        if stat.S_ISLNK(info.st_mode):
+            owners |= {info.st_uid} - {0, os.geteuid()}
+        elif owners - {info.st_uid} and not info.st_mode & stat.S_IXOTH:
+            raise OSError(errno.EPERM, f"a link of uid {min(owners)} leads into a folder that is not for all", path)
+    info = found.stat()
+    if owners - {info.st_uid} and not info.st_mode & stat.S_IROTH:
+        raise OSError(errno.EPERM, f"a link of uid {min(owners)} leads to what is not for all to read", path)
+
+
+def _live_link(path: str) -> str:
+    """readlink(2); links of users on the way count as for `_live_place`."""
+    if _is_of_the_kernel(path):
+        return os.readlink(path)
+    place = _live_place(path, follow=False)
+    try:
+        return os.readlink("", dir_fd=place)
+    finally:
+        os.close(place)
 
 
 def _opened(place: int, path: str) -> int:
@@ -207,7 +236,7 @@ class FileTree:
     @contextmanager
     def _walk(self, path: str, *, follow: bool = True) -> Iterator[ResolvedPath]:
         """The way to what is there: all that does not take the kernel's own walk comes by here."""
-        with walk(self.root, path, follow=follow) as found:
+        with walk(self.root, path, follow=follow, avoided=served_mounts if self._is_live else tuple) as found:
             _need(found, path)
             yield found
 
@@ -257,7 +286,7 @@ class FileTree:
             return _not_a_path(path)
         try:
             if self._is_live:
-                return os.readlink(path)
+                return _live_link(path)
             with self._walk(path, follow=False) as found:
                 if found.fd < 0:
                     return ABSENT
@@ -281,7 +310,7 @@ class FileTree:
         if not is_plain(path):
             return _not_a_path(path)
         try:
-            if self._is_live:
+            if self._is_live and _is_of_the_kernel(path):
                 return os.path.realpath(path, strict=True)
             with self._walk(path) as found:
                 return found.canonical
@@ -293,7 +322,11 @@ class FileTree:
             return _not_a_path(path)
         try:
             if self._is_live:
-                info = os.statvfs(path)
+                place = _live_place(path)
+                try:
+                    info = os.statvfs(place)
+                finally:
+                    os.close(place)
             else:
                 with self._walk(path) as found:
                     info = os.statvfs(found.fd if found.fd >= 0 else found.parent)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import UnknownFact, raw
-from hosttune.facts.storage.places import mount_of
+from hosttune.facts.storage.mounts import mount_of
 from hosttune.frozen import frozen
 from hosttune.resources.storage.mount_policy import OF_THE_KERNEL
 

@@ -16,7 +16,7 @@ from hosttune.host.door import Usage
 from hosttune.host.interpreter import ask
 from hosttune.host.live import LiveReader
 from hosttune.values import Unreadable
-from tests.live.namespace import ROOT, passes
+from tests.live.namespace import ROOT, passes, run
 
 HERE = __file__
 UID = 1001
@@ -24,14 +24,14 @@ LIMIT_S = 120  # of each command; without an end of its own it takes for ever
 
 
 @contextlib.contextmanager
-def dead_server(target: Path):
+def dead_server(target: Path, fstype: str = "fuse.sshfs"):
     """A FUSE file system of an ordinary user that root can enter (allow_other) and that answers nothing. It takes the
     requests, so that not even signal 9 ends who waits for an answer."""
     target.mkdir(exist_ok=True)
     libc = ctypes.CDLL(None, use_errno=True)
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id={UID},group_id={UID},allow_other"
-    assert libc.mount(b"dead", os.fsencode(target), b"fuse.sshfs", 6, options.encode()) == 0
+    assert libc.mount(b"dead", os.fsencode(target), fstype.encode(), 6, options.encode()) == 0
     request = os.read(device, 1 << 16)  # INIT, which it answers
     answer = struct.pack("<IIIIHHIII", 7, 31, 65536, 0, 12, 10, 65536, 1, 0).ljust(64, b"\0")
     os.write(device, struct.pack("<IiQ", 16 + len(answer), 0, struct.unpack("<IIQ", request[:16])[2]) + answer)
@@ -136,6 +136,44 @@ def scenario_usage(folder: Path) -> None:
     (folder / "below").mkdir()
     with dead_server(folder / "dead"), dead_server(folder / "below/dead"):
         assert LiveReader().usage(str(folder)) == Usage(5, 4, is_complete=True)
+
+
+def test_links_and_jobs_of_a_user_lead_no_look_into_a_dead_file_system(tmp_path):
+    passes(HERE, "links", tmp_path)
+
+
+LOOKS = """
+import sys
+from hosttune.host.live import LiveReader
+live = LiveReader()
+for look in (live.read, live.list, live.stat, live.link, live.resolve, live.space, live.usage, live.read_guarded):
+    print(look(sys.argv[1]))
+print(live.stat(sys.argv[1], follow=False))
+"""
+
+
+def scenario_links(folder: Path) -> None:
+    """The type is one that no list of network types has. The second path begins as those of the kernel do."""
+    with dead_server(folder / "dead", "fuse.mine") as dead:
+        (folder / "t").symlink_to(dead)
+        os.chown(folder / "t", UID, UID, follow_symlinks=False)
+        spool = Path("/var/spool")
+        spool.mkdir(exist_ok=True)
+        run("mount", "-t", "tmpfs", "spool", spool)
+        (spool / "cron/crontabs").mkdir(parents=True)
+        jobs = (f"@daily find {place}/x -atime +3\n" for place in (folder / "t", dead))
+        (spool / "cron/crontabs/eve").write_text("".join(jobs))
+        begun = [
+            subprocess.Popen([sys.executable, "-c", LOOKS, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, cwd=ROOT)
+            for path in (f"{folder}/t/x", f"/proc/self/root{folder}/t/x")
+        ]  # fmt: skip
+        ageing = start("facts", "ageing")
+        for process in begun:
+            code, said = ended(process)
+            assert (code, said.count("a user's link leads to a file system that may give no answer")) == (0, 9), said
+        code, said = ended(ageing)
+        assert (code, said.count(f"{dead}/x")) == (0, 2), said
 
 
 def test_files_of_the_kernel_devices_and_pipes_are_no_data(tmp_path):

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,14 @@ time.sleep(300)
 """
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One that all users can enter, as pytest's own cannot be."""
+    with tempfile.TemporaryDirectory() as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
+
+
 def link_of(uid: int, folder: Path, target: Path) -> str:
     path = folder / f"link-of-{uid}-to-{target.name}"
     path.symlink_to(target)
@@ -46,15 +56,55 @@ def file_of(uid: int, path: Path, mode: int) -> Path:
 @pytest.mark.parametrize(
     ("owner", "mode", "is_read"), [(0, 0o600, False), (BOB, 0o600, False), (0, 0o644, True), (EVE, 0o600, True)]
 )
-def test_link_of_a_user_leads_to_what_the_user_may_read(owner, mode, is_read, tmp_path):
-    target = file_of(owner, tmp_path / "file", mode)
-    link = link_of(EVE, tmp_path, target)
+def test_link_of_a_user_leads_to_what_the_user_may_read(owner, mode, is_read, folder):
+    target = file_of(owner, folder / "file", mode)
+    link = link_of(EVE, folder, target)
     content, status = LIVE.read(link), LIVE.stat(link)
     assert (content == b"text", isinstance(status, Stat)) == (is_read, is_read)
     if not is_read:
         assert isinstance(content, Unreadable)
         assert content.reason.endswith(f"a link of uid {EVE} leads to what is not for all to read")
-    assert LIVE.read(link_of(0, tmp_path, target)) == b"text"
+    assert LIVE.read(link_of(0, folder, target)) == b"text"
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "is_read"), [(0, 0o700, False), (BOB, 0o750, False), (0, 0o711, True), (EVE, 0o700, True)]
+)
+def test_link_of_a_user_leads_into_no_folder_that_is_closed_to_the_user(owner, mode, is_read, folder):
+    closed = folder / "closed"
+    closed.mkdir()
+    target = file_of(0, closed / "file", 0o644)
+    (closed / "link").symlink_to("words")
+    os.chown(closed, owner, owner)
+    closed.chmod(mode)
+    file, way = link_of(EVE, folder, target), link_of(EVE, folder, closed)
+    looks = [
+        LIVE.read(file),
+        LIVE.read(f"{way}/file"),
+        LIVE.link(f"{way}/link"),
+        LIVE.stat(f"{way}/link", follow=False),
+    ]
+    assert [not isinstance(one, Unreadable) for one in looks] == [is_read] * 4
+    if not is_read:
+        assert {one.reason.partition(": ")[2] for one in looks} == {
+            f"a link of uid {EVE} leads into a folder that is not for all"
+        }
+    assert LIVE.read(link_of(0, folder, target)) == b"text"
+
+
+@pytest.mark.parametrize(
+    "look", [LIVE.read, LIVE.stat, LIVE.link, LIVE.resolve, LIVE.space, partial(LIVE.stat, follow=False)]
+)
+@pytest.mark.parametrize("root", ["", "/proc/self/root", "/proc/.."])
+def test_no_look_follows_a_link_of_a_user_by_the_kernels_own_walk(look, root, folder, monkeypatch):
+    """The link may have come after the look at where the path leads."""
+    mounted = folder / "mounted"
+    mounted.mkdir()
+    (mounted / "inner").symlink_to("words")
+    monkeypatch.setattr(tree, "served_mounts", lambda: (str(mounted),))
+    answer = look(f"{root}{link_of(EVE, folder, mounted)}/inner")
+    assert isinstance(answer, Unreadable)
+    assert answer.reason.endswith("a user's link leads to a file system that may give no answer")
 
 
 @pytest.mark.parametrize("new", ["link", "fifo", "folder"])
@@ -86,18 +136,16 @@ def test_link_of_a_user_leads_to_no_mount_that_waits_for_a_server(tmp_path, monk
 
 
 @pytest.mark.parametrize("look", [LIVE.read, LIVE.head])
-def test_lease_of_a_user_is_not_waited_for(look):
+def test_lease_of_a_user_is_not_waited_for(look, folder):
     """A plain open(2) waits 45 s for it (/proc/sys/fs/lease-break-time), for each file."""
-    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to the user
-        Path(folder).chmod(0o755)
-        path = file_of(EVE, Path(folder) / "file", 0o644)
-        words = [sys.executable, "-I", "-c", LEASE, str(path), str(EVE)]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
-            try:
-                assert child.stdout
-                assert child.stdout.readline() == "held\n"
-                answer = look(str(path))
-            finally:
-                child.kill()
+    path = file_of(EVE, folder / "file", 0o644)
+    words = [sys.executable, "-I", "-c", LEASE, str(path), str(EVE)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout
+            assert child.stdout.readline() == "held\n"
+            answer = look(str(path))
+        finally:
+            child.kill()
     assert isinstance(answer, Unreadable)
     assert "Resource temporarily unavailable" in answer.reason

@@ -312,14 +312,15 @@ def test_what_could_not_be_read_is_said_and_the_rest_is_known():
     assert sorted(seen.hidden, key=str) == sorted((Hidden(path, reason) for path, reason in hidden.items()), key=str)
 
 
-def test_script_on_a_network_file_system_is_not_touched():
-    mounts = "20 1 8:2 / / rw - ext4 /dev/sda2 rw\n30 20 0:50 / /nfs rw - nfs4 server:/x rw\n"
+@pytest.mark.parametrize("mounted", ["nfs4 server:/x", "fuse.mergerfs 1:2", "fuse.dfuse dfuse", "autofs systemd-1"])
+def test_script_on_a_network_file_system_is_not_touched(mounted):
+    mounts = f"20 1 8:2 / / rw - ext4 /dev/sda2 rw\n30 20 0:50 / /nfs rw - {mounted} rw\n"
     files = {"/proc/self/mountinfo": mounts, "/etc/cron.d/x": "0 3 * * * root /nfs/purge\n", "/nfs/purge": PURGE}
     reader = FakeReader(files, links={"/lib": "usr/lib"})
     seen = Facts(reader).ageing
     assert (seen.rules, seen.hidden) == (
         (),
-        (Hidden("/nfs/purge", "/nfs/purge (/etc/cron.d/x:1) lies on a network file system and is not read"),),
+        (Hidden("/nfs/purge", "/nfs/purge (/etc/cron.d/x:1) is on a network or FUSE file system and is not read"),),
     )
     assert "/nfs/purge" not in reader.seen
 

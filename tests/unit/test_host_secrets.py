@@ -57,6 +57,12 @@ S = "hunter2-XyZ"
         f"curl -H 'Authorization: Token {S}' url",
         f'"Authorization": "Bearer {S}"',
         f"OTEL_HEADERS=Authorization=Bearer {S}",
+        f"systemd.set_credential_binary=name:{S}==",
+        f"rootpw={S}",
+        f"root UUID=1 none luks,tpm2-pin={S},discard",
+        f"pkcs11:object=b?pin-value={S}",
+        f'X-Pw = ["{S}", "{S}"]',
+        f'Authorization = ["Basic {S}"]',
         f"Cookie: a=1; b={S}",
     ],
 )
@@ -85,6 +91,7 @@ def test_known_token_is_masked_wherever_it_stands(token):
         "options nvidia NVreg_EnableGpuFirmware=1", "[Install]\nWantedBy=timers.target", "* soft memlock unlimited",
         "Package: libpam-passwdqc\nVersion: 1.4-1", "bypass=1", "http://proxy:3128", "net.ipv4.tcp_fastopen = 3",
         "net.ipv4.tcp_syncookies = 1", "iommu.passthrough=1", "auth sufficient pam_unix.so", '"auth": {', '"credentials": []',
+        "root UUID=1 none luks,tpm2-pin=yes", "likwid-pin -c 0-3 ./a", "nvme list -o json", '"token": [{"name": "x"}]',
         "deb [signed-by=/usr/share/keyrings/x.gpg] http://archive.ubuntu.com/ubuntu noble main",
         'Acquire::http::Proxy "http://proxy:3128";', '{"http-proxy":"http://proxy:3128","mail":"ops@example.org"}',
         "nfs01:/export /mnt nfs4 defaults,sec=krb5 0 0", "libsecret-1-0:amd64 0.21.4-1", "nvidia-580 580.126.20-0ubuntu0.24.04.1",
@@ -138,7 +145,7 @@ _REPEATED = (
     "eyJaaaaaaaa.", "sk-", "GPU-", "serial", "serial ", "0:", "0.", "10.0.0.1-", "aa:", "a/", "/a", "//a", "(masked)@a", "serial1",
     "\\040", "\\040-p\\040", "a@h", 'registry.configs."a', "<(", "$(", "(echo a)|", "echo a|&", "a <<A\n", "chpasswd <<A\n", "mysql ", "mc alias ", "|\n", "2>&1", "X_KEY=", "X_KEY: ",
     "-u ", "-u a", "-p ", "--a-", "curl -u ", "echo a|", "mc alias set ", "sh -c '", 'sh -c "', "install a ", "RUN+=", 'RUN+="', "A=",
-    '"A=', "#", " #", "# a", "uuid", "/uuid", "LVM-", "part1-", "ansible ",
+    '"A=', 'token=["', 'token=["a", ', "token=['a',", "#", " #", "# a", "uuid", "/uuid", "LVM-", "part1-", "ansible ",
 )  # fmt: skip
 _SHARED = Redactor({"S12345678": "serial1", "alice": "user1"}, share=True)
 _SHORT = 500  # characters

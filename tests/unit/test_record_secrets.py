@@ -78,6 +78,21 @@ curl https://api.telegram.org/bot123456:{}/sendMessage
 curl https://discord.com/api/webhooks/123/{}
 ~/opt/site/agent -x {}
 ~/opt/site/agent --mode {}
+nvme connect -t tcp -S {}
+ipmitool user set password 2 {}
+lftp -e "open -u a,{} h"
+samba-tool user create a {}
+unrar x -p{} a.rar
+sqlplus -S a/{}@db
+wg set wg0 private-key {}
+scontrol token {}
+weka user login a {}
+tsql -S h -U a -P {}
+isql -v dsn a {}
+grafana-cli admin reset-admin-password {}
+pkcs11-tool --so-pin {}
+pkcs11-tool --login --pin {}
+rman target sys/{}@db
 """.strip().splitlines()  # fmt: skip
 PIPES = (
     "echo {} | gpg --batch --passphrase-fd 0 -d /x",
@@ -158,6 +173,7 @@ FILES = (
     ("/etc/tmpfiles.d/iscsi.conf", "w /sys/kernel/config/target/iscsi/iqn.x/tpgt_1/auth/password_mutual - - - - {}\n"),
     ("/etc/grub.d/40_custom", "set superusers=root\npassword root {}\n"),
     ("/boot/grub/grub.cfg", "password root {}\n"),
+    ("/boot/grub/grub.cfg", "if true; then password root '{} x'; fi\n"),
     ("/proc/cmdline", "root=/dev/sda1 rd.luks.key={} systemd.set_credential=x:y quiet\n"),
     ("/proc/cmdline", "agent.token={}\n"),
     ("/proc/4711/environ", "~A={}\0"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.limits.session_limits import amount
 from hosttune.facts.reading import is_there, line, not_told, require_known, sure
-from hosttune.facts.storage.places import mount_of
+from hosttune.facts.storage.mounts import mount_of
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 

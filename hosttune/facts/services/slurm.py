@@ -24,7 +24,7 @@ from hosttune.facts.slurm_conf import (
     slurm_rows,
     with_defaults,
 )
-from hosttune.facts.storage.places import mount_of
+from hosttune.facts.storage.mounts import mount_of
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.reading import sure, text
 from hosttune.facts.storage.ageing_jobs import may_be_script, tells
-from hosttune.facts.storage.mounts import LOCAL_TYPES
-from hosttune.facts.storage.places import mount_of
+from hosttune.facts.storage.mounts import LOCAL_TYPES, mount_of
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
@@ -151,5 +150,5 @@ class Files:
         is_remote = self.ways.way(path)[1]
         if is_remote:
             where = f" ({source})" if source else ""
-            self.hide(path, f"{path}{where} lies on a network file system and is not read")
+            self.hide(path, f"{path}{where} is on a network or FUSE file system and is not read")
         return is_remote

@@ -17,6 +17,7 @@ from hosttune.facts.reading import require_known, sure
 from hosttune.frozen import frozen
 from hosttune.host.mounters import UTAB, users_in
 from hosttune.host.mountinfo import MountLine, folders_above, parse, topmost_at, visible
+from hosttune.host.named import waits_for_server
 from hosttune.values import ABSENT, OnlyRunning
 
 if TYPE_CHECKING:
@@ -160,6 +161,13 @@ def is_system(target: str) -> bool:
     return target in _SYSTEM or in_tree or is_of_pods(target)
 
 
+def is_served(mount: Mount) -> bool:
+    """Whether a look at a mount can wait for a server. A host that boots from the network has its / there, or nothing
+    runs. An automount in /proc is the kernel's.
+    """
+    return waits_for_server(mount.fstype) and mount.target != "/" and not mount.target.startswith("/proc/")
+
+
 def collect(reader: Reader, facts: Facts) -> Mounts:
     if reader.persistent_only:
         return Mounts(lazy(_planned, reader, facts), are_planned=True)
@@ -220,13 +228,14 @@ def _came_read_only(reader: Reader, facts: Facts, entry: FstabEntry, mount: Moun
             return False
     if {"bind", "rbind"} & set(entry.options):
         # It takes over how its source is mounted, whose own line counts; a symbolic link in its path leads elsewhere.
-        below = _holding(facts.mounts.visible, entry.source)
+        below = mount_of(facts.mounts.visible, entry.source)
         return below is not None and below.device == mount.device and not below.is_read_only
     stopped = (one for one in facts.stopped.filesystems if mount.target == one.target or mount.source == one.source)
     return not any(one.stopped for one in stopped)
 
 
-def _holding(mounts: tuple[Mount, ...], path: str) -> Mount | None:
+def mount_of(mounts: tuple[Mount, ...], path: str) -> Mount | None:
+    """The mount that a path lies on."""
     on = (mount for mount in mounts if f"{path}/".startswith(mount.target.rstrip("/") + "/"))
     return max(on, key=lambda mount: len(mount.target), default=None)
 
@@ -235,7 +244,7 @@ def _is_behind_link(reader: Reader, entry: FstabEntry, mounted: tuple[Mount, ...
     """What a server shares is mounted elsewhere, and the target leads away by a symbolic link. Links are read up to
     where a server would have to answer, and not followed.
     """
-    served = {mount.target for mount in mounted if mount.is_network or mount.fstype == "autofs"}
+    served = {mount.target for mount in mounted if is_served(mount)}
     shared_as = {mount.source.rstrip("/") for mount in mounted if mount.is_network}
     if not is_network(entry.fstype, entry.source) or entry.source.rstrip("/") not in shared_as:
         return False

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.environment import COMPILED
+from hosttune.facts.storage.mounts import mount_of
+from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -78,19 +80,14 @@ def collect(reader: Reader, facts: Facts) -> Places:
 def _all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:
     visible = facts.mounts.visible
     data = {mount.target for mount in facts.mounts.local_data}
-    there = [path for path in _PATHS if hasattr(reader.stat(path), "type")]
+    ways = Ways(reader, facts)
+    there = [path for path in _PATHS if not ways.way(path)[1] and hasattr(reader.stat(path), "type")]
     held: dict[str, list[str]] = {target: [] for target in data}
     for path in there:
         if mount := mount_of(visible, path):
             held.setdefault(mount.target, []).extend([path] if path != mount.target else [])
     found = [_place(mount, tuple(held[mount.target])) for mount in visible if mount.target in held]
     return tuple(one for one in found if one is not None)
-
-
-def mount_of(visible: tuple[Mount, ...], path: str) -> Mount | None:
-    """The mount that a path lies on."""
-    above = [mount for mount in visible if f"{path}/".startswith(f"{mount.target.rstrip('/')}/")]
-    return max(above, key=lambda mount: len(mount.target), default=None)
 
 
 def _place(mount: Mount, holds: tuple[str, ...]) -> LocalPlace | None:
@@ -107,7 +104,7 @@ def _place(mount: Mount, holds: tuple[str, ...]) -> LocalPlace | None:
 
 
 def _caches(reader: Reader, facts: Facts) -> tuple[CacheHome, ...]:
-    visible = facts.mounts.visible
+    visible, ways = facts.mounts.visible, Ways(reader, facts)
     found = []
     for one in facts.environment.caches:
         if "$" in one.value:
@@ -117,7 +114,7 @@ def _caches(reader: Reader, facts: Facts) -> tuple[CacheHome, ...]:
         found.append(
             CacheHome(
                 one.name, one.value, one.place,
-                exists=is_network or hasattr(reader.stat(one.value), "type"),  # a dead server holds whoever asks
+                exists=ways.way(one.value)[1] or hasattr(reader.stat(one.value), "type"),
                 is_network=is_network, is_memory=mount is not None and mount.fstype in _MEMORY,
             )
         )  # fmt: skip

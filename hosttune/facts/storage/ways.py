@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.storage.mounts import is_served
 from hosttune.host.paths import PATH_MAX
 
 if TYPE_CHECKING:
@@ -59,11 +60,5 @@ class Ways:
 
     @cached_property
     def _far(self) -> frozenset[str]:
-        """Where those of other machines are."""
-        return frozenset(mount.target for mount in self.mounts if _is_far(mount))
-
-
-def _is_far(mount: Mount) -> bool:
-    """A host that boots from the network has its / there, or nothing runs; an automount in /proc is the kernel's."""
-    is_network = mount.is_network or mount.fstype == "autofs"
-    return is_network and mount.target != "/" and not mount.target.startswith("/proc/")
+        """Where those that wait for a server are."""
+        return frozenset(mount.target for mount in self.mounts if is_served(mount))
