@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hosttune.engine.trial_terms import span_s
-from tests.cache import kept, named
-from tests.vm import installed
+from tests.vm import installed, saved
 from tests.vm.come_back_scenarios import SCENARIOS, Boot, Change, End, Scenario
 from tests.vm.come_back_shell import UNHURRIED
 from tests.vm.guest import Guest
@@ -356,28 +355,19 @@ def start(guest: Guest) -> None:
     guest.run(["hosttune", "--version"])
 
 
-def saved(recipe: Recipe) -> Path:
+def machine(recipe: Recipe) -> Path:
     """The folder of a machine of this recipe that has just booted."""
-    disks = installed.get(recipe)
-
-    def make(work: Path) -> None:
-        with tempfile.TemporaryDirectory(prefix="hosttune-vm-") as folder, (work / "made.txt").open("w") as file:
-            guest = Guest(disks, Path(folder), Transcript(file), MEMORY_MIB)
-            with contextlib.closing(guest):
-                start(guest)
-                guest.save(work)
-
-    return kept(named("saved", recipe, disks.folder.name), make, disks.folder.parent)
+    return saved.get(recipe, MEMORY_MIB, start)
 
 
 def play(scenario: Scenario, transcript: Transcript) -> Told:
     """Play one scenario."""
-    machine = None if scenario.devices else saved(scenario.recipe)
+    stands = None if scenario.devices else machine(scenario.recipe)
     transcript.heading(f"{scenario.name}: {scenario.tells}")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hosttune-vm-") as folder:
         disks = installed.get(scenario.recipe)
-        guest = Guest(disks, Path(folder), transcript, MEMORY_MIB, saved=machine, devices=scenario.devices)
+        guest = Guest(disks, Path(folder), transcript, MEMORY_MIB, saved=stands, devices=scenario.devices)
         with contextlib.closing(guest):
             played = Played(scenario, guest)
             try:

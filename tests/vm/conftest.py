@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm import image, installed
+from tests.vm import image, installed, saved
 from tests.vm.guest import Guest
 from tests.vm.image import Recipe
 from tests.vm.transcript import Transcript, transcript_folder
@@ -27,13 +27,20 @@ def transcript(request: pytest.FixtureRequest) -> Iterator[Transcript]:
 
 
 @contextlib.contextmanager
-def booted(recipe: Recipe, transcript: Transcript) -> Iterator[Guest]:
-    """A guest with hosttune installed, switched off and deleted at the end, also when a test fails."""
+def booted(recipe: Recipe, transcript: Transcript, *, is_shared: bool = True) -> Iterator[Guest]:
+    """A guest with hosttune installed that has just booted, switched off and deleted at the end, also when a test fails.
+
+    `is_shared`: several files begin with one of this recipe, so that it boots once for all of them.
+    """
     disks = installed.get(recipe)
+    stands = saved.get(recipe) if is_shared else None
     with tempfile.TemporaryDirectory(prefix="hosttune-vm-") as folder:
-        guest = Guest(disks, Path(folder), transcript)
+        guest = Guest(disks, Path(folder), transcript, saved=stands)
         with contextlib.closing(guest):
-            guest.boot()
+            if is_shared:
+                guest.resume()
+            else:
+                guest.boot()
             yield guest
 
 
@@ -54,7 +61,7 @@ def trixie(transcript: Transcript) -> Iterator[Guest]:
 @pytest.fixture(scope="module")
 def bare(transcript: Transcript) -> Iterator[Guest]:
     """A Debian 13 that looks like bare metal."""
-    with booted(image.TRIXIE_BARE, transcript) as guest:
+    with booted(image.TRIXIE_BARE, transcript, is_shared=False) as guest:
         yield guest
 
 

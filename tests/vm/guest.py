@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.vm.image import Image
+from tests.vm.image import KERNEL_WORDS, Image
 from tests.vm.transcript import Transcript
 
 # They only end a hang: beside other work an emulated machine takes minutes for what it does in seconds.
@@ -24,6 +24,7 @@ BOOT_TIMEOUT_S = 600
 COMMAND_TIMEOUT_S = 600
 CHANNEL_GRACE_S = 30
 CONSOLE_TAIL_BYTES = 6000
+MEMORY_MIB = 2048
 # What tells a virtual machine: a flag of the processor, and what the firmware calls the machine.
 BARE = [
     "-cpu", "max,-hypervisor", "-device", "intel-iommu",
@@ -55,7 +56,7 @@ class Guest:
         image: Image,
         folder: Path,
         transcript: Transcript,
-        memory_mib: int = 2048,
+        memory_mib: int = MEMORY_MIB,
         *,
         seed: Path | None = None,
         saved: Path | None = None,
@@ -79,12 +80,14 @@ class Guest:
         self._without = ""
         self.boot_id = ""
         self._overlays = tuple(folder / f"{disk.stem}.qcow2" for disk in image.disks)
+        self._console = folder / "console.log"
         self._saved = saved
         self._devices = devices
+        if saved is not None:
+            for path in (*self._overlays, self._console):
+                shutil.copy(saved / path.name, path)
+            return
         for disk, overlay in zip(image.disks, self._overlays, strict=True):
-            if saved is not None:
-                shutil.copy(saved / overlay.name, overlay)
-                continue
             create = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(disk), "-F", "raw", str(overlay)]
             subprocess.run(create, check=True, stdin=subprocess.DEVNULL, timeout=60)
 
@@ -160,8 +163,8 @@ class Guest:
         """Keep the running machine in a folder, memory and disks, and switch it off."""
         self._monitor("savevm saved")
         self.kill()
-        for overlay in self._overlays:
-            shutil.move(overlay, target / overlay.name)
+        for path in (*self._overlays, self._console):
+            shutil.move(path, target / path.name)
         (target / "boot-id").write_text(self.boot_id, encoding="ascii")
 
     def resume(self) -> None:
@@ -210,7 +213,7 @@ class Guest:
 
     def console(self) -> str:
         """All that the serial console has shown."""
-        return (self._folder / "console.log").read_bytes().decode("utf-8", "replace")
+        return self._console.read_bytes().decode("utf-8", "replace")
 
     @property
     def processor_s(self) -> float:
@@ -233,6 +236,8 @@ class Guest:
     def kill(self) -> None:
         """Pull the plug. What the guest had handed to its disks stays; boot() switches it on again."""
         if self._process is not None:
+            if self._process.poll() is None:
+                self._transcript.note(f"off, after {self.processor_s:.0f} s of this machine's processors")
             self._process.kill()
             self._process.wait(30)
             self._process = None
@@ -262,9 +267,9 @@ class Guest:
         # One thread: with a thread for each processor, one runs the old form of an instruction that another patches in
         # the kernel at that moment, and the guest ends in "invalid opcode" while it boots.
         argv += ["-name", "hosttune-test", "-machine", "q35", "-accel", "tcg,thread=single,tb-size=512"]
-        # A processor without XSAVE: emulated, a boot takes 18.6 s of this machine's, with `max` 23.9 s. And one of AMD's,
-        # so that the kernel works around nothing of Intel's.
-        argv += BARE if self._image.recipe.is_bare else ["-cpu", "Opteron_G3"]
+        # A processor without XSAVE: emulated, a boot takes 18.6 s of this machine's, with `max` 23.9 s. One of AMD's, so
+        # that the kernel works around nothing of Intel's; and one for which udev does not load kvm.
+        argv += BARE if self._image.recipe.is_bare else ["-cpu", "Opteron_G3,-svm"]
         processors = "1" if self._image.recipe.has_menu and not self._image.recipe.has_two_nodes else "2"
         argv += ["-smp", processors, "-m", str(self._memory_mib), "-nodefaults", "-no-user-config", "-display", "none"]
         # A network of its own that leads nowhere.
@@ -276,8 +281,8 @@ class Guest:
                 argv += ["-numa", f"node,nodeid={node},cpus={node},memdev=node{node}"]
         if not self._image.recipe.boots_itself:
             argv += ["-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)]
-            argv += ["-append", "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=1"]
-        argv += ["-chardev", f"file,id=console,append=on,path={self._folder / 'console.log'}"]
+            argv += ["-append", f"root=/dev/vda rw quiet {KERNEL_WORDS}"]
+        argv += ["-chardev", f"file,id=console,append=on,path={self._console}"]
         argv += ["-serial", "chardev:console", "-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]
         argv += ["-chardev", f"socket,id=agent,fd={channel}"]
         argv += ["-device", "virtserialport,chardev=agent,name=hosttune.agent"]

@@ -44,6 +44,11 @@ MASKED = (
     "e2scrub_all.timer",
     "e2scrub_reap.service",
     "fsidd.service",
+    "getty@tty1.service",
+    "modprobe@dm_mod.service",
+    "modprobe@drm.service",
+    "modprobe@efi_pstore.service",
+    "modprobe@loop.service",
     "nfs-blkmap.service",
     "nfs-client.target",
     "nfs-server.service",
@@ -51,20 +56,44 @@ MASKED = (
     "rpcbind.socket",
     "systemd-binfmt.service",
     "systemd-networkd-wait-online.service",
+    "systemd-sysusers.service",
+    "systemd-update-utmp-runlevel.service",
 )
 # Of guests that boot often: what costs half of a boot under emulation, and tells nothing.
 MASKED_WITH_MENU = (
     "dev-hugepages.mount",
     "dev-mqueue.mount",
-    "getty@tty1.service",
     "modprobe@configfs.service",
-    "modprobe@drm.service",
-    "modprobe@efi_pstore.service",
     "modprobe@fuse.service",
     "sys-kernel-debug.mount",
     "sys-kernel-tracing.mount",
     "systemd-timesyncd.service",
 )
+# Programs that systemd starts at each boot and each daemon-reload: none of them finds anything in these guests.
+GENERATORS = (
+    "systemd-cryptsetup-generator",
+    "systemd-gpt-auto-generator",
+    "systemd-hibernate-resume-generator",
+    "systemd-integritysetup-generator",
+    "systemd-rc-local-generator",
+    "systemd-run-generator",
+    "systemd-ssh-generator",
+    "systemd-system-update-generator",
+    "systemd-tpm2-generator",
+    "systemd-veritysetup-generator",
+)
+# At a boot udev looks at each device that is there, half of which are consoles and the like.
+TRIGGER = """\
+[Service]
+ExecStart=
+ExecStart=-udevadm trigger --type=subsystems --action=add
+ExecStart=-udevadm trigger --type=devices --action=add --prioritized-subsystem=block --subsystem-nomatch=tty \
+--subsystem-nomatch=vc --subsystem-nomatch=memory --subsystem-nomatch=wakeup --subsystem-nomatch=event_source
+ExecStart=-udevadm trigger --action=add /sys/class/tty/ttyS0
+"""
+# systemd waits 90 s for a device; beside other work an emulated machine may take longer until udev gets to it. What a line of
+# fstab says goes before this.
+DEVICES = "[Unit]\nJobRunningTimeoutSec=10min\n"
 
 ROOT_UUID = "3f0a3c52-0b65-4a40-9a0e-6f3d7f9f2a01"
 DATA_UUID = "c4b7a9d0-5f1e-4a57-8c1b-2b9d0e6f7a02"
@@ -84,13 +113,15 @@ UUID={ROOT_UUID} /               ext4    errors=remount-ro 0       1
   # swap is small on purpose
 UUID={SWAP_UUID} none            swap    sw              0       0"""
 SITE_SYSCTL = "# set by hand, keep\nnet.core.somaxconn = 4096\n"
-# tsc=reliable: on a busy machine the kernel takes another clock in some boots, and a boot on trial is then not as before.
-GRUB_DEFAULTS = """\
+# tsc=reliable: else the kernel takes a clock that costs an exit to qemu at each look, or, on a busy machine, another in some
+# boots, and a boot on trial is then not as before.
+KERNEL_WORDS = "console=ttyS0 systemd.show_status=1 no_timer_check tsc=reliable"
+GRUB_DEFAULTS = f"""\
 GRUB_DEFAULT=0
 GRUB_TIMEOUT=0
 GRUB_DISTRIBUTOR=Debian
 GRUB_CMDLINE_LINUX_DEFAULT="quiet"
-GRUB_CMDLINE_LINUX="console=ttyS0 systemd.show_status=1 no_timer_check tsc=reliable"
+GRUB_CMDLINE_LINUX="{KERNEL_WORDS}"
 GRUB_TERMINAL=serial
 GRUB_SERIAL_COMMAND="serial --unit=0 --speed=115200"
 GRUB_DISABLE_OS_PROBER=true
@@ -269,7 +300,7 @@ serial --unit=0 --speed=115200
 terminal_output serial
 set timeout=0
 menuentry hosttune-test {{
-  linux {boot}/{kernel} root=UUID={root} rw console=ttyS0 quiet systemd.show_status=1
+  linux {boot}/{kernel} root=UUID={root} rw quiet {words}
   initrd {boot}/{initrd}
 }}
 """
@@ -295,7 +326,7 @@ def _write_grub(tree: Path, boot: str) -> None:
     grub = tree / "boot/grub"
     grub.mkdir(exist_ok=True)
     kernel, initrd = _kernel_part(tree, "vmlinuz").name, _kernel_part(tree, "initrd.img").name
-    menu = GRUB_CFG.format(kernel=kernel, initrd=initrd, root=ROOT_UUID, boot=boot)
+    menu = GRUB_CFG.format(kernel=kernel, initrd=initrd, root=ROOT_UUID, boot=boot, words=KERNEL_WORDS)
     (grub / "grub.cfg").write_text(menu, encoding="utf-8")
     core = ["grub-mkimage", "-O", "i386-pc", "-p", f"(hd0,msdos1){boot}/grub", "-o", "/boot/grub/core.img"]
     _call(["chroot", str(tree), *core, *GRUB_MODULES])
@@ -336,6 +367,8 @@ def _write_extra(extra: Path, recipe: Recipe) -> None:
         "etc/initramfs-tools/conf.d/small": "MODULES=list\nCOMPRESS=zstd\n",
         "etc/initramfs-tools/modules": "virtio_pci\nvirtio_blk\next4\n",
         "etc/systemd/system/hosttune-agent.service": AGENT_UNIT,
+        "etc/systemd/system/device.d/10-slow.conf": DEVICES,
+        "etc/systemd/system/systemd-udev-trigger.service.d/less.conf": TRIGGER,
         "usr/local/lib/hosttune-agent.py": Path(__file__).with_name("agent.py").read_text(encoding="utf-8"),
     }
     if recipe.is_boot_apart:
@@ -346,6 +379,10 @@ def _write_extra(extra: Path, recipe: Recipe) -> None:
         path = extra / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    generators = extra / "etc/systemd/system-generators"
+    generators.mkdir()
+    for name in GENERATORS:
+        (generators / name).symlink_to("/dev/null")
     units = extra / "etc/systemd/system"
     for unit in (*MASKED, *(MASKED_WITH_MENU if recipe.has_menu else ())):
         (units / unit).symlink_to("/dev/null")

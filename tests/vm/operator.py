@@ -16,13 +16,14 @@ def hosttune(guest: Guest, *words: str) -> tuple[int, str]:
     return rc, stdout
 
 
-def findings(guest: Guest) -> dict[str, set[str]]:
-    """The verdicts of each rule, from the JSON of `check`."""
-    report = json.loads(guest.ask_any(["hosttune", "check", "--format", "json"]).stdout)
+def judged(guest: Guest) -> tuple[int, dict[str, set[str]]]:
+    """Exit status of `check`, and the verdicts of each rule, from its JSON: a check takes ten seconds there."""
+    rc, stdout, stderr = guest.ask_any(["hosttune", "check", "--format", "json"])
+    assert "Traceback" not in stderr, stderr
     verdicts: dict[str, set[str]] = {}
-    for finding in report["hosts"][0]["findings"]:
+    for finding in json.loads(stdout)["hosts"][0]["findings"]:
         verdicts.setdefault(finding["rule"], set()).add(finding["verdict"])
-    return verdicts
+    return rc, verdicts
 
 
 def plan(guest: Guest) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests.fleet.controller import ROOT, Controller, core_for, environment, pythons
-from tests.vm import image, installed
-from tests.vm.come_back import BOOT_S, MEMORY_MIB, NEARER, RULE_TEXT, RULES, saved
+from tests.vm import come_back, image, installed
+from tests.vm.come_back import BOOT_S, MEMORY_MIB, NEARER, RULE_TEXT, RULES
 from tests.vm.guest import Guest
 from tests.vm.transcript import Transcript
 
@@ -41,7 +41,9 @@ def machine(transcript: Transcript) -> Iterator[tuple[Guest, int]]:
         port = free.getsockname()[1]
     recipe = image.TRIXIE_MENU
     with tempfile.TemporaryDirectory(prefix="hosttune-vm-") as folder:
-        guest = Guest(installed.get(recipe), Path(folder), transcript, MEMORY_MIB, saved=saved(recipe), ssh_port=port)
+        guest = Guest(
+            installed.get(recipe), Path(folder), transcript, MEMORY_MIB, saved=come_back.machine(recipe), ssh_port=port
+        )
         with contextlib.closing(guest):
             guest.resume()
             guest.ask(["rm", NEARER])  # a play needs longer
