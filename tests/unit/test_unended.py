@@ -75,7 +75,7 @@ class Host(FakeReader):
         self.files[path] = self.files.get(path, b"") + data
 
     def replace(self, path, value, *, expected):
-        assert self.files[path] == expected
+        assert self.files.get(path, ABSENT) == expected
         self.files[path] = value.content
 
     def log(self, message): ...
