@@ -76,6 +76,7 @@ def test_apply_makes_the_plan_and_the_second_run_touches_nothing(controller: Con
     for host in fleet.hosts:
         assert "defaults,noatime" in host.read("/etc/fstab")
         assert "noatime" in data_flags(host)
+        assert " apply " in host.run("hosttune", "history")  # what the headers of its files name can be typed
     before, values = all_files(fleet), all_values(fleet)
     assert all(value.isdecimal() for of_host in values.values() for value in of_host)
     second = controller.play("apply.yml", hosttune_serial=["100%"])
