@@ -312,7 +312,7 @@ class FileTree:
         try:
             if self._is_live and _is_of_the_kernel(path):
                 return os.path.realpath(path, strict=True)
-            with self._walk(path) as found:
+            with self._walk(path) as found:  # through closed folders as well: this reads no file
                 return found.canonical
         except OSError as error:
             return refusal(error, path)

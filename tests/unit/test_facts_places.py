@@ -50,3 +50,22 @@ def test_caches_tell_network_memory_and_what_is_missing():
 def test_places_without_mounts_are_unknown():
     with pytest.raises(UnknownFact):
         _ = Facts(FakeReader({})).places.all
+
+
+@pytest.mark.parametrize("mounted", ["nfs4 nfs:/x", "fuse.mergerfs a:b", "lustre mgs@tcp:/x"])
+def test_nothing_is_asked_of_what_may_wait_for_a_server(mounted):
+    far = ("/home", "/cache", "/var/crash", "/var/lib/docker")
+    lines = (f"{number} 20 0:{number} / {path} rw - {mounted} rw\n" for number, path in enumerate(far, 30))
+    files = {
+        "/proc/self/mountinfo": MOUNTS.partition("23 ")[0] + "".join(lines), "/etc/environment": "HF_HOME=/link/hf\n",
+        "/var/lib/dpkg/status": "Package: docker-ce\nStatus: install ok installed\nVersion: 5:28.0.1-1\n\n",
+        **{f"{path}/x": "" for path in ("/tmp", *far)},
+    }  # fmt: skip
+    reader = FakeReader(files, links={"/link": "/cache"}, spaces=SPACES)
+    facts = Facts(reader)
+    assert ([one.target for one in facts.places.all], facts.core_dumps.kept) == (["/", "/data", "/tmp"], ())
+    assert ([one.exists for one in facts.places.caches], [one.path for one in facts.stores.all]) == (
+        [True],
+        ["/var/lib/docker"],
+    )
+    assert not [path for path in reader.seen if path.startswith(("/link/", *far))]

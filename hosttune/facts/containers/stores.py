@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import line
+from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -60,9 +61,10 @@ def collect(reader: Reader, facts: Facts) -> Stores:
 
 
 def _stores(reader: Reader, facts: Facts) -> Iterable[Store]:
-    mounts = facts.mounts.at
+    mounts, ways = facts.mounts.at, Ways(reader, facts)
     for name, path in _paths(facts):
-        real = reader.resolve(path)
+        far, is_far = ways.way(path)
+        real = far if is_far else reader.resolve(path)
         place = real if isinstance(real, str) else path
         if mount := mount_of(place, mounts):
             yield _store(name, place, mount, reader, facts)

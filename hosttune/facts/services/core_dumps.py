@@ -12,6 +12,7 @@ from hosttune.facts.base import Fact, lazy
 from hosttune.facts.limits.session_limits import amount
 from hosttune.facts.reading import is_there, line, not_told, require_known, sure
 from hosttune.facts.storage.mounts import mount_of
+from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
@@ -80,8 +81,9 @@ def _unbounded(facts: Facts) -> Iterator[str]:
 
 
 def _kept(reader: Reader, facts: Facts) -> Iterator[KeptDumps]:
+    ways = Ways(reader, facts)
     for path in _FOLDERS:
-        if not is_there(reader, path):
+        if ways.way(path)[1] or not is_there(reader, path):
             continue
         usage, mount = sure(reader.usage(path)), mount_of(facts.mounts.visible, path)
         if mount is None:
