@@ -6,7 +6,6 @@ from typing import Annotated
 
 from hosttune.cli.options import Argument, DisplayOptions, Option
 from hosttune.errors import HosttuneError
-from hosttune.numbers import parse_digits
 
 MOST_LEVEL = 64
 _GRACE_S = 90.0  # what it does besides passes: looking for files, starting workers with their libraries
@@ -71,6 +70,8 @@ def read(
 
 def levels(text: str) -> tuple[int, ...]:
     """`1,2,4` as numbers of workers, ascending. Raises HosttuneError."""
+    from hosttune.numbers import parse_digits
+
     words = [word.strip() for word in text.split(",")]
     if not all(0 < parse_digits(word, 0) <= MOST_LEVEL for word in words):
         raise HosttuneError(

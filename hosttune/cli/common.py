@@ -212,17 +212,17 @@ def open_page(reader: Reader, look: HostOptions | None, show: Display) -> Page:
     from hosttune.engine.trusted import path_on
 
     words, chosen = program(), asdict(look) if look else {}
-    can_apply = reader.kind in {"live", "root"}
-    is_partial = can_apply and not reader.is_privileged
+    is_host = reader.kind != "record"
+    is_partial = is_host and not reader.is_privileged
     only = {name: chosen.pop(name, None) for name in _OF_RULES}
     return Page(
         host=reader.name,
         screen=open_screen(show),
         program=words,
-        sudo="sudo " if is_partial or (can_apply and is_under_sudo()) else "",
+        sudo="sudo " if is_partial or (is_host and is_under_sudo()) else "",
         options=_repeated(chosen),
         only=_repeated(only),
-        can_apply=can_apply,
+        can_apply=reader.kind in {"live", "root"},
         is_partial=is_partial,
         is_verbose=show.verbose,
         policy=(look.policy if look else None) or path_on(reader, PATH),

@@ -135,7 +135,7 @@ def goes_with(one: Any, other: Any) -> bool:
     """Whether values of the two types can be equal. The options of a side are taken together, because each text of a
     list is one: to compare them in pairs takes quadratic time.
     """
-    left, right = _Options(one), _Options(other)
+    left, right = _TypeOptions(one), _TypeOptions(other)
     if Any in left.plain or Any in right.plain or left.literals & right.literals:
         return True
     if left.kinds & right.plain or left.plain & right.kinds:
@@ -148,7 +148,7 @@ def goes_with(one: Any, other: Any) -> bool:
     )
 
 
-class _Options:
+class _TypeOptions:
     """The options of a type by what decides whether two go together; `kinds` are those of plain values and literals."""
 
     def __init__(self, hint: Any) -> None:

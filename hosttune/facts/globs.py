@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fnmatch import translate
 from typing import Any
 
 from hosttune.facts.base import UnknownFact
-from hosttune.regex import regex
 
 LONGEST = 4096  # characters of a pattern; a name has at most 255
 MOST_KEPT = 1 << 20  # characters of the patterns that are kept compiled
 PER_PATTERN = 64  # what each counts besides
 _SHOWN = 40
-_SET = regex(r"\[!?\]?[^\]]*\]")
 
 
 def fits_glob(name: str, pattern: str) -> bool:
@@ -31,10 +29,21 @@ def glob_fault(pattern: str) -> str:
     """
     if len(pattern) > LONGEST:
         return f"the pattern {pattern[:_SHOWN]}... is longer than {LONGEST} characters"
-    closed = pattern[: pattern.rfind("]") + 1]
-    if not closed.isascii() and any(max(one[0]) > "\xff" for one in _SET.finditer(closed)):
+    if not pattern.isascii() and any(max(one) > "\xff" for one in _sets_in(pattern)):
         return f"the pattern {pattern[:_SHOWN]!r} has a letter beyond U+00FF in brackets"
     return ""
+
+
+def _sets_in(pattern: str) -> Iterator[str]:
+    """What stands in brackets, with them; a `]` that comes first is a character of the set (glob(7))."""
+    begin = pattern.find("[")
+    while begin >= 0:
+        first = begin + 1 + pattern.startswith("!", begin + 1)
+        end = pattern.find("]", first + 1)
+        if end < 0:
+            return
+        yield pattern[begin : end + 1]
+        begin = pattern.find("[", end + 1)
 
 
 def matcher(pattern: str) -> Callable[[str], Any]:

@@ -121,6 +121,11 @@ class RootReader(FileTree):
             return self.hardware.usage(path) if self.hardware else _NO_KERNEL
         return super().usage(path)
 
+    def refused_write(self, path: str) -> Refused | None:
+        if self._is_kernel(path):
+            return Refused(f"{path} leads to the kernel of this machine, which is bound into the image")
+        return super().refused_write(path)
+
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         del argv, timeout_s
         return _NO_PROGRAMS

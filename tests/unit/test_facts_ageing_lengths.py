@@ -1,6 +1,5 @@
 """What a user's text grows to when it is expanded and joined, and that no text of one user hides the rules of others."""
 
-import re
 import tracemalloc
 
 import pytest
@@ -124,10 +123,7 @@ def test_no_text_of_one_user_hides_the_rules_of_others(files):
 
 
 def test_pattern_with_a_range_that_has_no_end_is_unknown_at_most(monkeypatch):
-    def fnmatchcase(name, pattern):
-        raise re.error("bad character range")
-
-    monkeypatch.setattr(globs, "fnmatchcase", fnmatchcase)
+    monkeypatch.setattr(globs, "translate", lambda _: "[")  # as Python before 3.10.5 has it: no regular expression
     with pytest.raises(UnknownFact):
         globs.fits_glob("b", "[c-a]")
 

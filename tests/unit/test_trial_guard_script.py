@@ -288,7 +288,7 @@ def await_reboot(root: GuardedRoot) -> None:
     raise AssertionError(root.calls)
 
 
-def hold(root: GuardedRoot, boot: str = TRIAL) -> None:
+def run_hold(root: GuardedRoot, boot: str = TRIAL) -> None:
     """Start what opens sysrq-trigger early. From then on its name is not found, as where a user holds the lock of /proc."""
     due = f"{root.root}/due-$1"
     root.stand_in("sleep", f"echo $$ > {root.root}/pid-$1; while [ ! -e {due} ]; do {shutil.which('sleep')} 0.02; done")
@@ -328,7 +328,7 @@ def reset_of(root: GuardedRoot, *, is_due: bool) -> bytes:
 def test_user_who_holds_the_lock_of_proc_before_the_deadline_does_not_stop_the_reset(guarded):
     root = guarded()
     root.boot(TRIAL, "early")
-    hold(root)
+    run_hold(root)
     await_calls(root, "sleep 4940", "sleep 5000")
     assert reset_of(root, is_due=True) == b"b\n"
 
@@ -340,7 +340,7 @@ def test_nothing_is_reset_once_the_trial_has_ended(guarded, end):
         root.boot(TRIAL, "early")
     if end == "returned":
         root.write(f"{trial_guard.FOLDER}/returned", f"{TRIAL}\n".encode())
-    hold(root)
+    run_hold(root)
     if end in {"confirmed", "disarmed", "failed"}:
         await_calls(root, "sleep 4940", "sleep 5000")
     if end == "confirmed":

@@ -109,7 +109,7 @@ def session_on(host):
         reader=host,
         journal=read_journal(host),
         facts=Facts(host),
-        policy=SimpleNamespace(break_work=False),
+        policy=SimpleNamespace(break_work=False, ignore=(RULE,)),
         catalog=SimpleNamespace(current=lambda rule: rule, former=lambda _: (), rules={RULE: None}),
         selected=(),
         resumed=(),
