@@ -163,7 +163,8 @@ SAID = {
 }
 OF_BOOT = "cpu-smt-mitigations"
 WISHES = [word for rule in SHOWN_ON_METAL for word in ("--only", rule)]
-MAY = ("--max-risk", "high", "--disturb", "a service")
+# No kernel here has a module of the driver that stands in, so that no boot would be advised.
+MAY = ("--max-risk", "high", "--disturb", "a service", "--ignore", "gpu-next-kernel-modules")
 
 
 def told(guest: Guest) -> dict[str, str]:
