@@ -25,6 +25,10 @@ COMMAND_TIMEOUT_S = 600
 CHANNEL_GRACE_S = 30
 CONSOLE_TAIL_BYTES = 6000
 MEMORY_MIB = 2048
+# A processor without XSAVE: emulated, a boot takes 18.6 s of this machine's, with `max` 23.9 s. One of AMD's, so that the
+# kernel works around nothing of Intel's; one for which udev does not load kvm; and without CMPXCHG16B, after which qemu 7.2
+# once had an address in the flags, and the guest a double fault in __kmalloc_cache_node_noprof.
+PROCESSOR = "Opteron_G3,-svm,-cx16"
 # What tells a virtual machine: a flag of the processor, and what the firmware calls the machine.
 BARE = [
     "-cpu", "max,-hypervisor", "-device", "intel-iommu",
@@ -267,9 +271,7 @@ class Guest:
         # One thread: with a thread for each processor, one runs the old form of an instruction that another patches in
         # the kernel at that moment, and the guest ends in "invalid opcode" while it boots.
         argv += ["-name", "hosttune-test", "-machine", "q35", "-accel", "tcg,thread=single,tb-size=512"]
-        # A processor without XSAVE: emulated, a boot takes 18.6 s of this machine's, with `max` 23.9 s. One of AMD's, so
-        # that the kernel works around nothing of Intel's; and one for which udev does not load kvm.
-        argv += BARE if self._image.recipe.is_bare else ["-cpu", "Opteron_G3,-svm"]
+        argv += BARE if self._image.recipe.is_bare else ["-cpu", PROCESSOR]
         processors = "1" if self._image.recipe.has_menu and not self._image.recipe.has_two_nodes else "2"
         argv += ["-smp", processors, "-m", str(self._memory_mib), "-nodefaults", "-no-user-config", "-display", "none"]
         # A network of its own that leads nowhere.

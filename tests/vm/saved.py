@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.cache import kept, named
 from tests.vm import installed
-from tests.vm.guest import MEMORY_MIB, Guest
+from tests.vm.guest import MEMORY_MIB, PROCESSOR, Guest
 from tests.vm.image import Recipe
 from tests.vm.transcript import Transcript
 
@@ -25,5 +25,5 @@ def get(recipe: Recipe, memory_mib: int = MEMORY_MIB, start: Callable[[Guest], o
                 start(guest)
                 guest.save(work)
 
-    name = named("saved", recipe, disks.folder.name, memory_mib, start.__qualname__)
+    name = named("saved", PROCESSOR, recipe, disks.folder.name, memory_mib, start.__qualname__)
     return kept(name, make, disks.folder.parent)
