@@ -85,7 +85,7 @@ def _content(one):
 
 
 def _compared(change):
-    kind, _, name = change["address"].partition(":")
+    kind, _colon, name = change["address"].partition(":")
     left_out = {"before"} if kind in WORKED_OUT else set()
     if change.get("device"):
         left_out.add("address")
