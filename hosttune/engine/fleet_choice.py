@@ -37,12 +37,11 @@ class _Machine:
     file: str = ""
 
     def __str__(self) -> str:
-        return f"machine {self.id[:_SHOWN]}" if self.id else f"{self.file or 'machine unknown'}"
+        return f"machine {self.id[:_SHOWN]}" if self.id else self.file or "machine unknown"
 
 
-_Newest = dict[
-    _Machine, tuple[bool, str, str, T]
-]  # whether its file tells of this host alone, at, source, what to keep
+# Whether its file tells of no other host, at, source, what to keep.
+_Newest = dict[_Machine, tuple[bool, str, str, T]]
 
 
 class LookCollector(Generic[T]):
