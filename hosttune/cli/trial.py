@@ -25,6 +25,7 @@ def trial(
 
     Exit status: 0 nothing on trial (any more), 1 on trial or came back, 2 failed to come back, or trouble.
     """
+    from hosttune.actions.journal import read_journal
     from hosttune.actions.trial import lost
     from hosttune.actions.trial_state import TrialState
     from hosttune.cli import common
@@ -38,9 +39,10 @@ def trial(
     while wait and found is not None and found.state.is_open:
         time.sleep(min(_EVERY_S, found.left_s) if found.left_s else _EVERY_S)
         found = _read(session.reader)
-    if found is None and (ended := session.journal.last_return()):
+    journal = read_journal(session.reader)  # after the wait, in which it may have come back
+    if found is None and (ended := journal.last_return()):
         run, back = ended
-        word = session.journal.status(run)
+        word = journal.status(run)
         if show.is_json:
             common.write_json(masked(document(returned_json(run, back, word))))
         else:
