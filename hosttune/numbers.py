@@ -23,5 +23,5 @@ def parse_digits(text: str, default: Default) -> int | Default:
 def parse_whole(text: str) -> int:
     """The same with a minus before it. Raises ValueError for anything else."""
     if not _WHOLE.fullmatch(text):
-        raise ValueError(f"{text[:_SHOWN]!r} is no whole number")
+        raise ValueError(f"{text[:_SHOWN]!r} is not a whole number")
     return int(text)

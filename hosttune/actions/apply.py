@@ -64,8 +64,8 @@ class Execution:
     outcomes: list[Outcome] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
     standing: dict[str, list[tuple[StepId, Change]]] = field(default_factory=dict)  # by rule, of all stages so far
-    not_made: list[Change] = field(default_factory=list)  # what somebody stopped before its act
-    has_left_triggers: bool = False  # because somebody asked to stop
+    not_made: list[Change] = field(default_factory=list)  # a signal came before they were made
+    has_left_triggers: bool = False  # because a signal asked to stop
     is_verified: bool = True
 
     def make(self, change: Change, undoes: StepId | None = None, *, superseded: bool = False) -> StepId | None:
@@ -247,7 +247,7 @@ def apply(
     part_of: str = "",
 ) -> Receipt:
     """Do what the plan says, rule by rule and stage by stage, and verify it. The caller holds the lock. `ready` is
-    a run that somebody has prepared for it, which is booked also where it changes nothing. `part_of` as of `run_of`.
+    a run that was prepared for it, which is booked even if it changes nothing. `part_of` as of `run_of`.
 
     A failed change takes its rule back; the other rules go on. A signal that asks to stop is heeded between two
     changes: what was not begun is `left` in the receipt, which is kept. Raises Refused where there is something to do
@@ -275,7 +275,7 @@ def apply(
 
 
 def _made(session: Session, execution: Execution, plan: Plan, pending: tuple[Trigger, ...]) -> Receipt:
-    """Make the plan, as far as nobody asks to stop, and say what became of it."""
+    """Make the plan until a signal asks to stop, and return what became of it."""
     writer, run = execution.writer, execution.recorder.run
     failed: set[str] = set()
     for number, stage in enumerate(plan.stages):

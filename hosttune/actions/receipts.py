@@ -60,7 +60,7 @@ def tell_next_login(writer: Writer, text: Cleaned) -> None:
 
 
 def unseen_text(command: str, receipt: Receipt) -> Cleaned:
-    """What the next login shows of a run whose end nobody has seen."""
+    """What the next login shows of a run whose end was shown on no terminal."""
     made = len({one.change.address for one in receipt.outcomes} - {one.change.address for one in receipt.failed})
     parts = [f"{made} made", *([f"{len(receipt.failed)} failed"] if receipt.failed else [])]
     parts += [f"{len(receipt.left)} not begun"] if receipt.left else []

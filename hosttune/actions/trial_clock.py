@@ -52,8 +52,8 @@ def guard(writer: Writer, run_id: str, within_s: int, deadline: Sequence[str]) -
 
 
 def start(writer: Writer, run_id: str, within_s: int, deadline: Sequence[str], look: Sequence[str] = ()) -> None:
-    """All is made, and the time begins: let `deadline` (argv) run after `within_s` seconds, whoever is logged in then,
-    and `look`, where it is given, before it. Raises Refused where systemd does not keep it; then no timer runs.
+    """All is made, and the time begins: let `deadline` (argv) run after `within_s` seconds, and `look`, where it is
+    given, before it. Raises Refused where systemd does not keep it; then no timer runs.
     """
     _keep_timer(writer, run_id, "deadline", within_s, deadline)
     try:

@@ -294,7 +294,7 @@ def undo(
 
 
 def _taken(session: Session, execution: Execution, undo_plan: UndoPlan, given_up: Mapping[Change, str]) -> Receipt:
-    """Take back what the plan says, as far as nobody asks to stop, and say what became of it."""
+    """Take back what the plan says until a signal asks to stop, and return what became of it."""
     writer, recorder = execution.writer, execution.recorder
     runs = ", ".join(dict.fromkeys(one.step.run for one in reversed(undo_plan.returns)))
     execution.log(f"begins: {len(undo_plan.returns)} of {runs} to take back, hosttune {__version__}")

@@ -57,7 +57,7 @@ def _run(request: Any) -> int:
     except HosttuneError as error:
         from hosttune.cli.common import as_typed
 
-        # Not the file of the task, which is gone when somebody reads this.
+        # Not the file of the task, which is gone when this is read.
         error.hint = as_typed(error.hint, given["look"], "hosttune")
         raise
     return status

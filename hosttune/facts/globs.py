@@ -35,7 +35,7 @@ def glob_fault(pattern: str) -> str:
 
 
 def _sets_in(pattern: str) -> Iterator[str]:
-    """What stands in brackets, with them; a `]` that comes first is a character of the set (glob(7))."""
+    """The sets in brackets; a `]` that comes first is a character of the set (glob(7))."""
     begin = pattern.find("[")
     while begin >= 0:
         first = begin + 1 + pattern.startswith("!", begin + 1)

@@ -73,7 +73,7 @@ def whole_number(name: str, word: str) -> int:
     try:
         return int(word, 16) if _HEXADECIMAL.fullmatch(word) else parse_whole(word)
     except ValueError:
-        raise UnknownFact(f"{name} holds {word[:40]!r}, which is no whole number") from None
+        raise UnknownFact(f"{name} holds {word[:40]!r}, which is not a whole number") from None
 
 
 def attribute(name: str, read: Callable[P, str | Absent], *arguments: P.args, **named: P.kwargs) -> Attribute:

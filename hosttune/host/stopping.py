@@ -1,7 +1,7 @@
 """Signals while this host is changed: a terminal that goes away ends nothing, and Ctrl-C waits for the change at hand.
 
 SIGHUP comes when an ssh connection drops; apt and needrestart go on then, too. SIGINT and SIGTERM are noted, and
-whoever makes changes asks `asked` between two of them. The same once more ends the process at once.
+the code that makes changes asks `asked` between two of them. The same signal once more ends the process at once.
 """
 
 from __future__ import annotations

@@ -366,7 +366,7 @@ def test_what_may_still_be_none_is_refused(text):
         ("params.percent / (params.percent - 10)", "division by zero"),
         ("params.types[5]", "tuple index out of range"),
         ("disks.by_device['sdz'].name", "no 'sdz'"),
-        ("int(host.release)", "is no whole number"),
+        ("int(host.release)", "is not a whole number"),
         ("version('x')", "'x' does not start with a number"),
         ("min([x for x in host.version if x > 99])", ""),
         ("gib * gib * gib * gib * gib", "the number is too large"),

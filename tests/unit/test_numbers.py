@@ -21,7 +21,7 @@ def test_what_is_no_digits_is_the_default(text):
 
 @pytest.mark.parametrize("text", [*ODD, "--1", "-"])
 def test_what_is_no_whole_number_is_refused(text):
-    with pytest.raises(ValueError, match="no whole number"):
+    with pytest.raises(ValueError, match="not a whole number"):
         parse_whole(text)
 
 

@@ -163,7 +163,7 @@ SAID = {
 }
 OF_BOOT = "cpu-smt-mitigations"
 WISHES = [word for rule in SHOWN_ON_METAL for word in ("--only", rule)]
-# No kernel here has a module of the driver that stands in, so a boot is advised only without this rule.
+# No kernel here has a module of the substitute driver, so a boot is advised only without this rule.
 WITHOUT = ("--ignore", "gpu-next-kernel-modules")
 MAY = ("--max-risk", "high", "--disturb", "a service", *WITHOUT)
 

@@ -151,7 +151,7 @@ def read_signs(reader: Reader, facts: Facts) -> HostStanding:
 
 
 def _mounts(facts: Facts) -> Iterator[Sign]:
-    """What fstab mounts, and /. What is mounted on demand is there: nobody looks, who might wait for a dead server."""
+    """What fstab mounts, and /. What is mounted on demand counts as mounted: a look could wait for a dead server."""
     asked = {*facts.fstab.by_path, "/"}
     for target, mount in facts.mounts.at.items():
         if target in asked:
