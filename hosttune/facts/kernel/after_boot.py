@@ -138,16 +138,16 @@ def read_signs(reader: Reader, facts: Facts) -> HostStanding:
         Aspect.GPU: lambda: signs.read_gpus(reader, facts, SMI_S),
         Aspect.DRIVER: lambda: signs.read_drivers(facts),
     }
-    found: list[Sign] = []
-    unseen: list[Unseen] = []
+    told: list[Sign | Unseen] = []
     for aspect, read in works.items():
         try:
-            for one in read():
-                if one.aspect in _ASPECTS:
-                    (found if isinstance(one, Sign) else unseen).append(one)  # type: ignore[arg-type]
+            told.extend(read())  # what comes before an error counts
         except UnknownFact as unknown:
-            unseen.append(Unseen(aspect, unknown.reason))
-    return HostStanding(tuple(found), tuple(unseen))
+            told.append(Unseen(aspect, unknown.reason))
+    found = [one for one in told if one.aspect in _ASPECTS]
+    return HostStanding(
+        tuple(one for one in found if isinstance(one, Sign)), tuple(one for one in found if isinstance(one, Unseen))
+    )
 
 
 def _mounts(facts: Facts) -> Iterator[Sign]:
