@@ -73,7 +73,7 @@ def test_hosts_that_are_fine_end_with_0_and_others_with_1(run, put):
     assert run(fine)[0] == 0
     status, out, _ = run(fine, other)
     assert status == 1
-    assert out.startswith("2 hosts: 1 differs, 1 as it should be.\n")
+    assert out.startswith("2 hosts: 1 differs, 1 without findings.\n")
 
 
 def test_host_without_an_answer_and_file_that_is_broken_end_with_1(run, put):

@@ -127,6 +127,17 @@ def test_undo_and_reboot_give_the_machine_of_before(trixie: Guest, before: str) 
     assert rc == 1
 
 
+def test_digest_is_that_of_the_first_boot_in_whatever_order_disks_are_mounted(
+    trixie: Guest, planned: dict[str, Any]
+) -> None:
+    assert plan(trixie)["digest"] == planned["digest"]
+    order = trixie.run(["findmnt", "-rno", "TARGET"]).stdout.split()
+    trixie.ask(["umount", "/data"])
+    trixie.ask(["mount", "/data"])
+    assert trixie.run(["findmnt", "-rno", "TARGET"]).stdout.split() != order
+    assert plan(trixie)["digest"] == planned["digest"]
+
+
 # Kernel modules of the guest, no programs of mdadm and LVM: an array is made through sysfs (kernel: admin-guide/md.rst).
 MAKE_DEVICES = """
 modprobe raid1; modprobe dm-thin-pool

@@ -52,7 +52,9 @@ def headline(fleet: Fleet) -> str:
 
 
 def _state(state: str, count: int) -> str:
-    return "can only be told in part" if state == "unknown" else _OUTCOMES[state][count > 1]
+    # What no rule finds may still have lost memory that the siblings have: "as it should be" would be too much.
+    words = {"ok": "without findings", "unknown": "can only be judged in part"}
+    return words.get(state) or _OUTCOMES[state][count > 1]
 
 
 def span(fleet: Fleet) -> str:
