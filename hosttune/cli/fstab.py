@@ -1,4 +1,4 @@
-"""`hosttune fstab FILE`: the editor by itself, on any file, offline; it never writes."""
+"""`hosttune fstab`: an fstab by its text, offline, and that of a host against its devices; it never writes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 from hosttune.cli.options import Argument, DisplayOptions, Option
 
 if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.resources.storage.fstab_lint import Remark
     from hosttune.resources.storage.fstab_plan import Tuning
 
 
 def fstab(
     show: DisplayOptions,
-    file: Annotated[str, Argument(metavar="[FILE]", help="Any fstab; - is standard input.")] = "/etc/fstab",
+    file: Annotated[
+        str | None, Argument(metavar="[FILE]", help="Any fstab, by its text alone; - is standard input.")
+    ] = None,
+    root: Annotated[str | None, Option("--root", metavar="DIR", help="The fstab of the image in DIR.")] = None,
+    host: Annotated[
+        str | None, Option("--host", metavar="RECORD", help="That of a record, against the devices in it.")
+    ] = None,
     noatime: Annotated[
         list[str] | None,
         Option(
@@ -27,13 +35,18 @@ def fstab(
 ) -> int:
     """Say what is wrong with an fstab, line by line, and print edits of it as a diff. Needs no root, changes nothing.
 
+    Without FILE it is that of this host, and each line is also held against the disks that are there.
+
     Exit status: 0 nothing to change, notes at most, 1 errors, warnings or a diff, 2 trouble, such as a target whose
     line cannot be edited.
     """
     from hosttune.cli.common import say, say_exactly, tell_lines, write_json
     from hosttune.errors import HosttuneError
-    from hosttune.facts.storage.fstab_lines import LARGEST_FILE, MOST_LINES, parse
+    from hosttune.facts import Facts
+    from hosttune.facts.storage.fstab_lines import LARGEST_FILE, MOST_LINES, PATH, parse
+    from hosttune.host import open_reader
     from hosttune.host.console import console, load_bytes
+    from hosttune.resources.storage.fstab_lint import in_order
     from hosttune.resources.storage.fstab_lint import lint as lint_document
     from hosttune.resources.storage.fstab_plan import tune
     from hosttune.views import fstab as view
@@ -43,7 +56,13 @@ def fstab(
     is_all = "all" in targets
     if wrong := next((one for one in targets if one != "all" and not one.startswith("/")), None):
         raise HosttuneError(f"--noatime {wrong}: not a target", hint="name it as the second field does, or say: all")
-    data, name = load_bytes(file), "standard input" if file == "-" else file
+    if file and (root or host):
+        raise HosttuneError(
+            "FILE cannot be combined with --root or --host", hint="a file is looked at by its text alone"
+        )
+    facts = Facts(open_reader(root=root, host=host)) if file in (None, PATH) else None
+    data = _read(facts) if facts and facts.reader.kind != "live" else load_bytes(file or PATH)
+    name = "standard input" if file == "-" else file or PATH
     if len(data) > LARGEST_FILE or data.count(b"\n") > MOST_LINES:
         message = f"{name}: larger than {LARGEST_FILE >> 20} MiB or {MOST_LINES:,} lines, which no fstab is"
         raise HosttuneError(message, hint="look whether this is the right file")
@@ -51,6 +70,8 @@ def fstab(
     surface = console(sys.stdout)
     screen = Screen(surface.columns, surface.has_colour and not show.no_color)
     remarks = lint_document(document) if lint or not targets else None
+    if remarks is not None and facts:
+        remarks = in_order((*remarks, *_device_remarks(facts)))
     if remarks is not None and not show.is_json:
         say(view.lint_text(document, remarks, screen) + ("\n" if targets else ""))
     tuning = tune(document, () if is_all else targets) if targets else None
@@ -62,6 +83,36 @@ def fstab(
             tell_lines(view.left_text(tuning, screen))
     status = view.lint_status(remarks or (), strict=strict)
     return max(status, _tuned_status(tuning, is_all=is_all, is_json=show.is_json)) if tuning else status
+
+
+def _read(facts: Facts) -> bytes:
+    """The fstab of an image or a record."""
+    from hosttune.errors import HosttuneError
+    from hosttune.facts.storage.fstab_lines import PATH
+
+    data = facts.reader.read(PATH)
+    if isinstance(data, bytes):
+        return data
+    reason = getattr(data, "reason", "it does not exist")
+    raise HosttuneError(f"{facts.reader.name}: {PATH}: {reason}", hint="name the file itself: hosttune fstab FILE")
+
+
+def _device_remarks(facts: Facts) -> tuple[Remark, ...]:
+    """What the devices of the host say of its lines; a note where they cannot be asked."""
+    from hosttune.facts.base import UnknownFact
+    from hosttune.resources.storage.fstab_boot import look_at_boot_lines
+    from hosttune.resources.storage.fstab_lint import Remark, RemarkLevel
+
+    if facts.reader.persistent_only:
+        return ()
+    try:
+        _ = facts.filesystems.all
+        lines = [one for one in look_at_boot_lines(facts) if one.is_of_device]
+    except UnknownFact as unknown:
+        why = f"the lines are not held against the disks of this host: {unknown}"
+        return (Remark(0, RemarkLevel.NOTE, "no-devices", why, "as root: sudo hosttune fstab"),)
+    levels = {True: RemarkLevel.ERROR, False: RemarkLevel.WARNING}
+    return tuple(Remark(one.line, levels[bool(one.fault)], "device", one.sentence, one.way_out) for one in lines)
 
 
 def _tuned_status(tuning: Tuning, *, is_all: bool, is_json: bool) -> int:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.storage.mounts import is_network
+from hosttune.facts.storage.sources import Sources, names_device, plain_source
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
 from hosttune.values import Unreadable
@@ -43,6 +45,7 @@ class DiskTree:
 
     rows: tuple[DiskRow, ...]
     missing: tuple[FstabEntry, ...]  # lines of fstab whose device is not there
+    unresolved: tuple[FstabEntry, ...]  # and those of which it is not known what device they name
     unknown: tuple[str, ...]
 
 
@@ -62,18 +65,20 @@ def disks_of(facts: Facts) -> DiskTree:
     mounts = [mount for mount in told(lambda: facts.mounts.all) if not mount.is_bind]
     entries = told(lambda: facts.fstab.entries)
     swaps = {swap.path for swap in told(lambda: facts.memory.swaps)}
+    sources = Sources(facts)
+    found = {entry.line: sources.find(entry.source) for entry in entries}
     rows = []
     for disk in disks:
         holds = held.get(disk.path)
         tags = {disk.path, f"/dev/{disk.name}", *(holds.tags if holds else ())}
         here = tuple(mount for mount in mounts if _device(mount) == raw(disk, "device") or mount.source in tags)
-        targets = {mount.target for mount in here}
-        lines = tuple(entry for entry in entries if _plain(entry.source) in tags or entry.path in targets)
+        lines = tuple(entry for entry in entries if disk.name in (found[entry.line] or ()))
         children = tuple(child.name for child in disks if disk.name in _parents(child))
         rows.append(DiskRow(disk, holds, here, lines, children, bool(swaps & tags)))
-    named = {entry.line for row in rows for entry in row.lines}
-    missing = tuple(entry for entry in entries if held and _is_device(entry.source) and entry.line not in named)
-    return DiskTree(tuple(_ordered(rows)), missing, tuple(dict.fromkeys(unknown)))
+    missing = tuple(entry for entry in entries if found[entry.line] == ())
+    unresolved = (one for one in entries if found[one.line] is None and names_device(one.source))
+    local = tuple(one for one in unresolved if not is_network(one.fstype, one.source))
+    return DiskTree(tuple(_ordered(rows)), missing, local, tuple(dict.fromkeys(unknown)))
 
 
 def _device(mount: Mount) -> object:
@@ -83,16 +88,6 @@ def _device(mount: Mount) -> object:
 def _parents(disk: Disk) -> tuple[str, ...]:
     parents = raw(disk, "parents")
     return parents if isinstance(parents, tuple) else ()
-
-
-def _plain(source: str) -> str:
-    """`LABEL="data"` names the label data."""
-    key, equals, value = source.partition("=")
-    return f"{key}={value.strip(chr(34))}" if equals and key.isupper() else source
-
-
-def _is_device(source: str) -> bool:
-    return source.startswith(("UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "/dev/sd", "/dev/nvme", "/dev/vd"))
 
 
 def _ordered(rows: list[DiskRow]) -> Iterable[DiskRow]:
@@ -126,6 +121,7 @@ def disks_json(disks: DiskTree) -> dict[str, Any]:
             for row in disks.rows
         ],
         "missing": [to_json(entry) for entry in disks.missing],
+        "unresolved": [to_json(entry) for entry in disks.unresolved],
         "unknown": list(disks.unknown),
     }
 
@@ -203,7 +199,8 @@ def _state(row: DiskRow) -> str:
     """Whether fstab knows it, and what is odd about that."""
     if row.lines:
         said = [
-            f"fstab line {entry.line}: {clean(_plain(entry.source))} on {clean(entry.target)}" for entry in row.lines
+            f"fstab line {entry.line}: {clean(plain_source(entry.source))} on {clean(entry.target)}"
+            for entry in row.lines
         ]
         mounted = {mount.target for mount in row.mounts}
         absent = [entry for entry in row.lines if not entry.is_swap and entry.target not in mounted]
@@ -218,11 +215,13 @@ def _state(row: DiskRow) -> str:
     return ""
 
 
+def _line(entry: FstabEntry) -> str:
+    return f"fstab line {entry.line}: {clean(plain_source(entry.source))} on {clean(entry.target)}"
+
+
 def _notes(disks: DiskTree, page: Page, hidden: int) -> list[str]:
-    notes = [
-        f"fstab line {entry.line}: no device is {clean(_plain(entry.source))} (for {clean(entry.target)})"
-        for entry in disks.missing
-    ]
+    notes = [f"{_line(entry)}: no device has that name" for entry in disks.missing]
+    notes += [f"{_line(entry)}: its device is not known" for entry in disks.unresolved]
     notes += [f"unknown: {clean(reason)}" for reason in disks.unknown]
     if hidden:
         notes.append(f"{counted(hidden, 'loop, RAM or optical device')} left out (--verbose lists them)")

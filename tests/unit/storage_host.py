@@ -50,7 +50,7 @@ def make_facts(reader, *, ram_gib: int = 256, available_gib: int | None = None, 
         available_bytes=(available_gib or ram_gib) * GIB,
     )
     facts.__dict__["disks"] = SimpleNamespace(
-        by_device={one.device: one for one in disks}, by_name={one.name: one for one in disks}
+        all=(), by_device={one.device: one for one in disks}, by_name={one.name: one for one in disks}
     )
     return facts
 

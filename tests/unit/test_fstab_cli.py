@@ -17,6 +17,7 @@ from hosttune.resources.storage.fstab_lint import lint
 from hosttune.resources.storage.fstab_plan import tune
 from hosttune.views.fstab import diff_text, left_text, lint_text
 from hosttune.views.terminal import Screen
+from tests.hosts.built import HOSTS
 from tests.unit.schemas import faults
 from tests.unit.test_fstab_document import SAMPLES
 
@@ -317,3 +318,40 @@ def test_file_that_is_no_fstab_by_its_size_is_refused(tmp_path, capsys, data):
     path.write_bytes(data)
     assert app.run(["fstab", str(path)]) == 2
     assert f"{path}: larger than 1 MiB or 10,000 lines, which no fstab is" in capsys.readouterr().err
+
+
+@pytest.fixture
+def record(tmp_path):
+    """A record of a host whose lines do not lead to its disks."""
+    data = json.loads((HOSTS / "h100-8x-2socket.json").read_text())
+    lines = ("UUID=0a11-22 / ext4 defaults 0 1", "LABEL=gone /data ext4 nofail 0 2", "/dev/zram0 none swap sw 0 0")
+    data["files"]["/etc/fstab"] = "".join(f"{line}\n" for line in lines)
+    path = tmp_path / "host.json"
+    path.write_text(json.dumps(data))
+    return str(path)
+
+
+def test_lines_of_a_record_are_held_against_its_devices(run, record):
+    status, out, _ = run("--host", record, "--format", "json")
+    told = {one["line"]: one for one in json.loads(out)["remarks"] if one["code"] == "device"}
+    assert status == 1
+    assert {line: one["level"] for line, one in told.items()} == {2: "error", 3: "warning"}
+    assert "LABEL=gone, which no device has, while /dev/nvme1n1" in told[2]["message"]
+
+
+def test_file_is_looked_at_by_its_text_alone(run, record):
+    status, _, err = run("odd.fstab", "--host", record)
+    assert status == 2
+    assert "cannot be combined with --root or --host" in err
+
+
+def test_image_has_no_devices_and_one_without_a_fstab_is_said(run, tmp_path):
+    (tmp_path / "image/etc").mkdir(parents=True)
+    (tmp_path / "image/etc/fstab").write_text("LABEL=gone /data ext4 nofail 0 2\n")
+    status, out, _ = run("--root", str(tmp_path / "image"))
+    assert status == 0
+    assert b"no device" not in out
+    (tmp_path / "image/etc/fstab").unlink()
+    status, _, err = run("--root", str(tmp_path / "image"))
+    assert status == 2
+    assert "does not exist" in err

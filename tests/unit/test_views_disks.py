@@ -47,7 +47,7 @@ def test_line_whose_device_is_gone_is_named():
     found = of(
         "h100-8x-2socket", **{"/etc/fstab": "UUID=0a11-22 / ext4 defaults 0 1\nLABEL=old /old xfs defaults 0 0\n"}
     )
-    assert "fstab line 2: no device is LABEL=old (for /old)" in disks_text(found, Page())
+    assert "fstab line 2: LABEL=old on /old: no device has that name" in disks_text(found, Page())
     assert [entry.target for entry in found.missing] == ["/old"]
 
 

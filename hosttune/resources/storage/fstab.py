@@ -130,12 +130,15 @@ def entry_error(entry: FstabEntry, facts: Facts) -> Problem | None:
     """With what this line by itself fails at the next boot (`fstab_boot.py`). Nothing is built upon such a line: with
     it the mount fails, whatever else is put right there.
     """
-    from hosttune.resources.storage.fstab_boot import next_kernel
+    from hosttune.resources.storage.fstab_boot import find_source_fault, next_kernel
     from hosttune.resources.storage.fstab_lint import LineErrors
 
     document, line = _alone(entry)
     found = LineErrors(document).failure(line, next_kernel(facts))
-    return document.problem(found.line, found.message, found.todo) if found else None
+    if found:
+        return document.problem(found.line, found.message, found.todo)
+    elsewhere = find_source_fault(facts, entry)
+    return document.problem(entry.line, f"it {elsewhere.sentence}", elsewhere.way_out) if elsewhere else None
 
 
 def _alone(entry: FstabEntry) -> tuple[FstabText, FstabLine]:

@@ -1,16 +1,20 @@
 """What in an fstab makes the next boot of this host fail, or leaves out what is mounted now.
 
 The one list whose findings are faults, keep hosttune from every reboot, and keep it from editing such a line. It knows
-the text of the file and the kernel of the next boot; what other sources tell joins it here.
+the text of the file, the kernel of the next boot and the devices that are there.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path
-from hosttune.facts.storage.fstab_options import decode
+from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, parse
+from hosttune.facts.storage.fstab_options import decode, encode
+from hosttune.facts.storage.fstab_types import is_remote_to_systemd
+from hosttune.facts.storage.sources import EPHEMERAL, ZRAM, SourceKind, Sources, find_fault, names_device, sources_of
+from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
@@ -22,8 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hosttune.facts import Facts
+    from hosttune.facts.storage.fstab import FstabEntry
     from hosttune.facts.storage.fstab_lines import FstabText
     from hosttune.facts.storage.fstab_readers import Fields
+    from hosttune.facts.storage.mounts import Mount
     from hosttune.resources.storage.fstab_lint import Remark
 
 _NUMBER = regex(r"\d{1,4}")
@@ -44,6 +50,13 @@ class BootLine(Fact):
     fault: str = ""  # what is wrong with it, a sentence with what comes of it; empty for nothing
     way_out: str = ""
     is_mounted: bool = False  # something is mounted there now, so a boot loses it
+    note: str = ""  # what is wrong with it and no fault: a boot only waits, or has no swap of it
+    is_of_device: bool = False  # the devices say so, not the text
+
+    @property
+    def sentence(self) -> str:
+        """The fault or note without the place in front of it."""
+        return (self.fault or self.note).removeprefix(f"line {self.line} of {PATH} ")
 
 
 def next_kernel(facts: Facts) -> tuple[int, ...]:
@@ -73,14 +86,19 @@ def _lines(facts: Facts, document: FstabText, mounted: frozenset[str]) -> Iterat
     for one in lint(document):
         if one.line and is_failing(one) and one.code not in _HARMLESS:
             told.setdefault(one.line, one)
-    paths = {entry.line: entry.path for entry in facts.fstab.entries}
+    entries = {entry.line: entry for entry in facts.fstab.entries}
+    paths = {number: entry.path for number, entry in entries.items()}
+    sources = sources_of(facts)
+    done: set[str] = set()
     for line in document.lines:
         fields = line.libmount or line.getmntent
-        if line.kind is LineKind.BLANK or fields is None or fields.fstype == b"swap":
+        if line.kind is LineKind.BLANK or fields is None or _ON_DEMAND.intersection(_words(fields)):
+            continue
+        if fields.fstype == b"swap":
+            if line.number in entries:
+                yield from _look_at_swap(facts, sources, entries[line.number])
             continue
         reading = line.libmount if has_libmount else line.getmntent
-        if _ON_DEMAND.intersection(_words(fields)):
-            continue
         target = line.target or f"line {line.number}"
         remark = told.get(line.number) or errors.failure(line, kernel)
         is_mounted = bool({line.target, paths.get(line.number, "")} & mounted)
@@ -90,11 +108,102 @@ def _lines(facts: Facts, document: FstabText, mounted: frozenset[str]) -> Iterat
             fails = remark is not None and remark.code not in _MAY_FAIL
         else:
             fails = remark is not None and remark.level is RemarkLevel.ERROR and _is_needed(fields)
-        if remark is None or not fails or remark.code in _HARMLESS:
-            yield BootLine(target, line.number, is_mounted=is_mounted)
-        else:
+        entry = entries.get(line.number)
+        if remark is not None and fails and remark.code not in _HARMLESS:
             fault = f"line {line.number} of {PATH}: {remark.message}"
             yield BootLine(target, line.number, fault, remark.todo, is_mounted)
+        elif entry and target.startswith("/") and entry.path not in done:
+            done.add(entry.path)  # of two lines of one target systemd takes the first
+            yield _look_at_source(facts, sources, entry, fields)
+        else:
+            yield BootLine(target, line.number, is_mounted=is_mounted)
+
+
+def _look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, fields: Fields) -> BootLine:
+    """What the devices of this host say of a line whose text is right."""
+    here = [] if facts.reader.persistent_only else _mounted_at(facts, entry)
+    line = BootLine(entry.target, entry.line, is_mounted=bool(here))
+    found = find_fault(sources, entry, here)
+    is_required = _is_needed(fields) and not is_remote_to_systemd(entry.fstype, frozenset(_words(fields)))
+    is_tagged = entry.source.startswith(("UUID=", "LABEL="))
+    on = (sources.find(entry.source) or ()) if found is None and is_required and is_tagged and here else ()
+    if any(map(sources.is_ephemeral, on)):
+        end = "a boot after a stop of the instance finds an empty disk without it, and ends in the emergency shell"
+        return replace(
+            line, is_of_device=True, note=f"line {entry.line} of {PATH} names {entry.source}: {end}", way_out=EPHEMERAL
+        )
+    if found is None or ("comment=cloudconfig" in entry.options and not here):
+        return line  # of cloud-init's own disks not every size of instance has each
+    sentence = f"line {entry.line} of {PATH} {found.sentence}: {_tell_end(entry, found.kind, is_required=is_required)}"
+    way_out = f"{found.way_out}, and add nofail" if is_required and found.kind is SourceKind.MISSING else found.way_out
+    if entry.target == "/" or (found.kind is SourceKind.HIDDEN and is_required):
+        return replace(line, is_of_device=True, note=sentence, way_out=found.way_out)
+    if line.is_mounted or is_required:
+        return replace(line, is_of_device=True, fault=sentence, way_out=way_out)
+    return line
+
+
+def _mounted_at(facts: Facts, entry: FstabEntry) -> list[Mount]:
+    """All that is mounted at a target, one upon the other."""
+    return [one for one in facts.mounts.all if one.target in {entry.target, entry.path}]
+
+
+def _tell_end(entry: FstabEntry, kind: SourceKind, *, is_required: bool) -> str:
+    """What the next boot makes of such a line (systemd.mount(5))."""
+    if entry.target == "/":
+        return "a boot mounts / by the root= of the kernel command line, and fsck and remounts go by this line"
+    if kind is SourceKind.OTHER:
+        return "the next boot mounts that one"
+    if kind is SourceKind.TYPE:
+        return f"the mount fails{', and the boot ends in the emergency shell' if is_required else ''}"
+    if is_required:
+        return f"the next boot waits {_wait(entry)} for it, and ends in the emergency shell"
+    return f"the next boot mounts nothing at {entry.target}"
+
+
+def _wait(entry: FstabEntry) -> str:
+    """How long a boot waits for a device: DefaultDeviceTimeoutSec= of systemd-system.conf(5), or what the line says."""
+    own = [one.partition("=")[2] for one in entry.options if one.startswith("x-systemd.device-timeout=")]
+    return own[-1] if own and own[-1] else "90 s"
+
+
+def _look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
+    """A boot goes on without swap, after it has waited for its device."""
+    try:
+        used = frozenset() if facts.reader.persistent_only else {swap.path for swap in facts.memory.swaps}
+    except UnknownFact:
+        return
+    names = {name for path in used for name in sources.find(path) or ()}
+    where = f"line {entry.line} of {PATH}"
+    if entry.source.startswith("/dev/zram"):
+        note = f"{where} names {entry.source}, which a service makes later: each boot waits {_wait(entry)} for it"
+        yield BootLine(f"swap {entry.source}", entry.line, way_out=ZRAM, note=note, is_of_device=True)
+        return
+    if "nofail" in entry.options or entry.source in used or names.intersection(sources.find(entry.source) or ()):
+        return
+    is_device = names_device(entry.source)
+    if is_device and (found := find_fault(sources, entry, ())) and found.kind is not SourceKind.HIDDEN:
+        is_there = found.kind is SourceKind.TYPE
+        end = "swapon fails at each boot" if is_there else f"each boot waits {_wait(entry)} for it, and goes on without"
+        todo = found.way_out if is_there else f"{found.way_out}; or add nofail"
+        yield BootLine(
+            f"swap {entry.source}", entry.line, way_out=todo, note=f"{where} {found.sentence}: {end}", is_of_device=True
+        )
+    elif not is_device and entry.source.startswith("/") and _is_file_missing(facts, entry.source):
+        note = f"{where} names {entry.source}, which is not there: its swap fails at each boot"
+        todo = "make the file again (mkswap(8)), or take the line out"
+        yield BootLine(f"swap {entry.source}", entry.line, way_out=todo, note=note, is_of_device=True)
+
+
+def _is_file_missing(facts: Facts, path: str) -> bool:
+    return not Ways(facts.reader, facts).way(path)[1] and facts.reader.stat(path) is ABSENT
+
+
+def find_source_fault(facts: Facts, entry: FstabEntry) -> BootLine | None:
+    """What the devices of this host say against a line with an entry of its own; None for nothing."""
+    fields = parse(encode(entry.text)).lines[0].fields
+    line = _look_at_source(facts, sources_of(facts), entry, fields) if fields else None
+    return line if line and line.fault else None
 
 
 def _is_misread(reading: Fields | None, kernel: tuple[int, ...], mounted: frozenset[str] | None) -> bool:

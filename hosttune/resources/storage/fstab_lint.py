@@ -5,7 +5,7 @@ Nothing is asked of a host, so a file of any machine can be looked at on any oth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hosttune.errors import Refused
 from hosttune.facts.storage.fstab_lines import LONGEST_LINE, FstabLine, FstabText, LineKind, Problem, others_of
@@ -34,7 +34,7 @@ from hosttune.resources.storage.fstab_lint_options import (
     refused_by,
 )
 
-__all__ = ["LineErrors", "Remark", "RemarkLevel", "is_failing", "lint"]
+__all__ = ["LineErrors", "Remark", "RemarkLevel", "in_order", "is_failing", "lint"]
 _TAG = regex(r'([A-Za-z]+)=("?)([^"]*)\2')
 _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
 _PLAIN_UUID = regex(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
@@ -66,8 +66,12 @@ def lint(document: FstabText) -> tuple[Remark, ...]:
             found += _entry_remarks(document, line, seen)
         elif line.kind is LineKind.BROKEN:
             found += _broken_remarks(line)
-    found += _circle_remarks(document)
-    return tuple(sorted(found, key=lambda one: (_ORDER[one.level], one.line)))
+    return in_order([*found, *_circle_remarks(document)])
+
+
+def in_order(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
+    """The worst first, then by line."""
+    return tuple(sorted(remarks, key=lambda one: (_ORDER[one.level], one.line)))
 
 
 class LineErrors:

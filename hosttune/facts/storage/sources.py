@@ -1,0 +1,337 @@
+"""What the first field of a line of fstab leads to on this host: which block devices, and what they hold.
+
+One resolver for every command that holds a line against the machine. Sources: fstab(5), mount(8) (tags), udev(7) and
+60-persistent-storage.rules (links below /dev/disk), lvm(8) (names below /dev/VG).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.storage.fstab_types import MOVES, is_known
+from hosttune.facts.storage.mounts import is_network
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.facts import Facts
+    from hosttune.facts.storage.disks import Disk
+    from hosttune.facts.storage.filesystems import Filesystem
+    from hosttune.facts.storage.fstab import FstabEntry
+    from hosttune.facts.storage.mounts import Mount
+
+_TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL")
+_LINKS = {f"/dev/disk/by-{tag.lower()}/": tag for tag in _TAGS}
+_ANY_CASE = frozenset({"UUID", "PARTUUID"})  # people write them in capitals; blkid prints them as the type has them
+_ENCODED = regex(r"\\x([0-9a-fA-F]{2})")  # how udev writes a blank in the name of a link
+# What /sys/block lists whole, or what a boot makes of disks that are there: where it is not, no device has that name.
+# Left out: what a program brings later (nbd, rbd, drbd, zvol, loop) and what has no medium at times (sr, fd).
+_SURE = regex(r"/dev/(?:[shv]d[a-z]+|xvd[a-z]+|nvme\d|pmem\d|mmcblk\d|dm-\d|md|mapper/|disk/by-)")
+# Types as blkid(8) names them -> what a line may say of such a disk.
+_DRIVERS = {
+    "ext2": {"ext3", "ext4"}, "ext3": {"ext4", "ext2"}, "vfat": {"msdos", "umsdos", "fat"}, "msdos": {"vfat"},
+    "ntfs": {"ntfs3", "ntfs-3g", "lowntfs-3g", "fuseblk", "ntfsplus"}, "iso9660": {"udf"}, "udf": {"iso9660"},
+    "swsuspend": {"swap"}, "exfat": {"exfat-fuse"}, "hfsplus": {"hfs"},
+}  # fmt: skip
+# Types that blkid names wherever they are, so that a device with none of them does not hold them.
+_NAMED = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "swap", "ntfs", "exfat", "f2fs", "jfs"})
+
+
+class SourceKind(str, Enum):
+    """What is wrong with the source of a line."""
+
+    MISSING = "missing"  # no device has it
+    HIDDEN = "hidden"  # no device has it, and it may lie in one from which nothing is made now
+    OTHER = "other"  # it is another device than the mounted one
+    TYPE = "type"  # what is on the device is not what the line says
+
+
+_MOST = 3  # devices that a sentence names
+ZRAM = "take the line out: the service that makes it swaps on it, too"
+EPHEMERAL = (
+    "a line of such a disk needs nofail, and a unit that makes the file system at each boot: x-systemd.makefs, and the "
+    "disk by its path in /dev/disk/by-id instead of a UUID"
+)
+# What lies in these is seen once something is made of them; how that is done.
+_OPENING = {
+    "LVM2_member": "sudo vgs shows whether the volume group lacks a disk; sudo vgchange -ay makes its volumes",
+    "linux_raid_member": "cat /proc/mdstat; sudo mdadm --assemble --scan",
+    "crypto_LUKS": "sudo cryptsetup open DEVICE NAME, and a line in /etc/crypttab for the next boot",
+}
+
+
+@frozen
+class SourceFault:
+    """Why a line leads to nothing that can be mounted, or to something else than what is mounted at its target."""
+
+    kind: SourceKind
+    sentence: str  # what its source is: `names UUID=..., which no device has`
+    way_out: str  # what to write, or where to look
+
+
+class Sources:
+    """The devices of one host, by all names that fstab may have for them."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._names: dict[str, str] = {}  # path -> name of the kernel
+        self._disks: dict[str, Disk] = {}
+        self._held: dict[str, Filesystem] = {}  # name -> what it holds
+        self._tagged: dict[tuple[str, str], list[str]] = {}
+        try:
+            if facts.reader.persistent_only:
+                raise UnknownFact("an image has no devices")
+            disks, filesystems = facts.disks.all, facts.filesystems.all
+        except UnknownFact:
+            disks, filesystems = (), ()
+        self.is_known = bool(disks)  # where /sys/block is hidden, no name of a device can be missed
+        for disk in disks:
+            self._disks[disk.name] = disk
+            self._names[f"/dev/{disk.name.replace('!', '/')}"] = disk.name
+            if isinstance(path := raw(disk, "path"), str):
+                self._names[path] = disk.name
+        for one in filesystems:
+            name = self._names.setdefault(one.path, one.name)
+            self._held[name] = one
+            for tag, value in zip(_TAGS, (one.uuid, one.label, one.part_uuid, one.part_label), strict=True):
+                if value:
+                    self._tagged.setdefault((tag, _fold(tag, value)), []).append(name)
+
+    def find(self, source: str) -> tuple[str, ...] | None:
+        """The names of the devices that a source means: none where no device has it; None for what is no device, and
+        where that cannot be told.
+        """
+        source = plain_source(source)
+        tag, equals, value = source.partition("=")
+        if not self.is_known:
+            return None
+        if equals and tag in _TAGS:
+            return tuple(self._tagged.get((tag, _fold(tag, value)), ())) if value else None
+        if equals and tag == "ID":
+            source = f"/dev/disk/by-id/{value}"
+        if not source.startswith("/dev/"):
+            return None
+        return self._find_path(source)
+
+    def _find_path(self, path: str) -> tuple[str, ...] | None:
+        if path in self._names:
+            return (self._names[path],)
+        for folder, tag in _LINKS.items():
+            if path.startswith(folder):
+                value = _ENCODED.sub(lambda match: chr(int(match[1], 16)), path.removeprefix(folder))
+                return tuple(self._tagged.get((tag, _fold(tag, value)), ()))
+        canonical = self._facts.reader.resolve(path)
+        if isinstance(canonical, str):
+            return (self._names[canonical],) if canonical in self._names else None
+        if path.count("/") == 2:  # the kernel's own names are all in /sys/block
+            return () if _SURE.match(path) else None
+        is_link = _SURE.match(path) or path.count("/") == 3  # /dev/VG/LV
+        return () if canonical is ABSENT and is_link and self._is_proof(path) else None
+
+    def _is_proof(self, path: str) -> bool:
+        """Whether a link that is not there proves that there is no such device: a record may not have its folder."""
+        reader = self._facts.reader
+        folder = getattr(reader.stat(path.rpartition("/")[0]), "type", "")
+        return reader.kind == "live" or folder == "directory" or bool(self.closed)
+
+    def holds(self, name: str) -> Filesystem | None:
+        """What lies on a device; None for nothing that blkid knows."""
+        return self._held.get(name)
+
+    def below(self, mount: Mount) -> frozenset[str]:
+        """The names of the devices that a mount shows, of a file system on several all of them, and of what a device
+        is made of (multipath, RAID) that as well.
+        """
+        device = raw(mount, "device")
+        found = {disk.name for disk in self._disks.values() if self.is_known and raw(disk, "device") == device}
+        if not found and mount.source.startswith("/dev/") and not mount.fstype.startswith("fuse"):
+            found = set(self.find(mount.source) or ())
+        for name in tuple(found):
+            held = self._held.get(name)
+            if held and held.uuid:
+                found |= set(self._tagged["UUID", _fold("UUID", held.uuid)])
+        waiting = [*found]
+        while waiting:
+            disk = self._disks.get(waiting.pop())
+            parents = raw(disk, "parents") if disk and raw(disk, "kind") in {"dm", "md"} else ()
+            new = set(parents if isinstance(parents, tuple) else ()) - found
+            found |= new
+            waiting += new
+        return frozenset(found)
+
+    @property
+    def closed(self) -> tuple[Filesystem, ...]:
+        """Parts of a volume group, an array or an encrypted device from which nothing is made now: what is missing may
+        lie in them.
+        """
+        used = {parent for disk in self._disks.values() for parent in _parents(disk)}
+        return tuple(one for name, one in sorted(self._held.items()) if one.fstype in _OPENING and name not in used)
+
+    def find_unused(self, entry: FstabEntry) -> tuple[str, ...]:
+        """The devices with a file system of the type of a line that no mount, no swap and no line uses."""
+        facts = self._facts
+        swaps = {self._names.get(swap.path, "") for swap in facts.memory.swaps}
+        used = {name for mount in facts.mounts.all for name in self.below(mount)} | swaps
+        used |= {name for one in facts.fstab.entries for name in self.find(one.source) or ()}
+        wanted = entry.fstype.split(",")
+        held = self._held.items()
+        return tuple(
+            sorted(name for name, one in held if name not in used and one.fstype and _fits(one.fstype, wanted))
+        )
+
+    def find_empty_ephemeral(self) -> tuple[str, ...]:
+        """The disks of this instance alone that hold nothing and are mounted nowhere."""
+        used = {parent for disk in self._disks.values() for parent in _parents(disk)}
+        used |= {name for mount in self._facts.mounts.all for name in self.below(mount)}
+        empty = (name for name in sorted(self._disks) if name not in self._held and name not in used)
+        return tuple(name for name in empty if self.is_ephemeral(name))
+
+    def find_missing(self) -> tuple[FstabEntry, ...]:
+        """The lines of which no device has the name."""
+        return tuple(one for one in self._facts.fstab.entries if not one.is_swap and self.find(one.source) == ())
+
+    def describe(self, name: str) -> str:
+        """`/dev/nvme1n1 (UUID=..., xfs)`."""
+        held = self._held.get(name)
+        words = [f"UUID={held.uuid}" if held.uuid else "", held.fstype] if held else []
+        told = ", ".join(word for word in words if word)
+        return f"{self._path(name)} ({told})" if told else self._path(name)
+
+    def name_like(self, source: str, name: str) -> str:
+        """How a line that names `source` would name this device: by the same kind of tag, by UUID, or by path."""
+        held = self._held.get(name)
+        values = {"UUID": held.uuid, "LABEL": held.label, "PARTUUID": held.part_uuid} if held else {}
+        for tag in (plain_source(source).partition("=")[0], "UUID", "PARTUUID"):
+            if value := values.get(tag):
+                return f"{tag}={value}"
+        return self._path(name)
+
+    def _path(self, name: str) -> str:
+        path = raw(self._disks[name], "path") if name in self._disks else ""
+        return path if isinstance(path, str) and path else f"/dev/{name}"
+
+    def is_ephemeral(self, name: str) -> bool:
+        """Whether it lies on a cloud's own disk of this instance, which comes back empty after a stop."""
+        ends = raw(self._disks[name], "disks") if name in self._disks else ()
+        return any(
+            self._disks[one].is_ephemeral for one in (ends if isinstance(ends, tuple) else ()) if one in self._disks
+        )
+
+
+# Each edit of a line asks, and a host can have many thousand devices.
+sources_of = lru_cache(maxsize=1)(Sources)
+
+
+def plain_source(source: str) -> str:
+    """`LABEL="data"` names the label data."""
+    key, equals, value = source.partition("=")
+    return f"{key}={value.strip(chr(34))}" if equals and key.isupper() else source
+
+
+def names_device(source: str) -> bool:
+    """Whether the first field is a block device, by its form."""
+    return source.startswith("/dev/") or plain_source(source).partition("=")[0] in {*_TAGS, "ID"}
+
+
+def find_fault(sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]) -> SourceFault | None:
+    """What is wrong with what a line leads to; None for nothing, for what is no device, and where that is not known.
+    `mounts` are those at its target.
+    """
+    if MOVES.intersection(entry.options) or is_network(entry.fstype, entry.source) or not names_device(entry.source):
+        return None
+    found = sources.find(entry.source)
+    here = [mount for mount in mounts if not mount.is_of_user]
+    shown = {name for mount in here for name in sources.below(mount)}
+    if found is None or shown.intersection(found):
+        return _find_other_type(sources, entry, found, is_mounted=True) if found else None
+    mounted = _choose_device(sources, shown)
+    if not shown and any(names_device(mount.source) for mount in here):
+        return None  # what is mounted is not among the devices that can be seen
+    if not found:
+        return _explain_missing(sources, entry, mounted)
+    if mounted and not any(mount.is_bind for mount in here):
+        what = f"names {_name(sources, entry, found[0])}, while {sources.describe(mounted)} is mounted there"
+        kind = SourceKind.TYPE if _find_other_type(sources, entry, found, is_mounted=False) else SourceKind.OTHER
+        return SourceFault(kind, what, f"write {sources.name_like(entry.source, mounted)}, if that is meant")
+    return _find_other_type(sources, entry, found, is_mounted=False)
+
+
+def _name(sources: Sources, entry: FstabEntry, name: str) -> str:
+    source, told = plain_source(entry.source), sources.describe(name)
+    return told if told.startswith(source) or f"({source}," in told else f"{source}, which is {told}"
+
+
+def _choose_device(sources: Sources, names: Iterable[str]) -> str:
+    """The one that a line would name; empty for none, as of what has no device."""
+    ordered = sorted(names)
+    held = [name for name in ordered if (one := sources.holds(name)) and not one.is_member]
+    return (held or ordered or [""])[0]
+
+
+def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> SourceFault:
+    source = plain_source(entry.source)
+    what = f"names {source}, which no device has"
+    if mounted:
+        what += f", while {sources.describe(mounted)} is mounted there"
+        return SourceFault(SourceKind.MISSING, what, f"write {sources.name_like(source, mounted)}, if that is meant")
+    if closed := sources.closed:
+        what += f"; it may lie in {closed[0].path} ({closed[0].fstype}), of which nothing is made now"
+        return SourceFault(SourceKind.HIDDEN, what, _OPENING[closed[0].fstype])
+    unused = sources.find_unused(entry)
+    empty = sources.find_empty_ephemeral() if source.partition("=")[0] in {"UUID", "LABEL"} else ()
+    if empty:
+        what += f"; {sources.describe(empty[0])}, a disk of this instance, is empty, as after each stop"
+        return SourceFault(SourceKind.MISSING, what, EPHEMERAL)
+    others = ", ".join(map(sources.describe, unused[:_MOST]))
+    if len(unused) == 1 and len(sources.find_missing()) == 1:
+        todo = f"write {sources.name_like(source, unused[0])}, if {others} is meant, which nothing uses"
+        return SourceFault(SourceKind.MISSING, what, todo)
+    todo = f"find the disk (sudo lsblk -f{f'; nothing uses {others}' if others else ''}), or take the line out"
+    return SourceFault(SourceKind.MISSING, what, todo)
+
+
+def _find_other_type(
+    sources: Sources, entry: FstabEntry, found: tuple[str, ...], *, is_mounted: bool
+) -> SourceFault | None:
+    wanted = [one for one in entry.fstype.split(",") if one]
+    if not wanted or "auto" in wanted or not all(map(is_known, wanted)):
+        return None
+    held = [one for name in found if (one := sources.holds(name))]
+    kinds = sorted({one.fstype for one in held if one.fstype})
+    if not kinds:
+        # What is mounted has a file system, whatever udev's database says; and others than these blkid may not know.
+        if is_mounted or not _NAMED.issuperset(wanted):
+            return None
+        what = f"names {_name(sources, entry, found[0])}, which holds no file system"
+        todo = f"see what became of its data before anything is written to it: sudo wipefs --no-act {entry.source}"
+        if sources.is_ephemeral(found[0]):
+            what, todo = f"{what}: it is a disk of this instance, and comes back empty after each stop", EPHEMERAL
+        return SourceFault(SourceKind.TYPE, what, todo)
+    if any(_fits(kind, wanted) for kind in kinds):
+        return None
+    if member := next((one for one in held if one.is_member), None):
+        what = f"names {_name(sources, entry, found[0])}, which cannot be mounted itself"
+        todo = _OPENING.get(member.fstype, "name what is made of it: lsblk -f")
+        return SourceFault(SourceKind.TYPE, what, todo)
+    what = f"says {entry.fstype}, and {_name(sources, entry, found[0])} holds {kinds[0]}"
+    return SourceFault(SourceKind.TYPE, what, f"write {kinds[0]} as its type")
+
+
+def _fits(kind: str, wanted: Iterable[str]) -> bool:
+    """Whether a line of one of these types mounts what blkid calls `kind`."""
+    return not {kind, *_DRIVERS.get(kind, ())}.isdisjoint(wanted) or "auto" in wanted
+
+
+def _fold(tag: str, value: str) -> str:
+    return value.casefold() if tag in _ANY_CASE else value
+
+
+def _parents(disk: Disk) -> tuple[str, ...]:
+    parents = raw(disk, "parents")
+    return parents if isinstance(parents, tuple) else ()

@@ -1,0 +1,141 @@
+"""What the first field of a line leads to on a host: by tags, paths and links, through layers, and what is left alone."""
+
+import json
+
+import pytest
+
+from hosttune.facts import Facts
+from hosttune.facts.storage.sources import SourceKind, Sources, find_fault
+from tests.unit.fake_reader import FakeReader
+
+UUID = "b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f"
+OTHER = "c81f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f"
+ROOT = "22 1 8:2 / / rw shared:1 - ext4 /dev/sda2 rw\n"
+HELD = (
+    ("sda2", "/dev/sda2", "ext4", "", "0a11-22", "", "p-2"),
+    ("sdb", "/dev/sdb", "ext4", "my data", UUID, "", ""),
+)
+LINKS = {"/dev/disk/by-id/wwn-0x5": "/dev/sdb", "/dev/vg/data": "/dev/dm-0"}
+
+
+def host(line, *mounts, held=HELD, devices=(), links=LINKS):
+    """A host with sda, its partition, sdb, and `devices`: (name, number, slaves)."""
+    content = {
+        "/etc/fstab": f"{line}\n",
+        "/proc/self/mountinfo": ROOT + "".join(mounts),
+        "/run/udev/control": "",
+        "/dev/sdb": "",
+        "/dev/dm-0": "",
+    }
+    content["/proc/swaps"] = "Filename Type Size Used Priority\n"
+    for name, number, slaves in (("sda", "8:0", ()), ("sdb", "8:16", ()), *devices):
+        folder = f"/sys/block/{name}"
+        content |= {f"{folder}/size": "9000000\n", f"{folder}/dev": f"{number}\n"}
+        content |= {f"{folder}/slaves/{one}/dev": "" for one in slaves}
+        if name.startswith("dm-"):
+            content[f"{folder}/dm/name"] = f"of-{name}\n"
+    content |= {"/sys/block/sda/sda2/size": "9000000\n", "/sys/block/sda/sda2/dev": "8:2\n"}
+    columns = ("name", "path", "fstype", "label", "uuid", "partlabel", "partuuid")
+    answer = json.dumps({"blockdevices": [dict(zip(columns, row, strict=True)) for row in held]})
+    lsblk = ("lsblk", "--json", "--list", "--output", "NAME,PATH,FSTYPE,LABEL,UUID,PARTLABEL,PARTUUID")
+    reader = FakeReader(content, links=links, queries={lsblk: answer})
+    return Facts(reader)
+
+
+def fault(line, *mounts, **kwargs):
+    facts = host(line, *mounts, **kwargs)
+    entry = facts.fstab.entries[0]
+    return find_fault(Sources(facts), entry, [one for one in facts.mounts.all if one.target == entry.target])
+
+
+DATA = "31 22 8:16 / /data rw shared:9 - ext4 /dev/sdb rw\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"UUID={UUID}", f'UUID="{UUID}"', f"UUID={UUID.upper()}", "LABEL=my\\040data", "/dev/sdb",
+        f"/dev/disk/by-uuid/{UUID}", "/dev/disk/by-label/my\\134x20data", "/dev/disk/by-id/wwn-0x5", "ID=wwn-0x5",
+    ],
+)  # fmt: skip
+def test_every_name_of_the_mounted_disk_leads_to_it(source):
+    assert fault(f"{source} /data ext4 defaults 0 2", DATA) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "text"),
+    [
+        (f"UUID={OTHER} /data ext4 defaults", SourceKind.MISSING, f"names UUID={OTHER}, which no device has, while /dev/sdb"),
+        ("LABEL=mydata /data ext4 defaults", SourceKind.MISSING, "LABEL=mydata, which no device has"),
+        ("/dev/sdc1 /data ext4 defaults", SourceKind.MISSING, "/dev/sdc1, which no device has"),
+        ("/dev/md127 /data ext4 defaults", SourceKind.MISSING, "/dev/md127, which no device has"),
+        ("/dev/nosuch/data /data ext4 defaults", SourceKind.MISSING, "/dev/nosuch/data, which no device has"),
+        ("/dev/sda2 /data ext4 defaults", SourceKind.OTHER, f"while /dev/sdb (UUID={UUID}, ext4) is mounted there"),
+        ("/dev/sda /data ext4 defaults", SourceKind.TYPE, "names /dev/sda, while /dev/sdb"),
+        (f"UUID={UUID} /data xfs defaults", SourceKind.TYPE, "says xfs, and /dev/sdb"),
+        (f"UUID={UUID} /data ext2 defaults", SourceKind.TYPE, "holds ext4"),
+    ],
+)  # fmt: skip
+def test_line_that_does_not_lead_to_what_is_mounted(line, kind, text):
+    found = fault(f"{line} 0 2", DATA)
+    assert found is not None
+    assert found.kind is kind
+    assert text in found.sentence
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nfs01:/x /data nfs4 _netdev", "//nas/x /data cifs defaults", "tmpfs /data tmpfs size=1G", "/srv/x /data none bind",
+        "tank/x /data zfs defaults", "/dev/nbd0 /data ext4 defaults", "/dev/rbd0 /data ext4 defaults",
+        "/dev/disk/cloud/azure_resource-part1 /data auto defaults", "/dev/fuse /data fuse defaults",
+        f"UUID={UUID} /data auto defaults", f"UUID={UUID} /data ext4,xfs defaults", f"UUID={UUID} /data newfs defaults",
+        "/dev/sr0 /data udf,iso9660 defaults", "label-of-nothing /data ext4 defaults",
+    ],
+)  # fmt: skip
+def test_what_is_no_device_or_cannot_be_told_is_left_alone(line):
+    assert fault(f"{line} 0 0", DATA) is None
+
+
+def test_btrfs_on_several_disks_of_one_uuid():
+    held = (HELD[0], ("sdb", "/dev/sdb", "btrfs", "", UUID, "", ""), ("sdc", "/dev/sdc", "btrfs", "", UUID, "", ""))
+    mount = "31 22 0:44 /@data /data rw shared:9 - btrfs /dev/sdc rw,subvol=/@data\n"
+    args = {"held": held, "devices": [("sdc", "8:32", ())]}
+    for source in (f"UUID={UUID}", "/dev/sdb", "/dev/sdc"):
+        assert fault(f"{source} /data btrfs subvol=@data 0 0", mount, **args) is None
+    assert fault("/dev/sda2 /data btrfs subvol=@data 0 0", mount, **args).kind is SourceKind.TYPE
+
+
+def test_multipath_and_raid_are_the_device_above():
+    held = (HELD[0], ("sdb", "/dev/sdb", "mpath_member", "", "", "", ""),
+            ("of-dm-0", "/dev/mapper/of-dm-0", "ext4", "my data", UUID, "", ""))  # fmt: skip
+    mount = "31 22 253:0 / /data rw shared:9 - ext4 /dev/mapper/of-dm-0 rw\n"
+    args = {"held": held, "devices": [("dm-0", "253:0", ("sdb",))]}
+    for source in (f"UUID={UUID}", "/dev/mapper/of-dm-0", "/dev/vg/data", "/dev/dm-0"):
+        assert fault(f"{source} /data ext4 defaults 0 0", mount, **args) is None
+
+
+def test_what_is_missing_may_lie_in_a_volume_group_that_is_not_active():
+    held = (HELD[0], ("sdb", "/dev/sdb", "LVM2_member", "", "pv", "", ""))
+    found = fault(f"UUID={UUID} /data ext4 defaults 0 2", held=held)
+    assert found.kind is SourceKind.HIDDEN
+    assert "vgchange -ay" in found.way_out
+    found = fault("UUID=pv /data ext4 defaults 0 2", held=held)
+    assert "cannot be mounted itself" in found.sentence
+
+
+def test_line_that_fits_the_one_unused_file_system_names_it():
+    found = fault(f"UUID={OTHER} /scratch ext4 defaults 0 2")
+    assert found.way_out == f"write UUID={UUID}, if /dev/sdb (UUID={UUID}, ext4) is meant, which nothing uses"
+    assert "find the disk" in fault(f"UUID={OTHER} /scratch xfs defaults 0 2").way_out
+
+
+def test_disk_without_a_file_system_is_told_once_nothing_is_mounted():
+    found = fault("/dev/sdb /scratch ext4 defaults 0 2", held=HELD[:1])
+    assert found.sentence == "names /dev/sdb, which holds no file system"
+    assert fault("/dev/sdb /data ext4 defaults 0 2", DATA, held=HELD[:1]) is None
+
+
+def test_without_the_devices_nothing_is_said():
+    facts = Facts(FakeReader({"/etc/fstab": f"UUID={OTHER} /data ext4 defaults 0 2\n", "/proc/self/mountinfo": ROOT}))
+    assert find_fault(Sources(facts), facts.fstab.entries[0], ()) is None
