@@ -347,6 +347,7 @@ def test_file_is_looked_at_by_its_text_alone(run, record):
 
 def test_image_has_no_devices_and_one_without_a_fstab_is_said(run, tmp_path):
     (tmp_path / "image/etc").mkdir(parents=True)
+    (tmp_path / "image/etc/os-release").write_text("ID=debian\nVERSION_ID=12\n")
     (tmp_path / "image/etc/fstab").write_text("LABEL=gone /data ext4 nofail 0 2\n")
     status, out, _ = run("--root", str(tmp_path / "image"))
     assert status == 0

@@ -85,12 +85,13 @@ class Sources:
         self._held: dict[str, Filesystem] = {}  # name -> what it holds
         self._tagged: dict[tuple[str, str], list[str]] = {}
         try:
-            if facts.reader.persistent_only:
-                raise UnknownFact("an image has no devices")
+            if facts.reader.persistent_only or facts.host.is_container:
+                raise UnknownFact("an image has no devices, and a container does not see those of its host")
             disks, filesystems = facts.disks.all, facts.filesystems.all
         except UnknownFact:
             disks, filesystems = (), ()
-        self.is_known = bool(disks)  # where /sys/block is hidden, no name of a device can be missed
+        # Where /sys/block or what is on the disks is hidden, nothing can be missed.
+        self.is_known = bool(disks and filesystems)
         for disk in disks:
             self._disks[disk.name] = disk
             self._names[f"/dev/{disk.name.replace('!', '/')}"] = disk.name
