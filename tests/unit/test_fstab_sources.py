@@ -1,6 +1,7 @@
 """What the first field of a line leads to on a host: by tags, paths and links, through layers, and what is left alone."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +19,7 @@ HELD = (
 LINKS = {"/dev/disk/by-id/wwn-0x5": "/dev/sdb", "/dev/vg/data": "/dev/dm-0"}
 
 
-def host(line, *mounts, held=HELD, devices=(), links=LINKS):
+def host(line, *mounts, held=HELD, devices=(), links=LINKS, is_container=False):
     """A host with sda, its partition, sdb, and `devices`: (name, number, slaves)."""
     content = {
         "/etc/fstab": f"{line}\n",
@@ -39,7 +40,9 @@ def host(line, *mounts, held=HELD, devices=(), links=LINKS):
     answer = json.dumps({"blockdevices": [dict(zip(columns, row, strict=True)) for row in held]})
     lsblk = ("lsblk", "--json", "--list", "--output", "NAME,PATH,FSTYPE,LABEL,UUID,PARTLABEL,PARTUUID")
     reader = FakeReader(content, links=links, queries={lsblk: answer})
-    return Facts(reader)
+    facts = Facts(reader)
+    facts.__dict__["host"] = SimpleNamespace(is_container=is_container, is_vm=False)
+    return facts
 
 
 def fault(line, *mounts, **kwargs):
@@ -134,6 +137,11 @@ def test_disk_without_a_file_system_is_told_once_nothing_is_mounted():
     found = fault("/dev/sdb /scratch ext4 defaults 0 2", held=HELD[:1])
     assert found.sentence == "names /dev/sdb, which holds no file system"
     assert fault("/dev/sdb /data ext4 defaults 0 2", DATA, held=HELD[:1]) is None
+
+
+@pytest.mark.parametrize("blind", [{"is_container": True}, {"held": ()}])
+def test_where_the_disks_cannot_be_seen_nothing_is_missing(blind):
+    assert fault(f"UUID={OTHER} /data ext4 defaults 0 2", DATA, **blind) is None
 
 
 def test_without_the_devices_nothing_is_said():
