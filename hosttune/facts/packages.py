@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from hosttune.facts.base import Fact, UnknownFact, whole
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import day_of, if_absent, require_known, sure
+from hosttune.facts.relations import unmet_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT
@@ -63,6 +64,7 @@ class Packages(Fact):
     unpacked_on: Mapping[str, str] = field(
         default_factory=dict
     )  # by name: the date of what is installed, ISO 8601, UTC
+    unmet: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: Lookup(lambda _: ()))  # by name: what it needs
 
     def __getitem__(self, name: str) -> Package:
         version, status = self.entries.get(name, ("", "unknown ok not-installed"))
@@ -172,10 +174,12 @@ def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the int
 def _packages(reader: Reader) -> Packages:
     database = require_known(reader.read(DATABASE), DATABASE)
     journal = _journal(reader)
+    entries = parse_status(database + journal if journal else database)
     return Packages(
-        parse_status(database + journal if journal else database),
+        entries,
         bool(journal),
         Lookup(lambda name: _unpacked_on(reader, name)),
+        Lookup(lambda name: unmet_of(require_known(reader.read(DATABASE), DATABASE), entries, name)),
     )
 
 

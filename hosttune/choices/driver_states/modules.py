@@ -7,6 +7,7 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from hosttune.choices.driver_states.mixed import explains, libraries_back
 from hosttune.choices.driver_states.told import REBOOT, BootOutlook, Told, holds, said_by_log
 from hosttune.choices.next_kernel import commands, is_compiled, prebuilt_instead, suggest_replacement
 from hosttune.facts.base import UnknownFact
@@ -125,11 +126,20 @@ def stale(facts: Facts) -> Told | None:
     wanted = facts.driver.userspace_version
     if module is None or not wanted or module.version in ("", wanted):
         return None
-    how = suggest_replacement(facts, module)
+    libraries = libraries_back(facts, module)
+    how = libraries or f"{suggest_replacement(facts, module)}; {INITRAMFS}"
     said = f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}"
     if boot_after_stale(facts) is BootOutlook.HARMS:
-        return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}; {INITRAMFS}"
-    return f"{said}: no reboot mends that", f"{how}; {INITRAMFS}; then {REBOOT}"
+        return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}"
+    return f"{said}: no reboot mends that", how if libraries else f"{how}; then {REBOOT}"
+
+
+def stale_alone(facts: Facts) -> Told | None:
+    """`stale`, where the packages are not of these two versions: then `mixed versions` says which of them is wrong."""
+    module = next_module(facts)
+    if module is None or explains(facts, module.version, facts.driver.userspace_version):
+        return None
+    return stale(facts)
 
 
 def boot_after_stale(facts: Facts) -> BootOutlook:
