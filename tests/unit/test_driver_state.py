@@ -126,7 +126,7 @@ def host(
         role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else ""),
         packages=Packages(
             {name: (version, "install ok installed") for name, version in here_too.items()},
-            unmet=defaultdict(tuple, {lacking: ("libnvidia-cfg1 (= 580.1)",)}),
+            depends=defaultdict(tuple, {lacking: ("libnvidia-cfg1 (= 580.1)",)}),
         ),
         kernel=SimpleNamespace(release=KERNEL, architecture="x86_64"),
         units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric)},
@@ -184,7 +184,7 @@ TABLE = {
     "mixed versions": (
         {"packages": packages(KERNEL_COMMON, UTILS, **{COMPUTE: "580.142-1"})}, "libnvidia-compute-580-server 580.142-1 (Ubuntu)", "look again",
     ),
-    "unmet dependencies": ({"lacking": "nvidia-utils-580-server"}, "nvidia-utils-580-server needs libnvidia-cfg1", "sudo apt-get -f install"),
+    "unmet dependencies": ({"lacking": "nvidia-utils-580-server"}, "nvidia-utils-580-server needs libnvidia-cfg1", "sudo apt-get install libnvidia-cfg1=580.1"),
     "mixed sources": (MIXED_SOURCES, f"{COMPUTE} {PACKAGE} (NVIDIA's archive)", "look again"),
     "third-party archive": ({"archives": {"origins": (GRAPHICS_PPA,)}}, "graphics-drivers PPA", "ppa-purge"),
     "DKMS failed": (

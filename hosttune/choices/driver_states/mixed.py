@@ -8,10 +8,21 @@ from collections import Counter
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.told import REBOOT, BootOutlook, Told
+from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told
+from hosttune.choices.next_kernel import commands
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import Offer, policy_of
-from hosttune.facts.gpu.strangers import GRAPHICS_PPA, Member, Mixture, evidence_of, maker_of, mixture_of, whose
+from hosttune.facts.gpu.strangers import (
+    GRAPHICS_PPA,
+    DriverMember,
+    Mixture,
+    evidence_of,
+    is_of_kernel,
+    maker_of,
+    mixture_of,
+    whose,
+)
+from hosttune.facts.relations import first_of, unmet_of
 from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
 from hosttune.regex import regex
 
@@ -29,6 +40,7 @@ _NAME = regex(
 # The firmware of a branch comes with its nvidia-kernel-common.
 _FOLLOWS = regex(r"nvidia-firmware(?:-.+)?|linux-(?:modules|objects|signatures)-nvidia-.+")
 _LIBRARIES = regex(r"libnvidia-compute(?:-\d{3}(?:-server)?)?|libnvidia-ml1|libcuda1")
+_DKMS = regex(r"-dkms(?:-|$)")
 _METAPACKAGE = regex(r"nvidia-(?:driver|headless|open)(?:-.+)?|cuda-drivers(?:-.+)?")
 APT = "sudo apt-get install"
 _PURGE = f"{APT} ppa-purge && sudo ppa-purge ppa:graphics-drivers/ppa"
@@ -79,7 +91,12 @@ def unmet(facts: Facts) -> Told | None:
     """Of a driver whose packages are one version; `other_versions` says it with the rest."""
     if not facts.driver.branch or mixture_of(facts).of_version or not (needs := _needs(facts)):
         return None
-    return f"{needs}: apt changes nothing before that is met", "sudo apt-get update; sudo apt-get -f install"
+    wanted = [first_of(clause) for _, clauses in _lacking(facts) for clause in clauses]
+    words = dict.fromkeys(f"{name}={version}" if version else name for name, version in wanted if name)
+    return (
+        f"{needs}: apt changes nothing before that is met",
+        f"sudo apt-get update; {APT} {' '.join(map(quote, words))} (apt-get -f install may remove the driver instead)",
+    )
 
 
 def third_party(facts: Facts) -> Told | None:
@@ -128,20 +145,22 @@ def libraries_back(facts: Facts, module: DriverModule) -> str:
     return f"the libraries are of no package: move {files} away; {again}"
 
 
-def _needs(facts: Facts) -> str:
-    """What installed packages of the driver need and nothing brings, as a sentence."""
+def _lacking(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
+    """The installed packages of the driver whose dependencies are not met, with those."""
     if facts.reader.has_tried_packages:  # what a plan would install tells no dependencies
-        return ""
-    found = [
-        f"{one.name} needs {' and '.join(clauses)}"
-        for one in facts.driver.packages
-        if one.status == "installed" and (clauses := facts.packages.unmet[one.name])
-    ]
+        return []
+    names = [one.name for one in facts.driver.packages if one.status == "installed"]
+    return [(name, clauses) for name in names if (clauses := unmet_of(facts.packages, name))]
+
+
+def _needs(facts: Facts) -> str:
+    """The same as a sentence; empty where all is met."""
+    found = [f"{name} needs {' and '.join(clauses)}" for name, clauses in _lacking(facts)]
     more = f", and {len(found) - _SHOWN} more packages lack something" if len(found) > _SHOWN else ""
     return f"unmet dependencies: {', '.join(found[:_SHOWN])}{more}" if found else ""
 
 
-def _listed(members: tuple[Member, ...]) -> str:
+def _listed(members: tuple[DriverMember, ...]) -> str:
     more = f" and {len(members) - _SHOWN} more" if len(members) > _SHOWN else ""
     return f"{', '.join(one.text for one in members[:_SHOWN])}{more}"
 
@@ -159,25 +178,34 @@ def _way_back(facts: Facts, mix: Mixture) -> str:
     it has."""
     twins = {one: twin_of(one.name, mix) for one in mix.strangers}
     known, nowhere = _offers(facts, [name for name in twins.values() if name])
-    twins = {one: "" if twin in nowhere else twin for one, twin in twins.items()}
+    idle = [twin for twin in nowhere if _METAPACKAGE.fullmatch(twin)]  # nothing but names other packages
+    twins = {one: "" if twin in idle else twin for one, twin in twins.items()}
     gone = [one.name for one, twin in twins.items() if twin != one.name]
     own = {one.name for one in mix.own}
     wanted = {twin: _version_like(mix, twin, known) for twin in twins.values() if twin and twin not in own}
     held = [one.name for one in mix.strangers if one.is_held]
     first = f"first sudo apt-mark unhold {' '.join(map(quote, held))}; " if held else ""
     if all(wanted.values()):
-        how = _command(wanted, gone, facts)
-    elif not (how := _all_to_one(facts, mix, wanted, gone, known)):
+        how = _command(wanted, gone, mix.version, facts)
+    elif nowhere & set(wanted) or not (how := _all_to_one(facts, mix, wanted, gone, known)):
         return (
-            f"sudo apt-get update, and look again: no list of apt has {mix.version} of "
-            f"{', '.join(name for name, version in wanted.items() if not version)}, nor one newer version of all"
+            f"sudo apt-get update, and look again: no list of apt has {mix.version} of {whose(mix.maker)} for "
+            f"{', '.join(name for name, version in wanted.items() if not version)}, nor another version of all"
         )
     after = "after `broken packages` is solved: " if facts.driver.half_way else ""
-    return f"{after}{first}{how}"
+    return f"{after}{first}{_built_first(facts, mix)}{how}"
 
 
-def _command(wanted: Mapping[str, str], gone: Iterable[str], facts: Facts) -> str:
-    """One apt run, so that at no moment half of it is there."""
+def _built_first(facts: Facts, mix: Mixture) -> str:
+    """Modules that Ubuntu prebuilt go from another archive's driver once its own are compiled."""
+    if not any(is_of_kernel(one.name) for one in mix.of_maker):
+        return ""
+    kernels = dict.fromkeys(one.kernel for one in facts.driver.modules if one.source == "prebuilt")
+    return "".join(f"{commands(facts, kernel)}; " for kernel in kernels)
+
+
+def _command(wanted: Mapping[str, str], gone: Iterable[str], target: str, facts: Facts) -> str:
+    """One apt run, so that at no moment half of it is there. `target`: the version that the driver then has."""
     if not wanted:
         return f"sudo apt-get remove {' '.join(map(quote, gone))}"
     words = [f"{name}={version}" if version else name for name, version in wanted.items()]
@@ -187,7 +215,10 @@ def _command(wanted: Mapping[str, str], gone: Iterable[str], facts: Facts) -> st
         for name, version in wanted.items()
     )
     options = " --allow-downgrades" if down else ""
-    return f"{APT}{options} {' '.join([*map(quote, words), *(f'{quote(name)}-' for name in gone)])}; then {REBOOT}"
+    then = "" if facts.driver.loaded_version == target else f"; then {REBOOT}"
+    if any(_DKMS.search(name) for name in wanted):  # the old module may be in the initramfs
+        then = f"; {INITRAMFS}{then}"
+    return f"{APT}{options} {' '.join([*map(quote, words), *(f'{quote(name)}-' for name in gone)])}{then}"
 
 
 def _version_like(mix: Mixture, name: str, known: Mapping[str, Offer]) -> str:
@@ -216,14 +247,30 @@ def _all_to_one(
                 maker = maker_of(name, version, origin)
                 of_version = found.setdefault((upstream_of(version), maker), {})
                 of_version[name] = sorted_versions([version, of_version.get(name, version)])[-1]
-    if not found:
+    listed = {name for name in (*names, *wanted) if name in known and known[name].versions}
+    found = {one: packages for one, packages in found.items() if listed <= set(packages)}  # else it stays mixed
+    if not found or (mix.version, mix.maker) in found:
         return ""
     order = {version: place for place, version in enumerate(sorted_versions(version for version, _ in found))}
     (version, maker), packages = max(found.items(), key=lambda one: (len(one[1]), order[one[0][0]]))
     complete = {**packages, **{name: packages.get(name, "") for name in wanted}}
-    return f"no list of apt has {mix.version} any more, so all goes to {version} ({whose(maker)}): " + _command(
-        complete, gone, facts
-    )
+    said = f"no list of apt has {mix.version} any more, so all goes to {version} ({whose(maker)})"
+    if not _lacking(facts):
+        return f"{said}: {_command(complete, gone, version, facts)}"
+    first = _to_remove(facts, gone)
+    rest = _command(complete, [name for name in gone if name not in first], version, facts)
+    return f"{said}: sudo apt-get remove {' '.join(map(quote, first))}; {rest}"
+
+
+def _to_remove(facts: Facts, gone: Iterable[str]) -> list[str]:
+    """What has to go before apt works on dependencies again: where some are not met, it installs only what is named,
+    and none of what that needs (apt-get(8), -f). With those that lack something goes what needs them in turn."""
+    found = dict.fromkeys((*gone, *(name for name, _ in _lacking(facts))))
+    while more := [
+        one.name for one in facts.driver.packages if one.name not in found and unmet_of(facts.packages, one.name, found)
+    ]:
+        found |= dict.fromkeys(more)
+    return list(found)
 
 
 def _offers(facts: Facts, names: Iterable[str]) -> tuple[Mapping[str, Offer], frozenset[str]]:

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.mixed import explains, libraries_back
-from hosttune.choices.driver_states.told import REBOOT, BootOutlook, Told, holds, said_by_log
+from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds, said_by_log
 from hosttune.choices.next_kernel import commands, is_compiled, prebuilt_instead, suggest_replacement
 from hosttune.facts.base import UnknownFact
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _ENROL = "enrol the key: sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, and confirm it at the console"
 _LOAD = "; then sudo modprobe nvidia"
-INITRAMFS = "sudo update-initramfs -u -k all"
 
 
 def dkms_failed(facts: Facts) -> Told | None:

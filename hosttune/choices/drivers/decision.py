@@ -99,8 +99,9 @@ def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice
         )
     if params["update"] and (newer := choose_update(facts, params, first)):
         return newer
-    kept = f"driver {present} is installed, and keeps its branch"
-    choice = keep_driver(facts, kept, *([why] if why else []), *tell_updates(facts))
+    updates = tell_updates(facts)
+    kept = "hosttune leaves it as it is" if updates else "keeps its branch"
+    choice = keep_driver(facts, f"driver {present} is installed, and {kept}", *([why] if why else []), *updates)
     is_tried = facts.reader.has_tried_packages  # no module came with its package
     state = None if driver.is_in_use or is_tried else first()
     if state is None or state.boot is BootOutlook.MENDS:

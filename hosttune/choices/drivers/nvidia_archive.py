@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.drivers.branch import is_over
 from hosttune.facts.gpu.nvidia_tables import is_older
 from hosttune.facts.gpu.strangers import home_of, strangers_of
 from hosttune.regex import regex
@@ -50,11 +49,11 @@ def switch_within_archive(facts: Facts) -> str:
 def _next_branch(facts: Facts) -> int:
     """The branch that is there, where it may stay; else the next newer long-term or production one that drives all
     GPUs, else the newest older one; 0 where none is known."""
-    installed = int(facts.driver.branch)
+    installed, month = int(facts.driver.branch), facts.branches.month(facts.reader.now())
     fit = sorted(
         number
         for number, row in facts.branches.rows.items()
-        if not is_over(facts, number)
+        if not row.is_over(month)
         and (number == installed or row.kind in ("lts", "production"))
         and all(row.drives(generation) for generation in facts.gpus.generations)
     )

@@ -36,14 +36,14 @@ _LOOKS: Final = (
 _FIRST_OF_A_RELEASE = regex(r"0ubuntu\d+")  # Ubuntu's for a new release, and NVIDIA's up to 580
 _NUMBERED = regex(r"(?<![\d.])\d{3}(?![\d.])")
 _DRIVER_VERSION = regex(r"\d{3}\.\d+(?:\.\d+)*")
-_OF_KERNEL = regex(r"linux-(?:modules|objects|signatures)-nvidia-.+")  # versioned as their kernel
+_OF_KERNEL = regex(r"linux-(?:modules|objects|signatures)-nvidia-.+")
 _FIRMWARE = regex(r"nvidia-firmware-\d{3}(?:-server)?-(\d{3}\.[\d.]+)")  # one package for each version, side by side
 _OTHER_DRIVER = regex(r"-(?:legacy|tesla)-")  # Debian has these beside the newest one
 _BRINGS_MODULE = regex(r"nvidia-(?:kernel-common|(?:kernel-|open-kernel-|kernel-open-)?dkms)(?:-.+)?")
 
 
 @frozen
-class Member(Fact):
+class DriverMember(Fact):
     """One installed package of the driver."""
 
     name: str
@@ -54,7 +54,7 @@ class Member(Fact):
     @property
     def upstream(self) -> str:
         """The driver's version that it brings; empty where its version is not that of a driver."""
-        found = "" if _OF_KERNEL.fullmatch(self.name) else upstream_of(self.version)
+        found = "" if is_of_kernel(self.name) else upstream_of(self.version)
         return found if _DRIVER_VERSION.fullmatch(found) else ""
 
     @property
@@ -69,16 +69,16 @@ class Mixture(Fact):
 
     version: str  # 580.105.08; empty without packages
     maker: str
-    members: tuple[Member, ...]
-    of_version: tuple[Member, ...]  # those of another version than the rest
-    of_maker: tuple[Member, ...]  # those of the same version that another archive built
+    members: tuple[DriverMember, ...]
+    of_version: tuple[DriverMember, ...]  # those of another version than the rest
+    of_maker: tuple[DriverMember, ...]  # those of the same version that another archive built
 
     @property
-    def strangers(self) -> tuple[Member, ...]:
+    def strangers(self) -> tuple[DriverMember, ...]:
         return (*self.of_version, *self.of_maker)
 
     @property
-    def own(self) -> tuple[Member, ...]:
+    def own(self) -> tuple[DriverMember, ...]:
         """Those that belong to each other."""
         return tuple(one for one in self.members if one not in self.strangers)
 
@@ -87,6 +87,11 @@ def whose(maker: str) -> str:
     """An archive as words: NVIDIA's archive."""
     words = {"NVIDIA": "NVIDIA's archive", GRAPHICS_PPA: "the graphics-drivers PPA", "": "no archive that is known"}
     return words.get(maker, maker if maker in _DISTRIBUTIONS else f"the archive {maker}")
+
+
+def is_of_kernel(name: str) -> bool:
+    """A package with Ubuntu's prebuilt modules, which is versioned as their kernel."""
+    return _OF_KERNEL.fullmatch(name) is not None
 
 
 def maker_of(name: str, version: str, origin: str) -> str:
@@ -98,7 +103,7 @@ def maker_of(name: str, version: str, origin: str) -> str:
 
 
 def _by_look(name: str, version: str) -> str:
-    if _OF_KERNEL.fullmatch(name):
+    if is_of_kernel(name):
         return "Ubuntu"
     revision = version.rpartition("-")[2]
     if found := next((maker for look, maker in _LOOKS if look.search(revision)), ""):
@@ -124,12 +129,12 @@ def home_of(facts: Facts) -> str:
     return mixture_of(facts).maker
 
 
-def strangers_of(facts: Facts) -> tuple[Member, ...]:
+def strangers_of(facts: Facts) -> tuple[DriverMember, ...]:
     """The packages that do not belong to the rest of the driver: of another version, or of another archive."""
     return mixture_of(facts).strangers
 
 
-def _members(facts: Facts) -> tuple[Member, ...]:
+def _members(facts: Facts) -> tuple[DriverMember, ...]:
     try:
         offers: Mapping[str, Offer] = facts.archives.packages
     except UnknownFact:
@@ -138,12 +143,14 @@ def _members(facts: Facts) -> tuple[Member, ...]:
     for one in facts.driver.packages:
         if not BESIDE.fullmatch(one.name) and not _OTHER_DRIVER.search(one.name):
             origin = offers[one.name].installed_from if one.name in offers else ""
-            found.append(Member(one.name, one.version, maker_of(one.name, one.version, origin), one.is_held))
+            found.append(DriverMember(one.name, one.version, maker_of(one.name, one.version, origin), one.is_held))
     known = {one.version: one.maker for one in found if one.maker}
-    return tuple(Member(one.name, one.version, one.maker or known.get(one.version, ""), one.is_held) for one in found)
+    return tuple(
+        DriverMember(one.name, one.version, one.maker or known.get(one.version, ""), one.is_held) for one in found
+    )
 
 
-def _most(members: Iterable[Member], facts: Facts) -> str:
+def _most(members: Iterable[DriverMember], facts: Facts) -> str:
     """The version of most packages. The module on the disk, the loaded one and DKMS' sources count as one each, for
     they show what the driver was before a package of another version came."""
     counts = Counter(one.upstream for one in members if one.upstream and not _FIRMWARE.fullmatch(one.name))
@@ -163,7 +170,7 @@ def evidence_of(facts: Facts) -> Mapping[str, str]:
     return {word: version for word, version in found.items() if isinstance(version, str) and version}
 
 
-def _home(members: Iterable[Member]) -> str:
+def _home(members: Iterable[DriverMember]) -> str:
     told = [one for one in members if one.maker]
     of_driver = [one for one in told if one.upstream and not _FIRMWARE.fullmatch(one.name)] or told
     counts = Counter(one.maker for one in of_driver)
@@ -171,12 +178,12 @@ def _home(members: Iterable[Member]) -> str:
     return max(sorted(counts), key=lambda maker: (counts[maker], modules[maker]), default="")
 
 
-def _meets(member: Member, version: str, facts: Facts) -> bool:
+def _meets(member: DriverMember, version: str, facts: Facts) -> bool:
     """Whether a package of another archive meets the rest of the driver: firmware of the same version has the same
     files, and prebuilt modules count where a kernel would load them."""
     if firmware := _FIRMWARE.fullmatch(member.name):
         return firmware[1] == version
-    if not _OF_KERNEL.fullmatch(member.name):
+    if not is_of_kernel(member.name):
         return True
     modules = attempt(lambda: facts.driver.modules)
     return isinstance(modules, tuple) and any(one.source == "prebuilt" for one in modules)
