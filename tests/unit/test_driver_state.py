@@ -378,6 +378,16 @@ def test_libraries_of_a_package_that_is_there_are_brought_back_by_installing_it_
     assert "--reinstall" not in state.way_out
 
 
+@pytest.mark.parametrize(
+    ("there", "library"),
+    [("nvidia-kernel-common", "libnvidia-compute"), ("nvidia-kernel-common-580", "libnvidia-compute-580")],
+)
+def test_libraries_of_nvidias_archive_come_from_there(there, library):
+    gone = {"userspace_version": "", "nvidia": {"smi": "absent"}, "archives": {"origins": ("NVIDIA",)}}
+    (state,) = states(host(**gone, packages=packages(there)))
+    assert state.way_out == f"sudo apt-get install {library}"
+
+
 def test_module_that_the_running_kernel_gets_is_loaded_then():
     missing = NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}
     (state,) = states(host(**missing))

@@ -228,7 +228,7 @@ def test_unmet_dependency_of_one_version_names_what_is_needed():
 @pytest.mark.parametrize(
     ("more", "way"),
     [
-        ({"branch": "", "runfile": True, "source": "other"}, "sudo sh NVIDIA-Linux-x86_64-580.105.08.run --no-kernel-modules brings the libraries"),
+        ({"branch": "", "runfile": True, "source": "other"}, "sudo sh NVIDIA-Linux-x86_64-580.105.08.run --no-kernel-modules (the libraries of the module); or, to give up"),
         ({}, "move libnvidia-ml.so.570.1 and libcuda.so.570.1 away; sudo apt-get install --reinstall libnvidia-compute-580; sudo ldconfig"),
         ({"runfile": True}, "sudo nvidia-uninstall; sudo apt-get install --reinstall libnvidia-compute-580; sudo ldconfig"),
         ({"module": "580.95.05"}, ""),  # the packages are of the libraries' side, or of neither

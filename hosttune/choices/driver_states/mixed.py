@@ -126,23 +126,20 @@ def libraries_back(facts: Facts, module: DriverModule) -> str:
     """What brings the libraries to the version of the module, where they are the ones that do not belong; empty where
     the module is."""
     driver = facts.driver
-    then = "" if driver.loaded_version == module.version else f"; then {REBOOT}"
     if not driver.branch:
         if module.source != "other" or not driver.runfile:
             return ""
         installer = f"NVIDIA-Linux-{facts.kernel.architecture}-{module.version}.run"
-        return (
-            f"sudo sh {installer} --no-kernel-modules brings the libraries of that module{then}; or, to give up the "
-            f"module, run the installer of {driver.userspace_version} again with --dkms"
-        )
+        steps = [f"sudo sh {quote(installer)} --no-kernel-modules", *_reboot_unless(facts, module.version)]
+        other = f"to give up that module, run the installer of {driver.userspace_version} again with --dkms"
+        return f"{'; '.join(steps)} (the libraries of the module); or, {other}"
     if mixture_of(facts).version != module.version:
         return ""
     names = [name for name in facts.packages.names if _LIBRARIES.fullmatch(name)]
-    again = f"{APT} --reinstall {' '.join(map(quote, names))}; sudo ldconfig{then}"
-    if driver.runfile:
-        return f"sudo nvidia-uninstall; {again}"
     files = " and ".join(f"{name}.so.{driver.userspace_version}" for name in ("libnvidia-ml", "libcuda"))
-    return f"the libraries are of no package: move {files} away; {again}"
+    first = "sudo nvidia-uninstall" if driver.runfile else f"the libraries are of no package: move {files} away"
+    again = f"{APT} --reinstall {' '.join(map(quote, names))}"
+    return "; ".join([first, again, "sudo ldconfig", *_reboot_unless(facts, module.version)])
 
 
 def _lacking(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
@@ -188,9 +185,10 @@ def _way_back(facts: Facts, mix: Mixture) -> str:
     if all(wanted.values()):
         how = _command(wanted, gone, mix.version, facts)
     elif nowhere & set(wanted) or not (how := _all_to_one(facts, mix, wanted, gone, known)):
+        lost = ", ".join(name for name, version in wanted.items() if not version)
         return (
-            f"sudo apt-get update, and look again: no list of apt has {mix.version} of {whose(mix.maker)} for "
-            f"{', '.join(name for name, version in wanted.items() if not version)}, nor another version of all"
+            f"no list of apt has {mix.version} of {whose(mix.maker)} for {lost}, nor another version of all: "
+            "sudo apt-get update, and look again"
         )
     after = "after `broken packages` is solved: " if facts.driver.half_way else ""
     return f"{after}{first}{_built_first(facts, mix)}{how}"
@@ -214,11 +212,16 @@ def _command(wanted: Mapping[str, str], gone: Iterable[str], target: str, facts:
         installed[name].version and version and compare_versions(version, installed[name].version) < 0
         for name, version in wanted.items()
     )
-    options = " --allow-downgrades" if down else ""
-    then = "" if facts.driver.loaded_version == target else f"; then {REBOOT}"
+    operands = [*(["--allow-downgrades"] if down else []), *map(quote, words), *(f"{quote(name)}-" for name in gone)]
+    steps = [f"{APT} {' '.join(operands)}"]
     if any(_DKMS.search(name) for name in wanted):  # the old module may be in the initramfs
-        then = f"; {INITRAMFS}{then}"
-    return f"{APT}{options} {' '.join([*map(quote, words), *(f'{quote(name)}-' for name in gone)])}{then}"
+        steps.append(INITRAMFS)
+    return "; ".join([*steps, *_reboot_unless(facts, target)])
+
+
+def _reboot_unless(facts: Facts, version: str) -> list[str]:
+    """A loaded module of this version goes on without a boot."""
+    return [] if facts.driver.loaded_version == version else [f"then {REBOOT}"]
 
 
 def _version_like(mix: Mixture, name: str, known: Mapping[str, Offer]) -> str:
@@ -255,11 +258,12 @@ def _all_to_one(
     (version, maker), packages = max(found.items(), key=lambda one: (len(one[1]), order[one[0][0]]))
     complete = {**packages, **{name: packages.get(name, "") for name in wanted}}
     said = f"no list of apt has {mix.version} any more, so all goes to {version} ({whose(maker)})"
-    if not _lacking(facts):
-        return f"{said}: {_command(complete, gone, version, facts)}"
-    first = _to_remove(facts, gone)
-    rest = _command(complete, [name for name in gone if name not in first], version, facts)
-    return f"{said}: sudo apt-get remove {' '.join(map(quote, first))}; {rest}"
+    steps = []
+    if _lacking(facts):
+        first = _to_remove(facts, gone)
+        steps.append(f"sudo apt-get remove {' '.join(map(quote, first))}")
+        gone = [name for name in gone if name not in first]
+    return f"{said}: {'; '.join([*steps, _command(complete, gone, version, facts)])}"
 
 
 def _to_remove(facts: Facts, gone: Iterable[str]) -> list[str]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.mixed import explains, libraries_back
+from hosttune.choices.driver_states.mixed import explains, libraries_back, twin_of
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds, said_by_log
+from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
 from hosttune.choices.next_kernel import commands, is_compiled, prebuilt_instead, suggest_replacement
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.strangers import mixture_of
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -220,6 +222,9 @@ def libraries_missing(facts: Facts) -> Told | None:
     server = f"{driver.branch}{'-server' if 'server' in driver.flavour else ''}"
     library = f"libnvidia-compute-{server}"
     names = f"{quote(f'nvidia-headless-no-dkms-{driver.name}')} {quote(f'nvidia-utils-{server}')}"
+    if is_of_nvidia(facts):  # it has no such package
+        library = twin_of("libnvidia-compute", mixture_of(facts))
+        names = quote(library)
     way = f"sudo apt-get install {f'--reinstall {quote(library)}' if facts.packages[library].is_installed else names}"
     return (
         f"of {driver.name} the libraries are missing (libnvidia-ml.so.1, libcuda.so.1): no program can use a GPU",

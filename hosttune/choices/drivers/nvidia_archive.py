@@ -6,6 +6,7 @@ from 590 on the names have no branch, an upgrade takes the newest one, and nvidi
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.gpu.nvidia_tables import is_older
@@ -32,18 +33,16 @@ def tell_updates(facts: Facts) -> tuple[str, ...]:
         return who, f"{pinning} keeps the branch"
     if any(_NUMBERED.fullmatch(one.name) for one in facts.driver.packages):
         return who, "the names of its packages keep the branch"
-    return who, f"apt upgrade takes newer branches, too: sudo apt-get install {pinning} keeps this one"
+    return who, f"apt upgrade takes newer branches, too: sudo apt-get install {quote(pinning)} keeps this one"
 
 
 def switch_within_archive(facts: Facts) -> str:
     """The commands for another branch or kind of module of NVIDIA's archive."""
     number = _next_branch(facts)
     old = any(is_older(one, "turing") for one in facts.gpus.generations)
-    pinning = f"nvidia-driver-pinning-{number} && sudo apt-get install " if number else ""
-    return (
-        f"from NVIDIA's archive: sudo apt-get update && sudo apt-get install {pinning}"
-        f"{'cuda-drivers' if old else 'nvidia-open'}; then drain the host and reboot"
-    )
+    packages = [*([f"nvidia-driver-pinning-{number}"] if number else []), "cuda-drivers" if old else "nvidia-open"]
+    steps = ["sudo apt-get update", *(f"sudo apt-get install {quote(one)}" for one in packages)]
+    return f"from NVIDIA's archive: {' && '.join(steps)}; then drain the host and reboot"
 
 
 def _next_branch(facts: Facts) -> int:
