@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hosttune.choices.driver_states import gpus, modules, packages
+from hosttune.choices.driver_states import gpus, mixed, modules, packages
 from hosttune.choices.driver_states.told import (
     BootOutlook,
     ByPolicy,
@@ -26,6 +26,7 @@ from hosttune.choices.driver_states.told import (
 from hosttune.choices.drivers.bringer import guest, other_bringer
 from hosttune.choices.drivers.choice import CHANGES, DEFAULTS
 from hosttune.choices.drivers.decision import decide
+from hosttune.choices.drivers.nvidia_archive import tell_updates
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, unread
@@ -202,7 +203,8 @@ def _current(facts: Facts) -> DriverState:
     driver = facts.driver
     words = driver.name or "a driver without packages"
     version = driver.loaded_version or driver.userspace_version
-    return DriverState("current", is_fault=False, evidence=f"{words} {version} is installed and loaded", way_out="")
+    said = "; ".join((f"{words} {version} is installed and loaded", *tell_updates(facts)))
+    return DriverState("current", is_fault=False, evidence=said, way_out="")
 
 
 # In the order in which they must be solved: nothing is installed while dpkg is broken, no reboot before the next kernel
@@ -213,8 +215,10 @@ STATES: Mapping[str, Look] = {
     "GPU lost": gpus.lost,
     "vGPU guest": gpus.guest,
     "runfile": packages.runfile,
-    "mixed sources": packages.mixed,
-    "foreign archive": packages.foreign,
+    "mixed versions": mixed.other_versions,
+    "unmet dependencies": mixed.unmet,
+    "mixed sources": mixed.other_makers,
+    "third-party archive": mixed.third_party,
     "DKMS failed": modules.dkms_failed,
     "Secure Boot refuses": modules.rejected,
     "unsupported GPU": gpus.unsupported,
@@ -222,7 +226,7 @@ STATES: Mapping[str, Look] = {
     "GPU without a driver": gpus.undriven,
     "module missing": modules.missing_now,
     "libraries missing": modules.libraries_missing,
-    "stale module": modules.stale,
+    "stale module": modules.stale_alone,
     "module missing for the next kernel": modules.missing_next,
     "mismatch": modules.mismatch,
     "other module loaded": modules.swapped,
@@ -240,7 +244,8 @@ STATES: Mapping[str, Look] = {
 # are advice.
 DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
     "broken packages": True, "in part": True, "GPU lost": True, "vGPU guest": True, "runfile": False,
-    "mixed sources": False, "foreign archive": False, "DKMS failed": modules.leaves_none, "Secure Boot refuses": True,
+    "mixed versions": mixed.splits_driver, "unmet dependencies": False, "mixed sources": False,
+    "third-party archive": False, "DKMS failed": modules.leaves_none, "Secure Boot refuses": True,
     "unsupported GPU": True, "wrong flavour": gpus.is_mute, "GPU without a driver": True, "module missing": True,
     "libraries missing": True, "stale module": True,
     "module missing for the next kernel": True, "mismatch": True, "other module loaded": gpus.is_undriven_until_boot,
@@ -250,7 +255,8 @@ DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
 }  # fmt: skip
 # What the next boot does about it, where it does anything.
 _BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
-    "broken packages": BootOutlook.HARMS, "in part": BootOutlook.HARMS, "mixed sources": BootOutlook.USELESS,
+    "broken packages": BootOutlook.HARMS, "in part": BootOutlook.HARMS,
+    "mixed versions": mixed.boot_after_other_versions, "mixed sources": BootOutlook.USELESS,
     "DKMS failed": modules.boot_after_dkms,
     "Secure Boot refuses": BootOutlook.USELESS, "unsupported GPU": BootOutlook.USELESS,
     "wrong flavour": BootOutlook.USELESS,
@@ -263,12 +269,12 @@ _BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
 # The licensed driver of a vGPU comes by NVIDIA's installer or from the cloud's archive, as the hypervisor's release.
 _OF_THE_HYPERVISOR = frozenset(
     {
-        "runfile", "mixed sources", "foreign archive", "unsupported GPU", "wrong flavour", "outdated branch", "held",
-        "update offered",
+        "runfile", "mixed sources", "third-party archive", "unsupported GPU", "wrong flavour", "outdated branch",
+        "held", "update offered",
     }
 )  # fmt: skip
 # DGX OS and Lambda Stack have archives, AWS's images and those of Kubernetes nodes (AKS) installers of their own: the
 # way back to Ubuntu's packages would break the image.
-_OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "foreign archive"})
+_OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "third-party archive"})
 # What a driver tells wherever it comes from.
 _CONTAINED_STATES = {"GPU lost": gpus.lost, "GPU without a driver": gpus.undriven, "nvidia-smi refuses": gpus.refused}

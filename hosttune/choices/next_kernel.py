@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.kernel.kernel import flavour_of, metapackages
 from hosttune.frozen import frozen
 
@@ -39,12 +40,12 @@ def commands(facts: Facts, kernel: str) -> str:
     driver = facts.driver
     if driver.runfile and not driver.branch:
         again = f"run the installer that brought the driver again, with --dkms --kernel-name={quote(kernel)}"
-        return f"{again}, or boot another kernel"
+        return f"{again}{_or_boot(facts, kernel)}"
     if not driver.branch:
-        return f"bring the module for {kernel} in the way this driver came, or boot another kernel"
+        return f"bring the module for {kernel} in the way this driver came{_or_boot(facts, kernel)}"
     ready = prebuilt_instead(facts, kernel) if driver.module_for(kernel) else prebuilt(facts, kernel)
     if not is_compiled(facts):
-        return ready or f"install a driver that builds its module for {kernel}, or boot another kernel"
+        return ready or f"install a driver that builds its module for {kernel}{_or_boot(facts, kernel)}"
     if _dkms_package(facts):
         build = f"sudo apt-get install linux-headers-{quote(kernel)} && sudo dkms autoinstall -k {quote(kernel)}"
     else:
@@ -60,7 +61,7 @@ def prebuilt(facts: Facts, kernel: str) -> str:
     Empty where there is none: for a kernel that is not Ubuntu's, or a driver of another archive.
     """
     driver, flavour = facts.driver, flavour_of(kernel)
-    if not driver.branch or not flavour or not facts.os.is_ubuntu or "NVIDIA" in _origins(facts):
+    if not driver.branch or not flavour or not facts.os.is_ubuntu or home_of(facts) == "NVIDIA":
         return ""
     names = [f"linux-modules-nvidia-{driver.name}-{kernel}"]
     if facts.packages[names[0]].is_installed:  # its files are gone, or the module that it makes of them
@@ -98,12 +99,14 @@ def suggest_replacement(facts: Facts, module: DriverModule) -> str:
 
 
 def is_compiled(facts: Facts) -> bool:
-    """The driver's modules are compiled here: by a DKMS package, or as NVIDIA's archive has no others; and none is
-    prebuilt."""
+    """The driver's modules are compiled here: as NVIDIA's archive has no others, or by a DKMS package where none is
+    prebuilt. Modules that Ubuntu prebuilt beside a driver of NVIDIA's archive are not that driver's."""
+    if home_of(facts) == "NVIDIA":
+        return True
     names = facts.packages.names
     if any(name.startswith(("linux-modules-nvidia-", "linux-objects-nvidia-")) for name in names):
         return False
-    return bool(_dkms_package(facts)) or _origins(facts) == ("NVIDIA",)
+    return bool(_dkms_package(facts))
 
 
 def _dkms_package(facts: Facts) -> str:
@@ -118,11 +121,15 @@ def _dkms_of_nvidia(facts: Facts) -> str:
     return f"nvidia-dkms{kind}" if int(branch) >= 590 else f"nvidia-dkms-{branch}{kind}"
 
 
-def _origins(facts: Facts) -> tuple[str, ...]:
-    try:
-        return facts.archives.origins
-    except UnknownFact:
-        return ()
+def _or_boot(facts: Facts, kernel: str) -> str:
+    """A kernel that could be booted instead: one in /boot whose module is there, and is of the libraries' version where
+    the module of this one is not."""
+    driver = facts.driver
+    others = [one for one in driver.kernels_with_module if one != kernel and one in facts.boot.kernels]
+    if driver.module_for(kernel):
+        known = {one: driver.module_for(one) for one in others}
+        others = [one for one, module in known.items() if module and module.version == driver.userspace_version]
+    return f", or boot {others[-1]}, which has one" if others else ""
 
 
 def _builds(facts: Facts) -> tuple[DkmsBuild, ...]:

@@ -8,9 +8,10 @@ from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.base import Fact, UnknownFact, whole
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import day_of, if_absent, require_known, sure
+from hosttune.facts.relations import depends_of, provided_in
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT
@@ -63,6 +64,12 @@ class Packages(Fact):
     unpacked_on: Mapping[str, str] = field(
         default_factory=dict
     )  # by name: the date of what is installed, ISO 8601, UTC
+    depends: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: Lookup(lambda _: ())
+    )  # by name: the clauses of Depends and Pre-Depends, as they are written
+    provided: Mapping[str, tuple[tuple[str, str], ...]] = field(
+        default_factory=dict
+    )  # by what is provided: (package, version) pairs
 
     def __getitem__(self, name: str) -> Package:
         version, status = self.entries.get(name, ("", "unknown ok not-installed"))
@@ -172,10 +179,13 @@ def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the int
 def _packages(reader: Reader) -> Packages:
     database = require_known(reader.read(DATABASE), DATABASE)
     journal = _journal(reader)
+    again = shared(lambda: require_known(reader.read(DATABASE), DATABASE))
     return Packages(
         parse_status(database + journal if journal else database),
         bool(journal),
         Lookup(lambda name: _unpacked_on(reader, name)),
+        Lookup(lambda name: depends_of(again(), name)),
+        lazy(lambda: provided_in(again())),
     )
 
 

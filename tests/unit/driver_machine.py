@@ -80,6 +80,20 @@ def filled(kind, **known):
     return kind(**missing, **known)
 
 
+class GivenArchives(SimpleNamespace):
+    """Of each installed package one of the `origins`, in turn; none where there are none. `packages_there`: name and
+    version of each."""
+
+    @property
+    def packages(self):
+        whose = self.origins or ("",)
+        there = enumerate(self.packages_there)
+        return {
+            name: Offer(name, version, version, whose[n % len(whose)], whose[n % len(whose)])
+            for n, (name, version) in there
+        }
+
+
 class Machine(SimpleNamespace):
     """Facts that are given, and a note whether `ubuntu-drivers` was asked."""
 
@@ -127,7 +141,9 @@ def machine(
             modules=tuple(modules),
         ),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
-        archives=SimpleNamespace(updates=tuple(updates), origins=("Ubuntu",)),
+        archives=GivenArchives(
+            updates=tuple(updates), origins=("Ubuntu",), packages_there=[(one.name, one.version) for one in of_driver]
+        ),
         nvidia=SimpleNamespace(
             is_vgpu=is_vgpu,
             rejected_key=False,

@@ -448,7 +448,8 @@ def test_choose_switch_never_mixes_nvidias_archive_with_ubuntus():
     facts = machine(packages=INSTALLED)
     facts.archives.origins = ("NVIDIA",)
     choice = choose(facts, PARAMS | {"branch": "595", "switch_branch": True})
-    assert (choice.action, "CUDA archive" in choice.reason) == ("refuse", True)
+    assert (choice.action, "NVIDIA's archive" in choice.reason) == ("refuse", True)
+    assert "apt-get install nvidia-driver-pinning-580 && sudo apt-get install nvidia-open" in choice.way_out
 
 
 @pytest.mark.parametrize("allowed", [True, False])

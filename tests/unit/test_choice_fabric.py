@@ -10,7 +10,7 @@ from hosttune.facts.gpu.components import Components
 from hosttune.facts.gpu.driver import Driver
 from hosttune.facts.gpu.packaging import Packaging, parse_show
 from hosttune.facts.packages import Packages
-from tests.unit.driver_machine import filled, stanza
+from tests.unit.driver_machine import GivenArchives, filled, stanza
 
 H100, B200, B300, RTX5090, GB200 = "0x2330", "0x2901", "0x3182", "0x2b85", "0x2941"
 SAME = {"nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu1"}
@@ -41,7 +41,7 @@ def host(
         host=SimpleNamespace(**more), kernel=SimpleNamespace(architecture=architecture, release="6.8.0-60-generic"),
         managers=SimpleNamespace(gpu_operator=more["operator"], kubelet=False), packages=Packages(status),
         boot=SimpleNamespace(takes_own_modules=True, next_kernel="6.8.0-71-generic", secure_boot=False, reboot_required=False, reboot_packages=()),
-        archives=SimpleNamespace(origins=("Ubuntu",)), role=SimpleNamespace(vendor_image=""), os=SimpleNamespace(is_ubuntu=True),
+        archives=GivenArchives(origins=("Ubuntu",), packages_there=()), role=SimpleNamespace(vendor_image=""), os=SimpleNamespace(is_ubuntu=True),
         nvidia=SimpleNamespace(is_vgpu=False, all_lost="", rejected_key=False, legacy_branch="", needs_open=False, not_for_open=False, smi=""),
         units={SERVICE: SimpleNamespace(is_active=active, active_state=state)},
         packaging=Packaging(parse_show(more.get("shown", ""), {}), "" if more.get("shown") else "not in this record"),

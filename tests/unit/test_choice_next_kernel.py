@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.next_kernel import choose, prebuilt_instead, suggest_replacement
+from hosttune.facts.gpu.driver import DriverPackage, is_driver_package
 from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 from hosttune.facts.packages import Packages
+from tests.unit.driver_machine import GivenArchives
 
 
 def host(
@@ -21,13 +23,18 @@ def host(
     modules=(),
     ubuntu=True,
 ):
+    of_driver = [
+        (name, "580.126.20-1")
+        for name in (*packages, *(("nvidia-kernel-common",) if origins else ()))
+        if is_driver_package(name)
+    ]
     return SimpleNamespace(
-        driver=SimpleNamespace(
+        driver=SimpleNamespace(packages=[DriverPackage(name, version, False, "installed") for name, version in of_driver],
             has_module_for_next_kernel=next_kernel in with_module, kernels_with_module=with_module, branch=branch,
             name="580-server-open" if branch else "", runfile=runfile, dkms=dkms, flavour="server-open",
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
         ),
-        archives=SimpleNamespace(origins=origins), os=SimpleNamespace(is_ubuntu=ubuntu),
+        archives=GivenArchives(origins=origins, packages_there=of_driver), os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)),
         packages=Packages(dict.fromkeys(packages, ("1", "install ok installed"))),
     )  # fmt: skip
@@ -51,7 +58,7 @@ MODULES = "linux-modules-nvidia-580-server-open"
          f"sudo apt-get update && sudo apt-get install {MODULES}-6.8.0-62-generic"),
         ("6.1.0-35-amd64", ("nvidia-kernel-dkms",),
          "sudo apt-get install linux-headers-6.1.0-35-amd64 && sudo dkms autoinstall -k 6.1.0-35-amd64"),
-        ("6.18.44", (f"{MODULES}-x",), "install a driver that builds its module for 6.18.44, or boot another kernel"),
+        ("6.18.44", (f"{MODULES}-x",), "install a driver that builds its module for 6.18.44"),
     ],
 )  # fmt: skip
 def test_missing_module_names_the_packages_that_bring_it(kernel, packages, commands):
@@ -61,8 +68,19 @@ def test_missing_module_names_the_packages_that_bring_it(kernel, packages, comma
 def test_runfile_names_no_package():
     for runfile in (True, False):
         said = choose(host("6.8.0-62-generic", (), branch="", runfile=runfile), {}).commands
-        assert "or boot another kernel" in said
+        assert "boot" not in said
         assert ("--dkms --kernel-name=6.8.0-62-generic" in said) is runfile
+
+
+def test_another_kernel_is_named_where_it_can_be_booted_and_helps():
+    old, wrong = "6.8.0-60-generic", DriverModule(NEXT, "updates/nvidia.ko", "other", "580.95.05", is_open=True)
+    said = choose(host(NEXT, (), (old,), (old,), branch="", runfile=True), {}).commands
+    assert said.endswith(f"--kernel-name={NEXT}, or boot {old}, which has one")
+    assert "boot" not in choose(host(NEXT, (), (), (old,), branch="", runfile=True), {}).commands
+    right = DriverModule(old, "updates/nvidia.ko", "other", "580.126.20", is_open=True)
+    for modules, is_named in (((wrong, right), True), ((wrong,), False)):
+        facts = host(NEXT, (), (old,), (old,), branch="", runfile=True, modules=modules)
+        assert (f"or boot {old}" in suggest_replacement(facts, wrong)) is is_named
 
 
 def test_kernels_that_would_do_are_those_that_can_be_booted():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from types import SimpleNamespace
 
 import pytest
@@ -15,9 +16,10 @@ from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.driver_modules import DkmsBuild
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.packaging import Packaging
+from hosttune.facts.gpu.strangers import GRAPHICS_PPA
 from hosttune.facts.packages import Packages
 from hosttune.frozen import frozen
-from tests.unit.driver_machine import NOW, tables
+from tests.unit.driver_machine import NOW, GivenArchives, tables
 
 KERNEL, NEXT, VERSION = "6.8.0-60-generic", "6.8.0-71-generic", "580.126.20"
 FALLEN = SilentGpu("0000:1b:00.0", "has fallen off the bus (Xid 79)", "log")
@@ -70,6 +72,7 @@ def host(
     here=(),
     names=(),
     manager="",
+    lacking="",
     **driver,
 ):
     """A healthy host with an H100, changed as the words say."""
@@ -86,7 +89,14 @@ def host(
     }  # fmt: skip
     here_too = dict.fromkeys(names or ("linux-modules-nvidia-580-server-open-generic",), PACKAGE)
     here_too |= {"nvidia-fabricmanager-580": manager} if manager else {}
-    files = {"next_kernel": KERNEL, "secure_boot": False, "reboot_required": False, "reboot_packages": ()}
+    there = [(one.name, one.version) for one in driver.get("packages", plain["packages"])]
+    files = {
+        "kernels": (KERNEL, NEXT),
+        "next_kernel": KERNEL,
+        "secure_boot": False,
+        "reboot_required": False,
+        "reboot_packages": (),
+    }
     return SimpleNamespace(
         driver=Driver(**plain | driver),
         gpus=SimpleNamespace(
@@ -114,12 +124,17 @@ def host(
         ),
         managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here),
         role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else ""),
-        packages=Packages({name: (version, "install ok installed") for name, version in here_too.items()}),
+        packages=Packages(
+            {name: (version, "install ok installed") for name, version in here_too.items()},
+            depends=defaultdict(tuple, {lacking: ("libnvidia-cfg1 (= 580.1)",)}),
+        ),
         kernel=SimpleNamespace(release=KERNEL, architecture="x86_64"),
         units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric)},
         os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(**files | (boot or {})),
-        archives=SimpleNamespace(**{"origins": ("Ubuntu",), "updates": ()} | (archives or {})),
+        archives=GivenArchives(
+            **{"origins": ("Ubuntu",), "updates": (), "packages_there": there} | (archives or {}),
+        ),
         nvidia=SimpleNamespace(**quiet | (nvidia or {})),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
     )
@@ -145,6 +160,20 @@ def test_healthy_host_is_current():
     assert "580-server-open 580.126.20" in state.evidence
 
 
+def packages(*names, **versions):
+    there = dict.fromkeys(names, PACKAGE) | versions
+    return tuple(DriverPackage(name, version, False, "installed") for name, version in there.items())
+
+
+COMPUTE, UTILS, KERNEL_COMMON = (
+    "libnvidia-compute-580-server",
+    "nvidia-utils-580-server",
+    "nvidia-kernel-common-580-server",
+)
+MIXED_SOURCES = {
+    "packages": packages(COMPUTE, KERNEL_COMMON, UTILS),
+    "archives": {"origins": ("NVIDIA", "Ubuntu", "Ubuntu")},
+}
 NOT_LOADED = {"loaded_version": ""}
 TABLE = {
     "in part": ({"is_gone": True}, "580.126.20 is on the disk no more", "do not reboot before"),
@@ -152,8 +181,12 @@ TABLE = {
     "GPU lost": ({"nvidia": {"silent": (FALLEN,)}}, "0000:1b:00.0", "hardware"),
     "vGPU guest": ({"nvidia": {"is_vgpu": True, "smi": "refused"}}, "vGPU", "hypervisor"),
     "runfile": ({"runfile": True, "branch": "", "name": "", "modules": ()}, "runfile", "nvidia-uninstall"),
-    "mixed sources": ({"archives": {"origins": ("NVIDIA", "Ubuntu")}}, "NVIDIA and Ubuntu", "decide"),
-    "foreign archive": ({"archives": {"origins": ("NVIDIA",)}}, "CUDA archive", "keep to that archive"),
+    "mixed versions": (
+        {"packages": packages(KERNEL_COMMON, UTILS, **{COMPUTE: "580.142-1"})}, "libnvidia-compute-580-server 580.142-1 (Ubuntu)", "look again",
+    ),
+    "unmet dependencies": ({"lacking": "nvidia-utils-580-server"}, "nvidia-utils-580-server needs libnvidia-cfg1", "sudo apt-get install libnvidia-cfg1=580.1"),
+    "mixed sources": (MIXED_SOURCES, f"{COMPUTE} {PACKAGE} (NVIDIA's archive)", "look again"),
+    "third-party archive": ({"archives": {"origins": (GRAPHICS_PPA,)}}, "graphics-drivers PPA", "ppa-purge"),
     "DKMS failed": (
         {"dkms": (DkmsBuild("nvidia", "580.1", NEXT, is_installed=False, failed=True),)}, "/var/lib/dkms/nvidia/580.1/build/make.log", "sudo dkms remove nvidia/580.1 --all",
     ),
@@ -216,7 +249,7 @@ def test_every_state_is_in_the_table():
         ({"loaded_version": "580.95.05", "boot": {"next_kernel": NEXT}, "has_module_for_next_kernel": False},
          "module missing for the next kernel", "mismatch"),
         ({"nvswitches": 4, "archives": {"updates": (offer(),)}}, "fabric different", "update offered"),
-        ({"runfile": True, "archives": {"origins": ("NVIDIA", "Ubuntu")}}, "runfile", "mixed sources"),
+        ({"runfile": True} | MIXED_SOURCES, "runfile", "mixed sources"),
     ],
 )  # fmt: skip
 def test_what_must_be_solved_first_leads(changes, first, then):
@@ -276,7 +309,7 @@ RUNFILE = {"runfile": True, "branch": "", "name": "", "modules": ()}
         ((), {"nvidia": {"is_vgpu": True}} | RUNFILE),  # Azure's GRID driver comes by NVIDIA's installer
         ((), {"nvidia": {"is_vgpu": True}, "branch": "535", "name": "535-grid"}),  # in the release of the hypervisor
         ((), {"nvidia": {"is_vgpu": True}, "archives": {"updates": (offer(),)}}),
-        (("dgx",), {"archives": {"origins": ("NVIDIA", "Ubuntu")}}),
+        (("dgx",), MIXED_SOURCES),
         (("dgx",), {"archives": {"origins": ("Lambda",)}}),
         (("dgx",), RUNFILE),
         (("kubelet",), RUNFILE),  # the image of an AKS node
@@ -343,6 +376,16 @@ def test_libraries_of_a_package_that_is_there_are_brought_back_by_installing_it_
     assert state.way_out == "sudo apt-get install --reinstall libnvidia-compute-580-server"
     (state,) = states(host(**gone))
     assert "--reinstall" not in state.way_out
+
+
+@pytest.mark.parametrize(
+    ("there", "library"),
+    [("nvidia-kernel-common", "libnvidia-compute"), ("nvidia-kernel-common-580", "libnvidia-compute-580")],
+)
+def test_libraries_of_nvidias_archive_come_from_there(there, library):
+    gone = {"userspace_version": "", "nvidia": {"smi": "absent"}, "archives": {"origins": ("NVIDIA",)}}
+    (state,) = states(host(**gone, packages=packages(there)))
+    assert state.way_out == f"sudo apt-get install {library}"
 
 
 def test_module_that_the_running_kernel_gets_is_loaded_then():

@@ -8,6 +8,7 @@ import pytest
 
 from hosttune.facts import Facts
 from hosttune.facts.containers.known_holes import HoleRow, _found, own_table
+from hosttune.facts.gpu.archives import POLICY
 from tests.unit.fake_reader import FakeReader
 
 
@@ -79,3 +80,36 @@ def test_what_ubuntu_or_debian_built_is_not_compared():
     assert (
         Facts(FakeReader({"/var/lib/dpkg/status": text, "/sys/module/x": "", "/sys/bus/x": ""})).known_holes.found == ()
     )
+
+
+LOADED = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "is_judged"),
+    [
+        ("nvidia-kernel-common-580", "580.95.05-0ubuntu0.24.04.2", False),
+        ("nvidia-kernel-common-580", "580.95.05-1ubuntu1", True),
+        ("nvidia-kernel-common", "580.95.05-0ubuntu1", True),
+        ("nvidia-kernel-common-580", "580.95.05-0ubuntu1", True),  # whose it is nothing tells: no hole is denied
+        ("nvidia-kernel-common-580", "580.95.05-0ubuntu0~gpu24.04.1", True),
+    ],
+)
+def test_driver_is_judged_by_who_built_it_and_not_by_the_look_of_its_version(name, version, is_judged):
+    text = STATUS.replace("docker-ce", name).replace("5:20.10.1~3-0~ubuntu-focal", version)
+    files = {"/var/lib/dpkg/status": text, "/proc/driver/nvidia/version": LOADED, "/sys/module/x": "", "/sys/bus/x": ""}
+    found = Facts(FakeReader(files)).known_holes.found
+    assert bool(found) is is_judged
+
+
+def test_driver_of_nvidias_archive_is_judged_as_apt_tells_it():
+    name, version = "nvidia-kernel-common-580", "580.95.05-0ubuntu1"
+    text = STATUS.replace("docker-ce", name).replace("5:20.10.1~3-0~ubuntu-focal", version)
+    files = {"/var/lib/dpkg/status": text, "/proc/driver/nvidia/version": LOADED, "/sys/module/x": "", "/sys/bus/x": ""}
+    for origin, is_judged in (("NVIDIA", True), ("Ubuntu", False)):
+        answers = {
+            POLICY: f"Package files:\n 500 http://a x\n     release o={origin}\n",
+            (*POLICY, name): f"{name}:\n  Installed: {version}\n  Candidate: {version}\n  Version table:\n"
+            f" *** {version} 500\n        500 http://a x\n        100 /var/lib/dpkg/status\n",
+        }
+        assert bool(Facts(FakeReader(files, queries=answers)).known_holes.found) is is_judged

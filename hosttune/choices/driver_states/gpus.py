@@ -6,7 +6,6 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import (
-    INITRAMFS,
     libraries_missing,
     mismatch,
     next_module,
@@ -15,7 +14,16 @@ from hosttune.choices.driver_states.modules import (
     swapped,
     will_be_other,
 )
-from hosttune.choices.driver_states.told import REBOOT, UNINSTALL, ByPolicy, Told, holds, said_by_log, switch
+from hosttune.choices.driver_states.told import (
+    INITRAMFS,
+    REBOOT,
+    UNINSTALL,
+    ByPolicy,
+    Told,
+    holds,
+    said_by_log,
+    switch,
+)
 from hosttune.choices.drivers.branch import not_driven
 from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.drivers.choice import closed_alone, open_alone

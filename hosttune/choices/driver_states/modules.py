@@ -7,9 +7,12 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.told import REBOOT, BootOutlook, Told, holds, said_by_log
+from hosttune.choices.driver_states.mixed import explains, libraries_back, twin_of
+from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds, said_by_log
+from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
 from hosttune.choices.next_kernel import commands, is_compiled, prebuilt_instead, suggest_replacement
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.strangers import mixture_of
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
 
 _ENROL = "enrol the key: sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, and confirm it at the console"
 _LOAD = "; then sudo modprobe nvidia"
-INITRAMFS = "sudo update-initramfs -u -k all"
 
 
 def dkms_failed(facts: Facts) -> Told | None:
@@ -125,11 +127,20 @@ def stale(facts: Facts) -> Told | None:
     wanted = facts.driver.userspace_version
     if module is None or not wanted or module.version in ("", wanted):
         return None
-    how = suggest_replacement(facts, module)
+    libraries = libraries_back(facts, module)
+    how = libraries or f"{suggest_replacement(facts, module)}; {INITRAMFS}"
     said = f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}"
     if boot_after_stale(facts) is BootOutlook.HARMS:
-        return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}; {INITRAMFS}"
-    return f"{said}: no reboot mends that", f"{how}; {INITRAMFS}; then {REBOOT}"
+        return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}"
+    return f"{said}: no reboot mends that", how if libraries else f"{how}; then {REBOOT}"
+
+
+def stale_alone(facts: Facts) -> Told | None:
+    """`stale`, where the packages are not of these two versions: then `mixed versions` says which of them is wrong."""
+    module = next_module(facts)
+    if module is None or explains(facts, module.version, facts.driver.userspace_version):
+        return None
+    return stale(facts)
 
 
 def boot_after_stale(facts: Facts) -> BootOutlook:
@@ -211,6 +222,9 @@ def libraries_missing(facts: Facts) -> Told | None:
     server = f"{driver.branch}{'-server' if 'server' in driver.flavour else ''}"
     library = f"libnvidia-compute-{server}"
     names = f"{quote(f'nvidia-headless-no-dkms-{driver.name}')} {quote(f'nvidia-utils-{server}')}"
+    if is_of_nvidia(facts):  # it has no such package
+        library = twin_of("libnvidia-compute", mixture_of(facts))
+        names = quote(library)
     way = f"sudo apt-get install {f'--reinstall {quote(library)}' if facts.packages[library].is_installed else names}"
     return (
         f"of {driver.name} the libraries are missing (libnvidia-ml.so.1, libcuda.so.1): no program can use a GPU",

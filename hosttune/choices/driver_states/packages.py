@@ -41,31 +41,6 @@ def runfile(facts: Facts) -> Told | None:
     )
 
 
-def mixed(facts: Facts) -> Told | None:
-    origins = _origins(facts)
-    if len(origins) < 2:
-        return None
-    return (
-        f"the packages of the driver come from several archives: {' and '.join(origins)}",
-        "decide for one of them; purge the driver's packages by name and install it again from that one",
-    )
-
-
-def foreign(facts: Facts) -> Told | None:
-    origins = _origins(facts)
-    if len(origins) != 1 or origins[0] in {"Ubuntu", "Debian"}:
-        return None
-    whose = {"NVIDIA": "NVIDIA's CUDA archive"}.get(origins[0], f"the archive {origins[0]}")
-    return (
-        f"the driver comes from {whose}: its modules are compiled on this host (DKMS), and hosttune leaves it alone",
-        "keep to that archive for all of it, or migrate: purge it by name, remove the archive, run hosttune again",
-    )
-
-
-def _origins(facts: Facts) -> tuple[str, ...]:
-    return tuple(origin for origin in facts.archives.origins if origin) if facts.driver.branch else ()
-
-
 def outdated(facts: Facts) -> Told | None:
     driver = facts.driver
     if not driver.branch:

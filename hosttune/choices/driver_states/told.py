@@ -7,11 +7,13 @@ from enum import Enum
 from typing import Any
 
 from hosttune.choices.drivers.bringer import VENDORS
+from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, switch_within_archive
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.frozen import frozen
 
 REBOOT = "drain the host and reboot"
+INITRAMFS = "sudo update-initramfs -u -k all"
 RUNFILE = "NVIDIA's own installer (runfile) put a driver here"
 UNINSTALL = "sudo nvidia-uninstall, then let gpu-driver install packages"
 UNHOLD = "when the hold has served, sudo apt-mark unhold, all of the driver's packages together"
@@ -102,6 +104,8 @@ def switch(facts: Facts, what: str, *, when: str = "", **params: str) -> str | B
         return f"{wanted}, in the way of {vendor}: {VENDORS[vendor][1]}"
     if is_node(facts):
         return f"{wanted}: by whoever brings the driver of this Kubernetes node, its image or the GPU Operator"
+    if is_of_nvidia(facts):
+        return f"{wanted}, {switch_within_archive(facts)}"
     if not facts.os.is_ubuntu:  # where gpu-driver installs nothing
         return f"{wanted}: from your distribution, its backports, or NVIDIA's archive; then reboot"
     names = " and ".join([*(f'{name}: "{value}"' for name, value in params.items()), "switch_branch: true"])

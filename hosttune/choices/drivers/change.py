@@ -11,6 +11,8 @@ from hosttune.choices.driver_states.packages import held
 from hosttune.choices.driver_states.told import UNHOLD, BootOutlook, DriverState
 from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
 from hosttune.choices.drivers.install import choose_install
+from hosttune.choices.drivers.nvidia_archive import switch_within_archive
+from hosttune.facts.gpu.strangers import home_of, maker_of, mixture_of
 from hosttune.facts.versions import upstream_of
 from hosttune.regex import regex
 
@@ -42,11 +44,11 @@ def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: Fir
         return keep_driver(facts, f"driver {driver.name} is installed, and is the choice")
     if why == NEWEST and int(new.branch) <= int(driver.branch):
         return keep_driver(facts, f"driver {driver.name} is installed, and no newer branch is offered")
-    if "NVIDIA" in facts.archives.origins:
+    if home_of(facts) == "NVIDIA":
         return refuse(
             why,
-            "what comes from NVIDIA's CUDA archive does not mix with Ubuntu's packages",
-            way_out="switch within that archive, or purge the driver's packages by name and run hosttune again",
+            "the driver is of NVIDIA's archive, whose packages do not mix with Ubuntu's",
+            way_out=switch_within_archive(facts),
             driver=driver,
         )
     new = _with_companions(new, driver.packages)
@@ -156,9 +158,10 @@ def _left_behind(facts: Facts) -> str:
 
 
 def _home(offer: Offer, facts: Facts) -> str:
-    """Whose a version is that no archive has any more, as soon as a newer one took its place there: that of the rest of
-    the driver, or the distribution's, whose archives keep the newest versions only."""
-    origins = facts.archives.origins
-    if origins:
-        return origins[0] if len(origins) == 1 else ""
-    return offer.candidate_from if offer.candidate_from in {"Ubuntu", "Debian"} else ""
+    """Whose a version is that no archive has any more, as soon as a newer one took its place there: as it looks, or
+    that of the rest of the driver, or the distribution's, whose archives keep the newest versions only."""
+    mix = mixture_of(facts)
+    if mix.strangers:
+        return ""
+    distribution = offer.candidate_from if offer.candidate_from in {"Ubuntu", "Debian"} else ""
+    return maker_of(offer.name, offer.installed, "") or mix.maker or distribution

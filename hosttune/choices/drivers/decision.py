@@ -16,6 +16,7 @@ from hosttune.choices.drivers.bringer import guest, guest_way, other_bringer
 from hosttune.choices.drivers.change import NEWEST, choose_switch, choose_update
 from hosttune.choices.drivers.choice import DriverChoice, keep_driver, module_kind, refuse
 from hosttune.choices.drivers.install import choose_install
+from hosttune.choices.drivers.nvidia_archive import tell_updates
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact, raw
 
@@ -98,7 +99,9 @@ def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice
         )
     if params["update"] and (newer := choose_update(facts, params, first)):
         return newer
-    choice = keep_driver(facts, f"driver {present} is installed, and keeps its branch", *([why] if why else []))
+    updates = tell_updates(facts)
+    kept = "hosttune leaves it as it is" if updates else "keeps its branch"
+    choice = keep_driver(facts, f"driver {present} is installed, and {kept}", *([why] if why else []), *updates)
     is_tried = facts.reader.has_tried_packages  # no module came with its package
     state = None if driver.is_in_use or is_tried else first()
     if state is None or state.boot is BootOutlook.MENDS:

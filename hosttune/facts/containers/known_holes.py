@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.gpu.archives import POLICY, Offer, ask_apt, parse_archives, policy_of
+from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.reading import names_in
 from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
 from hosttune.frozen import frozen
@@ -32,6 +33,7 @@ _OPERATOR_FOLDER = "/usr/local/nvidia/toolkit"
 _LIBRARY = regex(r"libnvidia-container\.so\.(\d+\.\d+\.\d+)")
 # What Ubuntu and Debian build has a revision of theirs: 1.1.12-0ubuntu3.1, 252.39-1~deb12u2.
 _OF_DISTRIBUTION = regex(r"\dubuntu\d|[~+]deb\d")
+_DISTRIBUTIONS = ("Ubuntu", "Debian")
 _RUNTIMES = ("runc", "containerd", "docker.io", "moby-runc", "nvidia-container-toolkit", "crun", "podman")
 
 
@@ -127,7 +129,7 @@ def _versions(reader: Reader, facts: Facts, packages: set[str]) -> Iterator[tupl
         if package.is_installed and not _OF_DISTRIBUTION.search(package.version):
             yield name, upstream_of(package.version)
     loaded = facts.driver.loaded_version
-    if loaded and not any(_OF_DISTRIBUTION.search(one.version) for one in facts.driver.packages):
+    if loaded and home_of(facts) not in _DISTRIBUTIONS:
         yield DRIVER, loaded
     libraries = (_LIBRARY.fullmatch(name) for name in names_in(reader, _OPERATOR_FOLDER))
     if found := [match[1] for match in libraries if match]:

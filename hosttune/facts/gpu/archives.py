@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,10 @@ _SITE = regex(r"^ {5,}origin (\S+)$")
 _VERSION = regex(r"^ (?:\*\*\*|   ) (\S+) -?\d+(?: .*)?$")
 _SOURCE = regex(r"^ {8,}-?\d+ (\S(?:.*\S)?)\s*$")
 _PASSWORD = regex(r"//[^/@\s]*@")
-_BESIDE = regex(
-    r"nvidia-(?:fabricmanager|imex|modprobe|settings|xconfig|persistenced|powerd)(?:-\d+)?|libnvidia-nscq(?:-\d+)?|nvlsm"
+# What stands beside a driver of any origin.
+BESIDE = regex(
+    r"nvidia-(?:fabricmanager|imex|modprobe|settings|xconfig|persistenced|powerd)(?:-\d+)?|libnvidia-nscq(?:-\d+)?|nvlsm|"
+    r"cuda-drivers-fabricmanager(?:-\d+)?"
 )
 _NVIDIA_SITES = ("developer.download.nvidia.com", "developer.download.nvidia.cn")
 
@@ -53,6 +56,7 @@ class Offer(Fact):
     candidate: str  # empty where apt has none to offer
     installed_from: str
     candidate_from: str
+    versions: Mapping[str, str] = field(default_factory=dict)  # those that archives have -> whose
 
     @property
     def is_newer(self) -> bool:
@@ -75,7 +79,7 @@ class Archives(Fact):
     def origins(self) -> tuple[str, ...]:
         """Whose archives the driver is from, sorted, each once; versions that no archive has say nothing, nor does what
         stands beside a driver of any origin (Fabric Manager, nvidia-settings)."""
-        of_driver = (offer for name, offer in self.packages.items() if not _BESIDE.fullmatch(name))
+        of_driver = (offer for name, offer in self.packages.items() if not BESIDE.fullmatch(name))
         return tuple(sorted({offer.installed_from for offer in of_driver} - {""}))
 
     @property
@@ -136,7 +140,9 @@ def parse_policy(
         installed, candidate = (_version(fields.get(key, "")) for key in ("Installed", "Candidate"))
         installed = installed_now.get(name, installed)
         origins = _origins(lines, archives)
-        offers[name] = Offer(name, installed, candidate, origins.get(installed, ""), origins.get(candidate, ""))
+        offers[name] = Offer(
+            name, installed, candidate, origins.get(installed, ""), origins.get(candidate, ""), origins
+        )
     return MappingProxyType(offers)
 
 

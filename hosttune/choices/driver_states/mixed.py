@@ -1,0 +1,313 @@
+"""Packages of the driver that do not belong to the rest of it: of another version, of another archive; and what an
+installed package needs and nothing brings. Each says which package is the stranger, and what puts that side right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told
+from hosttune.choices.next_kernel import commands
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.archives import Offer, policy_of
+from hosttune.facts.gpu.strangers import (
+    GRAPHICS_PPA,
+    DriverMember,
+    Mixture,
+    evidence_of,
+    is_of_kernel,
+    maker_of,
+    mixture_of,
+    whose,
+)
+from hosttune.facts.relations import first_of, unmet_of
+from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.facts.gpu.driver_modules import DriverModule
+
+_SHOWN = 4  # packages that a sentence names
+_NAME = regex(
+    r"(?P<role>(?:(?:lib)?nvidia-|xserver-xorg-video-)[a-z0-9-]*?[a-z][a-z0-9]*?)(?:-(?P<number>\d{3})(?P<server>-server)?)?"
+    r"(?P<open>-open)?(?P<machine>:\w+)?"
+)
+# The firmware of a branch comes with its nvidia-kernel-common.
+_FOLLOWS = regex(r"nvidia-firmware(?:-.+)?|linux-(?:modules|objects|signatures)-nvidia-.+")
+_LIBRARIES = regex(r"libnvidia-compute(?:-\d{3}(?:-server)?)?|libnvidia-ml1|libcuda1")
+_DKMS = regex(r"-dkms(?:-|$)")
+_METAPACKAGE = regex(r"nvidia-(?:driver|headless|open)(?:-.+)?|cuda-drivers(?:-.+)?")
+APT = "sudo apt-get install"
+_PURGE = f"{APT} ppa-purge && sudo ppa-purge ppa:graphics-drivers/ppa"
+
+
+def other_versions(facts: Facts) -> Told | None:
+    """Packages of two versions in one driver."""
+    mix = mixture_of(facts) if facts.driver.branch else None
+    if mix is None or not mix.of_version:
+        return None
+    rest = [one for one in mix.own if one.upstream]
+    witnesses = [word for word, version in evidence_of(facts).items() if version == mix.version]
+    others = [f"the other {len(rest)} packages" if len(rest) > 1 else rest[0].name, *witnesses] if rest else witnesses
+    said = f"two versions in one driver: {_listed(mix.of_version)}; {_joined(others)} {_are(others)} {mix.version}"
+    needs = _needs(facts)
+    return f"{said}; {needs}" if needs else said, _way_back(facts, mix)
+
+
+def boot_after_other_versions(facts: Facts) -> BootOutlook:
+    """Where the libraries are not of the module's version a boot brings nothing, or takes what works."""
+    if not splits_driver(facts):
+        return BootOutlook.NOTHING
+    driver = facts.driver
+    return BootOutlook.HARMS if driver.is_loaded and not driver.is_mismatched else BootOutlook.USELESS
+
+
+def splits_driver(facts: Facts) -> bool:
+    """Whether the libraries and the module that the next boot loads are of two versions; the loaded one, where no file
+    tells."""
+    driver = facts.driver
+    try:
+        module = driver.modules[-1].version if driver.modules else driver.loaded_version
+    except UnknownFact:
+        module = driver.loaded_version
+    return bool(driver.userspace_version and module) and module != driver.userspace_version
+
+
+def other_makers(facts: Facts) -> Told | None:
+    """Packages of one version that two archives built."""
+    mix = mixture_of(facts) if facts.driver.branch else None
+    if mix is None or not mix.of_maker:
+        return None
+    said = f"two archives in one driver: {_listed(mix.of_maker)}; the rest is of {whose(mix.maker)}"
+    return said, _way_back(facts, mix)
+
+
+def unmet(facts: Facts) -> Told | None:
+    """Of a driver whose packages are one version; `other_versions` says it with the rest."""
+    if not facts.driver.branch or mixture_of(facts).of_version or not (needs := _needs(facts)):
+        return None
+    wanted = [first_of(clause) for _, clauses in _lacking(facts) for clause in clauses]
+    words = dict.fromkeys(f"{name}={version}" if version else name for name, version in wanted if name)
+    return (
+        f"{needs}: apt changes nothing before that is met",
+        f"sudo apt-get update; {APT} {' '.join(map(quote, words))} (apt-get -f install may remove the driver instead)",
+    )
+
+
+def third_party(facts: Facts) -> Told | None:
+    """The driver of an archive that neither the distribution nor NVIDIA keeps."""
+    maker = mixture_of(facts).maker if facts.driver.branch else ""
+    if maker in ("", "Ubuntu", "Debian", "NVIDIA"):
+        return None
+    if maker == GRAPHICS_PPA:
+        return (
+            f"the driver comes from {whose(maker)}, a test archive that Ubuntu does not support",
+            f"keep it, or go back to Ubuntu's driver at a maintenance: {_PURGE}; then {REBOOT}",
+        )
+    name = quote(facts.driver.packages[0].name)
+    return (
+        f"the driver comes from {whose(maker)}, which is neither Ubuntu's, Debian's nor NVIDIA's",
+        f"keep to that archive for all of it: apt-cache policy {name} shows what it has",
+    )
+
+
+def explains(facts: Facts, one: str, other: str) -> bool:
+    """Whether the packages are of these two versions, so that `other_versions` says it."""
+    mix = mixture_of(facts) if facts.driver.branch else None
+    return bool(mix and {one, other} <= {mix.version, *(stranger.upstream for stranger in mix.of_version)})
+
+
+def libraries_back(facts: Facts, module: DriverModule) -> str:
+    """What brings the libraries to the version of the module, where they are the ones that do not belong; empty where
+    the module is."""
+    driver = facts.driver
+    if not driver.branch:
+        if module.source != "other" or not driver.runfile:
+            return ""
+        installer = f"NVIDIA-Linux-{facts.kernel.architecture}-{module.version}.run"
+        steps = [f"sudo sh {quote(installer)} --no-kernel-modules", *_reboot_unless(facts, module.version)]
+        other = f"to give up that module, run the installer of {driver.userspace_version} again with --dkms"
+        return f"{'; '.join(steps)} (the libraries of the module); or, {other}"
+    if mixture_of(facts).version != module.version:
+        return ""
+    names = [name for name in facts.packages.names if _LIBRARIES.fullmatch(name)]
+    files = " and ".join(f"{name}.so.{driver.userspace_version}" for name in ("libnvidia-ml", "libcuda"))
+    first = "sudo nvidia-uninstall" if driver.runfile else f"the libraries are of no package: move {files} away"
+    again = f"{APT} --reinstall {' '.join(map(quote, names))}"
+    return "; ".join([first, again, "sudo ldconfig", *_reboot_unless(facts, module.version)])
+
+
+def _lacking(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
+    """The installed packages of the driver whose dependencies are not met, with those."""
+    if facts.reader.has_tried_packages:  # what a plan would install tells no dependencies
+        return []
+    names = [one.name for one in facts.driver.packages if one.status == "installed"]
+    return [(name, clauses) for name in names if (clauses := unmet_of(facts.packages, name))]
+
+
+def _needs(facts: Facts) -> str:
+    """The same as a sentence; empty where all is met."""
+    found = [f"{name} needs {' and '.join(clauses)}" for name, clauses in _lacking(facts)]
+    more = f", and {len(found) - _SHOWN} more packages lack something" if len(found) > _SHOWN else ""
+    return f"unmet dependencies: {', '.join(found[:_SHOWN])}{more}" if found else ""
+
+
+def _listed(members: tuple[DriverMember, ...]) -> str:
+    more = f" and {len(members) - _SHOWN} more" if len(members) > _SHOWN else ""
+    return f"{', '.join(one.text for one in members[:_SHOWN])}{more}"
+
+
+def _joined(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def _are(words: list[str]) -> str:
+    return "are" if len(words) > 1 or words[0].endswith("packages") else "is"
+
+
+def _way_back(facts: Facts, mix: Mixture) -> str:
+    """The strangers brought to the version and archive of the rest, where apt has those; else all to one version that
+    it has."""
+    twins = {one: twin_of(one.name, mix) for one in mix.strangers}
+    known, nowhere = _offers(facts, [name for name in twins.values() if name])
+    idle = [twin for twin in nowhere if _METAPACKAGE.fullmatch(twin)]  # nothing but names other packages
+    twins = {one: "" if twin in idle else twin for one, twin in twins.items()}
+    gone = [one.name for one, twin in twins.items() if twin != one.name]
+    own = {one.name for one in mix.own}
+    wanted = {twin: _version_like(mix, twin, known) for twin in twins.values() if twin and twin not in own}
+    held = [one.name for one in mix.strangers if one.is_held]
+    first = f"first sudo apt-mark unhold {' '.join(map(quote, held))}; " if held else ""
+    if all(wanted.values()):
+        how = _command(wanted, gone, mix.version, facts)
+    elif nowhere & set(wanted) or not (how := _all_to_one(facts, mix, wanted, gone, known)):
+        lost = ", ".join(name for name, version in wanted.items() if not version)
+        return (
+            f"no list of apt has {mix.version} of {whose(mix.maker)} for {lost}, nor another version of all: "
+            "sudo apt-get update, and look again"
+        )
+    after = "after `broken packages` is solved: " if facts.driver.half_way else ""
+    return f"{after}{first}{_built_first(facts, mix)}{how}"
+
+
+def _built_first(facts: Facts, mix: Mixture) -> str:
+    """Modules that Ubuntu prebuilt go from another archive's driver once its own are compiled."""
+    if not any(is_of_kernel(one.name) for one in mix.of_maker):
+        return ""
+    kernels = dict.fromkeys(one.kernel for one in facts.driver.modules if one.source == "prebuilt")
+    return "".join(f"{commands(facts, kernel)}; " for kernel in kernels)
+
+
+def _command(wanted: Mapping[str, str], gone: Iterable[str], target: str, facts: Facts) -> str:
+    """One apt run, so that at no moment half of it is there. `target`: the version that the driver then has."""
+    if not wanted:
+        return f"sudo apt-get remove {' '.join(map(quote, gone))}"
+    words = [f"{name}={version}" if version else name for name, version in wanted.items()]
+    installed = facts.packages
+    down = any(
+        installed[name].version and version and compare_versions(version, installed[name].version) < 0
+        for name, version in wanted.items()
+    )
+    operands = [*(["--allow-downgrades"] if down else []), *map(quote, words), *(f"{quote(name)}-" for name in gone)]
+    steps = [f"{APT} {' '.join(operands)}"]
+    if any(_DKMS.search(name) for name in wanted):  # the old module may be in the initramfs
+        steps.append(INITRAMFS)
+    return "; ".join([*steps, *_reboot_unless(facts, target)])
+
+
+def _reboot_unless(facts: Facts, version: str) -> list[str]:
+    """A loaded module of this version goes on without a boot."""
+    return [] if facts.driver.loaded_version == version else [f"then {REBOOT}"]
+
+
+def _version_like(mix: Mixture, name: str, known: Mapping[str, Offer]) -> str:
+    """The version of this package that belongs to the rest, where apt has it."""
+    offer = known.get(name)
+    if offer is None:  # a name that apt was not asked for (in a record): it comes with its sisters
+        there = [one.version for one in mix.own if one.name in known and one.version in known[one.name].versions]
+        return Counter(there).most_common(1)[0][0] if there else ""
+    fit = [
+        version
+        for version, origin in offer.versions.items()
+        if upstream_of(version) == mix.version and maker_of(name, version, origin) in (mix.maker, "")
+    ]
+    return sorted_versions(fit)[-1] if fit else ""
+
+
+def _all_to_one(
+    facts: Facts, mix: Mixture, wanted: Mapping[str, str], gone: list[str], known: Mapping[str, Offer]
+) -> str:
+    """All of the driver to the newest version of its branch that one archive has for most of it."""
+    names = [one.name for one in (*mix.own, *mix.strangers) if one.upstream and one.name not in gone]
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for name in (*names, *wanted):
+        for version, origin in known[name].versions.items() if name in known else ():
+            if upstream_of(version).partition(".")[0] == mix.version.partition(".")[0]:
+                maker = maker_of(name, version, origin)
+                of_version = found.setdefault((upstream_of(version), maker), {})
+                of_version[name] = sorted_versions([version, of_version.get(name, version)])[-1]
+    listed = {name for name in (*names, *wanted) if name in known and known[name].versions}
+    found = {one: packages for one, packages in found.items() if listed <= set(packages)}  # else it stays mixed
+    if not found or (mix.version, mix.maker) in found:
+        return ""
+    order = {version: place for place, version in enumerate(sorted_versions(version for version, _ in found))}
+    (version, maker), packages = max(found.items(), key=lambda one: (len(one[1]), order[one[0][0]]))
+    complete = {**packages, **{name: packages.get(name, "") for name in wanted}}
+    said = f"no list of apt has {mix.version} any more, so all goes to {version} ({whose(maker)})"
+    steps = []
+    if _lacking(facts):
+        first = _to_remove(facts, gone)
+        steps.append(f"sudo apt-get remove {' '.join(map(quote, first))}")
+        gone = [name for name in gone if name not in first]
+    return f"{said}: {'; '.join([*steps, _command(complete, gone, version, facts)])}"
+
+
+def _to_remove(facts: Facts, gone: Iterable[str]) -> list[str]:
+    """What has to go before apt works on dependencies again: where some are not met, it installs only what is named,
+    and none of what that needs (apt-get(8), -f). With those that lack something goes what needs them in turn."""
+    found = dict.fromkeys((*gone, *(name for name, _ in _lacking(facts))))
+    while more := [
+        one.name for one in facts.driver.packages if one.name not in found and unmet_of(facts.packages, one.name, found)
+    ]:
+        found |= dict.fromkeys(more)
+    return list(found)
+
+
+def _offers(facts: Facts, names: Iterable[str]) -> tuple[Mapping[str, Offer], frozenset[str]]:
+    """What apt has of the installed packages and of these; and those of them that it does not know."""
+    try:
+        found = facts.archives.packages
+    except UnknownFact:
+        return {}, frozenset()
+    more = [name for name in names if name not in found]
+    try:
+        asked = policy_of(facts.reader, more)
+    except UnknownFact:
+        return found, frozenset()
+    return {**found, **asked}, frozenset(name for name in more if name not in asked)
+
+
+def twin_of(name: str, mix: Mixture) -> str:
+    """How the rest of the driver calls this package: libnvidia-compute-580 for libnvidia-compute beside packages with
+    the branch in their names; empty where nothing has to take its place."""
+    if _FOLLOWS.fullmatch(name):
+        return ""
+    match, style = _NAME.fullmatch(name), _style(mix)
+    if match is None or style is None:
+        return name
+    return f"{match['role']}{style}{match['open'] or ''}{match['machine'] or ''}"
+
+
+def _style(mix: Mixture) -> str | None:
+    """What follows the role in the names of most packages: -580, -580-server, or nothing; None where none tells."""
+    counts: Counter[str] = Counter()
+    for one in mix.own:
+        match = _NAME.fullmatch(one.name)
+        if match and one.upstream and not _FOLLOWS.fullmatch(one.name) and not _METAPACKAGE.fullmatch(one.name):
+            number = match["number"]
+            counts[f"-{number}{match['server'] or ''}" if number else ""] += 1
+    return counts.most_common(1)[0][0] if counts else None

@@ -1,0 +1,279 @@
+"""Which package of a driver does not belong to the rest, who built it, and what puts that side right."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.choices.driver_states.mixed import libraries_back, other_makers, other_versions, third_party, unmet
+from hosttune.choices.drivers.nvidia_archive import switch_within_archive, tell_updates
+from hosttune.facts import UnknownFact
+from hosttune.facts.gpu.archives import Offer
+from hosttune.facts.gpu.driver import DriverPackage
+from hosttune.facts.gpu.strangers import GRAPHICS_PPA, home_of, maker_of, mixture_of, strangers_of
+from hosttune.facts.packages import Packages
+from hosttune.facts.versions import sorted_versions
+from tests.unit.driver_machine import NOW, tables
+
+OLD, NEW, OTHER = "580.105.08-1ubuntu1", "580.142-0ubuntu0.24.04.1", "590.44.01-1ubuntu1"
+DRIVER = (
+    "libnvidia-cfg1-580",
+    "libnvidia-compute-580",
+    "nvidia-dkms-580-open",
+    "nvidia-kernel-common-580",
+    "nvidia-utils-580",
+)
+
+
+def driver(version=OLD, without=(), **more):
+    """A driver of branch 580, but for what is said: package -> version."""
+    there = {name: version for name in DRIVER if name not in without}
+    return there | {name.replace("_", "-"): one for name, one in more.items()}
+
+
+def host(
+    installed,
+    lists=None,
+    *,
+    loaded="580.105.08",
+    module="580.105.08",
+    source="dkms",
+    libraries="",
+    held=(),
+    needs=(),
+    status=(),
+    runfile=False,
+    branch="580",
+    generations=("hopper",),
+):
+    """`lists`: package -> {version: whose}; None where apt has no lists."""
+    states = dict(status)
+    packages = tuple(DriverPackage(n, v, n in held, states.get(n, "installed")) for n, v in sorted(installed.items()))
+    offers = {
+        name: offer(name, installed.get(name, ""), (lists or {}).get(name, {})) for name in {*installed, *(lists or {})}
+    }
+
+    class Archives:
+        @property
+        def packages(self):
+            if lists is None:
+                raise UnknownFact("apt's package lists are missing")
+            return {name: one for name, one in offers.items() if name in installed}
+
+    return SimpleNamespace(
+        driver=SimpleNamespace(
+            packages=packages, branch=branch, loaded_version=loaded, userspace_version=libraries, is_loaded=bool(loaded), half_way="",
+            modules=(SimpleNamespace(version=module, source=source, kernel="6.8.0-45-generic"),), dkms=(), runfile=runfile, is_mismatched=loaded != libraries,
+            module_for=lambda _: None, flavour="open", name="580-open",
+        ),
+        archives=Archives(),
+        packages=Packages({n: (v, "install ok installed") for n, v in installed.items()}, depends=defaultdict(tuple, needs)),
+        reader=SimpleNamespace(has_tried_packages=False, now=lambda: NOW, query=lambda *_, **__: answer(offers)),
+        kernel=SimpleNamespace(architecture="x86_64"), gpus=SimpleNamespace(generations=generations), branches=tables(), os=SimpleNamespace(is_ubuntu=True),
+    )  # fmt: skip
+
+
+def answer(offers):
+    from hosttune.host.door import Completed
+
+    text = "Package files:\n 500 http://u x\n     release o=Ubuntu\n 500 http://n x\n     release o=NVIDIA\n"
+    for one in offers.values():
+        if one.versions or one.installed:
+            text += f"{one.name}:\n  Installed: (none)\n  Candidate: (none)\n  Version table:\n"
+            for version, whose in one.versions.items():
+                text += f"     {version} 500\n        500 http://{whose[0].lower()} x\n"
+    return Completed(0, text.encode(), b"")
+
+
+def offer(name, installed, versions):
+    newest = sorted_versions((*versions, *([installed] if installed else ())))[-1:] or ("",)
+    return Offer(name, installed, newest[0], versions.get(installed, ""), versions.get(newest[0], ""), versions)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "origin", "maker"),
+    [
+        ("libnvidia-compute-580", "580.95.05-0ubuntu0.24.04.2", "", "Ubuntu"),
+        ("libnvidia-compute-580", "580.105.08-1ubuntu1", "", "NVIDIA"),
+        ("nvidia-kernel-common", "590.48.01-0ubuntu1", "", "NVIDIA"),  # no branch in the name
+        ("nvidia-kernel-common-530", "530.30.02-0ubuntu1", "", ""),  # Ubuntu's for a new release look alike
+        ("nvidia-kernel-common-530", "530.30.02-0ubuntu1", "NVIDIA", "NVIDIA"),
+        ("libnvidia-compute-560", "560.35.03-0ubuntu0~gpu20.04.4", "", GRAPHICS_PPA),
+        ("nvidia-driver", "535.247.01-1~deb12u1", "", "Debian"),
+        ("nvidia-driver", "580.95.05-1", "", ""),
+        ("linux-modules-nvidia-580-open-6.8.0-45-generic", "6.8.0-45.45+1", "", "Ubuntu"),
+        ("libnvidia-compute-580", "580.95.05-0ubuntu0.24.04.2", "mirror.example.com", "Ubuntu"),
+        ("libnvidia-compute-580", "580.95.05-lambda1", "Lambda Labs", "Lambda Labs"),
+        ("libnvidia-compute-580", "580.95.05-0ubuntu0.24.04.2", "LP-PPA-somebody-nvidia", "LP-PPA-somebody-nvidia"),
+    ],
+)
+def test_maker_is_told_by_apt_and_else_by_name_and_revision(name, version, origin, maker):
+    assert maker_of(name, version, origin) == maker
+
+
+@pytest.mark.parametrize(
+    ("installed", "version", "strangers"),
+    [
+        (driver(), "580.105.08", ()),
+        (driver(libnvidia_compute=OTHER, without=("libnvidia-compute-580",)), "580.105.08", ("libnvidia-compute",)),
+        (driver(**{"nvidia-dkms-580-open": "580.95.05-1ubuntu1"}), "580.105.08", ("nvidia-dkms-580-open",)),
+        # what stands beside a driver, or has versions of its own, is no stranger
+        (driver(**{"nvidia-settings": "510.47.03-0ubuntu1", "nvidia-fabricmanager-580": "580.95.05-1", "nvidia-driver-assistant": "0.24.60-1"}), "580.105.08", ()),
+        (driver(**{"nvidia-driver-570": OLD, "nvidia-firmware-570-570.1.2": "570.1.2-0ubuntu0.24.04.1"}), "580.105.08", ()),
+        (driver(**{"nvidia-firmware-580-580.105.08": "580.105.08-0ubuntu0.24.04.1"}), "580.105.08", ("nvidia-firmware-580-580.105.08",)),
+        (driver(**{"nvidia-tesla-470-driver": "470.256.02-2"}), "580.105.08", ()),
+        # prebuilt modules count where they are the ones that are loaded
+        (driver(**{"linux-modules-nvidia-580-open-6.8.0-45-generic": "6.8.0-45.45"}), "580.105.08", ()),
+    ],
+)  # fmt: skip
+def test_strangers_are_those_of_another_version_or_archive(installed, version, strangers):
+    facts = host(installed)
+    assert (mixture_of(facts).version, tuple(one.name for one in strangers_of(facts))) == (version, strangers)
+    assert home_of(facts) == "NVIDIA"
+
+
+def test_prebuilt_module_that_would_be_loaded_is_a_stranger_in_nvidias_driver():
+    name = "linux-modules-nvidia-580-open-6.8.0-45-generic"
+    facts = host(driver(**{name: "6.8.0-45.45"}), source="prebuilt")
+    assert [one.name for one in strangers_of(facts)] == [name]
+    assert other_makers(facts)[1] == (
+        "sudo apt-get install linux-headers-6.8.0-45-generic && sudo dkms autoinstall -k 6.8.0-45-generic; "
+        f"sudo apt-get remove {name}"
+    )
+
+
+def test_half_of_the_packages_are_judged_by_the_module():
+    """Of four packages two are of each version."""
+    both = dict(zip(DRIVER[:4], (OLD, OLD, NEW, NEW), strict=True))
+    for version in (OLD, NEW):
+        upstream = version.partition("-")[0]
+        assert mixture_of(host(both, loaded=upstream, module=upstream)).version == upstream
+
+
+MIXED = driver(libnvidia_compute=OTHER, without=("libnvidia-compute-580",))
+UBUNTU = {name: {NEW: "Ubuntu"} for name in DRIVER}
+BOTH = {name: {NEW: "Ubuntu", OLD: "NVIDIA"} for name in DRIVER}
+ALL = f"sudo apt-get install {' '.join(f'{name}={NEW}' for name in DRIVER if 'compute' not in name)}"
+
+
+def test_stranger_comes_back_in_the_version_of_the_rest():
+    said, way = other_versions(host(MIXED, BOTH, libraries="590.44.01"))
+    assert way == f"sudo apt-get install libnvidia-compute-580={OLD} libnvidia-compute-"
+    assert said == (
+        f"two versions in one driver: libnvidia-compute {OTHER} (NVIDIA's archive); the other 4 packages, the loaded module "
+        "and the module on the disk are 580.105.08"
+    )
+
+
+def test_all_goes_to_one_version_where_apt_has_that_of_the_rest_no_more():
+    _, way = other_versions(host(MIXED, UBUNTU, libraries="590.44.01"))
+    assert way == (
+        f"no list of apt has 580.105.08 any more, so all goes to 580.142 (Ubuntu): {ALL} libnvidia-compute-580={NEW} "
+        "libnvidia-compute-; sudo update-initramfs -u -k all; then drain the host and reboot"
+    )
+    assert "look again" in other_versions(host(MIXED, {}))[1]
+    assert "look again" in other_versions(host(MIXED))[1]
+    other_branch = {name: {"595.71.05-1ubuntu1": "NVIDIA"} for name in MIXED}
+    assert "look again" in other_versions(host(MIXED, other_branch))[1]
+
+
+def test_what_lacks_something_goes_before_apt_works_again():
+    """Tried with apt 2.6: with unmet dependencies it installs what is named, and nothing that this needs."""
+    needs = {"libnvidia-compute": (f"libnvidia-cfg1 (= {OTHER})",), "nvidia-utils-580": ("libnvidia-compute",)}
+    said, way = other_versions(host(MIXED, UBUNTU, needs=needs))
+    assert said.endswith(f"; unmet dependencies: libnvidia-compute needs libnvidia-cfg1 (= {OTHER})")
+    assert f": sudo apt-get remove libnvidia-compute nvidia-utils-580; {ALL}" in way
+    assert "libnvidia-compute-;" not in way
+    assert "remove" not in other_versions(host(MIXED, BOTH, needs=needs))[1]
+
+
+def test_module_of_an_older_package_is_brought_to_the_rest():
+    installed = driver(NEW, nvidia_dkms_580_open="580.105.08-0ubuntu0.24.04.1")
+    facts = host(installed, UBUNTU, libraries="580.142", held=("nvidia-dkms-580-open",))
+    assert other_versions(facts)[1] == (
+        f"first sudo apt-mark unhold nvidia-dkms-580-open; sudo apt-get install nvidia-dkms-580-open={NEW}; "
+        "sudo update-initramfs -u -k all; then drain the host and reboot"
+    )
+
+
+def test_package_of_a_newer_version_is_brought_back_as_a_downgrade():
+    lists = {name: {OLD: "NVIDIA"} for name in DRIVER}
+    facts = host(driver(nvidia_utils_580="580.142-1ubuntu1"), lists)
+    assert other_versions(facts)[1] == f"sudo apt-get install --allow-downgrades nvidia-utils-580={OLD}"
+
+
+def test_firmware_of_another_archive_goes_and_nothing_of_ubuntus_takes_its_place():
+    names = ("libnvidia-compute", "nvidia-dkms-open", "nvidia-firmware", "nvidia-kernel-common")
+    firmware = {"nvidia-firmware-590-590.48.01": "590.48.01-0ubuntu0.24.04.1"}
+    facts = host(dict.fromkeys(names, "590.48.01-1ubuntu1") | firmware, {}, branch="590")
+    said, way = other_makers(facts)
+    assert "nvidia-firmware-590-590.48.01 590.48.01-0ubuntu0.24.04.1 (Ubuntu); the rest is of NVIDIA's archive" in said
+    assert way == "sudo apt-get remove nvidia-firmware-590-590.48.01"
+    facts.driver.half_way = "dpkg stopped half-way"
+    assert other_makers(facts)[1] == f"after `broken packages` is solved: {way}"
+
+
+def test_unmet_dependency_of_one_version_names_what_is_needed():
+    facts = host(driver(), BOTH, needs={"nvidia-utils-580": ("libnvidia-x (= 1:2)", "libfoo | libbar")})
+    said, way = unmet(facts)
+    assert said.startswith("unmet dependencies: nvidia-utils-580 needs libnvidia-x (= 1:2) and libfoo | libbar")
+    assert way.startswith("sudo apt-get update; sudo apt-get install libnvidia-x=1:2 libfoo ")
+    assert unmet(host(driver(), BOTH)) is None
+    facts.reader.has_tried_packages = True
+    assert unmet(facts) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "way"),
+    [
+        ({"branch": "", "runfile": True, "source": "other"}, "sudo sh NVIDIA-Linux-x86_64-580.105.08.run --no-kernel-modules (the libraries of the module); or, to give up"),
+        ({}, "move libnvidia-ml.so.570.1 and libcuda.so.570.1 away; sudo apt-get install --reinstall libnvidia-compute-580; sudo ldconfig"),
+        ({"runfile": True}, "sudo nvidia-uninstall; sudo apt-get install --reinstall libnvidia-compute-580; sudo ldconfig"),
+        ({"module": "580.95.05"}, ""),  # the packages are of the libraries' side, or of neither
+        ({"branch": "", "runfile": True, "source": "dkms"}, ""),
+    ],
+)  # fmt: skip
+def test_libraries_follow_the_module_where_they_are_what_does_not_belong(more, way):
+    facts = host({} if more.get("branch") == "" else driver(), BOTH, libraries="570.1", **more)
+    found = libraries_back(facts, facts.driver.modules[0])
+    assert way in found
+    assert bool(found) is bool(way)
+    assert "boot another" not in found
+
+
+def test_nvidias_archive_is_a_way_like_ubuntus_and_says_who_updates_it():
+    numbered, renamed = host(driver(), BOTH), host({"nvidia-dkms-open": "595.71.05-1ubuntu1"}, {}, branch="595")
+    for facts in (numbered, renamed):
+        assert (third_party(facts), other_makers(facts), other_versions(facts)) == (None, None, None)
+        assert "apt upgrade updates it, hosttune with update: true and allow_dkms: true" in tell_updates(facts)[0]
+    assert tell_updates(numbered)[1] == "the names of its packages keep the branch"
+    assert "sudo apt-get install nvidia-driver-pinning-595 keeps this one" in tell_updates(renamed)[1]
+    pinned = {"nvidia-dkms-open": "595.71.05-1ubuntu1", "nvidia-driver-pinning-595": "1"}
+    assert tell_updates(host(pinned, {}, branch="595"))[1] == "nvidia-driver-pinning-595 keeps the branch"
+    assert tell_updates(host(driver(NEW), UBUNTU)) == ()
+
+
+@pytest.mark.parametrize(
+    ("branch", "generations", "way"),
+    [
+        ("590", ("hopper",), "nvidia-driver-pinning-595 && sudo apt-get install nvidia-open;"),
+        ("580", ("hopper",), "nvidia-driver-pinning-580 && sudo apt-get install nvidia-open;"),
+        ("595", ("volta",), "nvidia-driver-pinning-580 && sudo apt-get install cuda-drivers;"),
+        ("590", ("unknown",), "install nvidia-open;"),
+    ],
+)
+def test_switch_stays_within_nvidias_archive(branch, generations, way):
+    assert way in switch_within_archive(host(driver(), BOTH, branch=branch, generations=generations))
+
+
+def test_archive_that_is_neither_is_told_as_what_it_is():
+    ppa = host(driver("580.95.05-0ubuntu0~gpu24.04.1"), {})
+    assert (
+        third_party(ppa)[0]
+        == "the driver comes from the graphics-drivers PPA, a test archive that Ubuntu does not support"
+    )
+    other = host(driver("580.95.05-lambda1"), {name: {"580.95.05-lambda1": "Lambda Labs"} for name in DRIVER})
+    assert "the archive Lambda Labs" in third_party(other)[0]
+    assert third_party(host(driver(NEW), UBUNTU)) is None
