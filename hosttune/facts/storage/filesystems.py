@@ -11,12 +11,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy
-from hosttune.facts.reading import answered, derived
+from hosttune.facts.reading import answered, derived, line, names_in
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.storage.disks import Disk
     from hosttune.host.door import Reader
 
 UDEV = "/run/udev/control"
@@ -25,6 +26,7 @@ LSBLK = ("lsblk", "--json", "--list", "--output", "NAME,PATH,FSTYPE,LABEL,UUID,P
 BLKID = ("blkid", "-c", "/dev/null", "-o", "export")  # without its cache file, which it would write
 _COLUMNS = ("fstype", "label", "uuid", "partlabel", "partuuid")
 _BLKID_COLUMNS = ("TYPE", "LABEL", "UUID", "PARTLABEL", "PARTUUID")
+_KINDS = {"zfs_member": "ZFS", "LVM2_member": "LVM", "linux_raid_member": "RAID"}
 # What is a part of something else, and nothing to mount.
 MEMBERS = frozenset({
     "linux_raid_member", "LVM2_member", "crypto_LUKS", "zfs_member", "bcache", "ceph_bluestore", "drbd",
@@ -59,10 +61,20 @@ class Filesystem(Fact):
 
 
 @frozen
+class IdleGroup(Fact):
+    """Devices that are parts of a pool, a volume group or an array that is not up."""
+
+    kind: str  # ZFS | LVM | RAID
+    name: str  # of the pool or array; empty of LVM, which tells its name to root alone
+    paths: tuple[str, ...]
+
+
+@frozen
 class Filesystems(Fact):
     """All devices that hold something, by path."""
 
     all: tuple[Filesystem, ...]
+    idle: tuple[IdleGroup, ...] = ()  # what is not up, though parts of it are there
 
     @property
     @keep_last
@@ -118,8 +130,38 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def collect(reader: Reader, facts: Facts) -> Filesystems:
-    del facts
-    return look(reader)
+    return Filesystems(lazy(_all, reader), lazy(_idle, reader, facts))
+
+
+def _idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
+    """A part is idle that holds nothing up: no device is made of it, and the kernel has no pool of its name. A disk of
+    LVM may be a volume group's free room, so it counts only where no volume of LVM is there at all.
+    """
+    disks = facts.disks.all
+    made = [(disk, _made_of(disk)) for disk in disks]
+    used = {parent for _, parents in made for parent in parents}
+    names = {disk.path: disk.name for disk in disks}
+    has_volumes = any(_is_volume(reader, disk) for disk in disks)
+    up = {*names_in(reader, "/proc/spl/kstat/zfs")}
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in facts.filesystems.all:
+        kind = _KINDS.get(one.fstype, "")
+        is_up = one.label in up if kind == "ZFS" else (has_volumes and kind == "LVM") or names.get(one.path) in used
+        if kind and not is_up:
+            found.setdefault((kind, one.label), []).append(one.path)
+    return tuple(IdleGroup(kind, name, tuple(paths)) for (kind, name), paths in sorted(found.items()))
+
+
+def _made_of(disk: Disk) -> tuple[str, ...]:
+    return disk.parents if disk.kind in {"dm", "md"} else ()
+
+
+def _is_volume(reader: Reader, disk: Disk) -> bool:
+    """Whether a mapped device is a volume of LVM, by its UUID in the kernel (lvm2: libdm, UUID_PREFIX)."""
+    if disk.kind != "dm":
+        return False
+    uuid = line(reader, f"/sys/block/{disk.name}/dm/uuid")
+    return not isinstance(uuid, str) or uuid.startswith("LVM-")
 
 
 def look(reader: Reader) -> Filesystems:

@@ -168,11 +168,13 @@ class Sources:
 
     @property
     def closed(self) -> tuple[Filesystem, ...]:
-        """Parts of a volume group, an array or an encrypted device from which nothing is made now: what is missing may
-        lie in them.
-        """
+        """Parts of a volume group, an array or an encrypted device that is not up: what is missing may lie in them."""
         used = {parent for disk in self._disks.values() for parent in _parents(disk)}
-        return tuple(one for name, one in sorted(self._held.items()) if one.fstype in _OPENING and name not in used)
+        idle = {path for group in self._facts.filesystems.idle for path in group.paths}
+        held = ((name, one) for name, one in sorted(self._held.items()) if one.fstype in _OPENING)
+        return tuple(
+            one for name, one in held if one.path in idle or (one.fstype == "crypto_LUKS" and name not in used)
+        )
 
     def find_unused(self, entry: FstabEntry) -> tuple[str, ...]:
         """The devices with a file system of the type of a line that no mount, no swap and no line uses."""
