@@ -14,6 +14,8 @@ from hosttune.host.door import Stat
 from hosttune.resources.packages.room import NEW_KERNEL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hosttune.facts import Facts
     from hosttune.facts.apt_get import Transaction
 
@@ -64,14 +66,19 @@ def find_left_out(modules: str, would: Transaction, facts: Facts) -> tuple[str, 
     following = next_kernel(would, facts)
     if not modules or not following:
         return "", ""
-    wanted = f"{modules}-{following}"
-    if wanted in would.after or facts.packages[wanted].is_installed:
-        return ("", "") if modules != HEADERS or _is_built(following, would, facts) else _unbuilt(following)
-    if modules == HEADERS and isinstance(facts.reader.stat(f"/lib/modules/{following}/build"), Stat):
+    served = _served(modules, (*would.after, *facts.packages.names))
+    if following in served:
+        return _unbuilt(following) if modules == HEADERS and not _is_built(following, would, facts) else ("", "")
+    has_own = modules == HEADERS and isinstance(facts.reader.stat(f"/lib/modules/{following}/build"), Stat)
+    if not served or has_own:
         return "", ""
-    others = [name.removeprefix(f"{modules}-") for name in would.after if name.startswith(f"{modules}-")]
-    served = sorted_versions(one for one in others if one[:1].isdigit())
-    return _no_module(following, wanted, served, would, facts)
+    return _no_module(following, f"{modules}-{following}", _served(modules, would.after), would, facts)
+
+
+def _served(modules: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The kernels for which these packages bring modules; a metapackage brings none itself."""
+    kernels = (name.removeprefix(f"{modules}-") for name in names if name.startswith(f"{modules}-"))
+    return sorted_versions(one for one in kernels if one[:1].isdigit())
 
 
 def _no_module(
