@@ -29,7 +29,9 @@ _INSTALL = regex(r"Inst (\S+)(?: \[([^\]]+)\])? \((\S+)(?: ([^\[)]*?))?(?: \[[^\
 _REMOVE = regex(r"(?:Remv|Purg) (\S+)(?: \[([^\]]+)\])?")
 _URI = regex(r"'[^']*' \S+ (\d+)(?: \S*)?")
 # apt-get 1.0 to 2.8, then apt 3 (apt-private/private-install.cc); a thousand is 1000 bytes
-_GROWTH = regex(r"After this operation, ([0-9.,]+) ?([kMGT]?)B of additional disk space|\s*Space needed: ([0-9.,]+) ?([kMGT]?)B")
+_GROWTH = regex(
+    r"After this operation, ([0-9.,]+) ?([kMGT]?)B of additional disk space|\s*Space needed: ([0-9.,]+) ?([kMGT]?)B"
+)
 _VERSION_LINE = regex(r"(?: {5}| \*\*\* )(\S+)")
 _SOURCE_LINE = regex(r" {6,}-?\d+ (\S.*)")
 _DOWN = "Down "
@@ -57,7 +59,9 @@ class Transaction(Fact):
 
     steps: tuple[PackageStep, ...]
     download_bytes: int | None = None
-    growth_bytes: int = 0  # how much more it takes on the disk afterwards, as apt says; 0 where it takes less, or apt does not say
+    growth_bytes: int = (
+        0  # how much more it takes on the disk afterwards, as apt says; 0 where it takes less, or apt does not say
+    )
     error: str = ""
     downgraded: tuple[str, ...] = ()
     automatic: frozenset[str] = frozenset()  # of those that would be replaced or removed: came along, as apt-mark(8)

@@ -96,7 +96,7 @@ def test_kernel_that_runs_or_boots_next_is_never_named(kernels, following, spare
 
 
 def test_autoremove_is_advised_only_where_it_keeps_what_boots_next():
-    """apt keeps the running kernel and the newest ones, not one that GRUB was told to start."""
+    """Apt keeps the running kernel and the newest ones, not one that GRUB was told to start."""
     assert room_of((OLD, RUNNING), following=RUNNING).way_out == (
         f"sudo apt-get autoremove --purge; where that is not enough, sudo apt-get purge linux-image-{OLD} "
         f"(keep: {RUNNING} runs)"
@@ -138,7 +138,9 @@ def test_next_kernel_without_an_image(images, missing):
 
 def test_boot_that_fstab_mounts_and_that_is_not_mounted():
     line = "UUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1d /boot ext4 defaults 0 2\n"
-    assert room_of(mounts=ROOT, fstab=line).unmounted.startswith("line 1 of /etc/fstab mounts /boot, and nothing is mounted")
+    assert room_of(mounts=ROOT, fstab=line).unmounted.startswith(
+        "line 1 of /etc/fstab mounts /boot, and nothing is mounted"
+    )
     assert room_of(fstab=line).unmounted == ""
 
 

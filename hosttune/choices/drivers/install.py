@@ -256,7 +256,9 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
         told.append(f"with Fabric Manager for {facts.gpus.nvswitches or 'its'} NVSwitches")
     one_version = (f"nvidia-utils-{base}", *fabric) if fabric else ()
     packages = (*main, modules, *for_kernels, *headers, *fabric)
-    return DriverChoice("install", packages, tuple(told), str(best.branch), flavour, needs_dkms, one_version, modules=prefix)
+    return DriverChoice(
+        "install", packages, tuple(told), str(best.branch), flavour, needs_dkms, one_version, modules=prefix
+    )
 
 
 def _for_kernels(metapackage: str, prefix: str, facts: Facts) -> tuple[str, ...]:

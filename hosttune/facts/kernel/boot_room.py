@@ -1,5 +1,5 @@
-"""Whether /boot has room for a new initial RAM disk, which nearly every update of a kernel or a driver writes there, and
-which kernels may go where it has not.
+"""Whether /boot has room for a new initial RAM disk, which nearly every update of a kernel or a driver writes there,
+and which kernels may go where it has not.
 
 initramfs-tools writes the new image beside the old one and renames it (update-initramfs 0.142, generate_initramfs), so
 a full disk leaves the old one. dracut copies it over the old one, and removes that where the copy fails (dracut 059):
@@ -14,7 +14,7 @@ import re
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.kernel.initramfs import generator, images
 from hosttune.facts.kernel.kernel import flavour_of, metapackages
 from hosttune.facts.storage.room import Room, room_at, size_text
@@ -109,8 +109,8 @@ def _unmounted(facts: Facts) -> str:
     if there is None:
         return ""
     return (
-        f"line {there.line} of /etc/fstab mounts {BOOT}, and nothing is mounted there: a new kernel or initial RAM disk "
-        "would go where no boot looks for it"
+        f"line {there.line} of /etc/fstab mounts {BOOT}, and nothing is mounted there: a new kernel or initial RAM "
+        "disk would go where no boot looks for it"
     )
 
 

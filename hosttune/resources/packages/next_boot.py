@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.apt_get import Transaction
 
+_NO_GPU = "after a reboot no GPU would work"
+
 
 def _new_kernels(would: Transaction) -> tuple[str, ...]:
     """The kernels that it brings, oldest first."""
@@ -41,14 +43,13 @@ def next_kernel(would: Transaction, facts: Facts) -> str:
 def describe_kernels(would: Transaction, facts: Facts) -> tuple[str, ...]:
     """A line for each kernel that comes along."""
     following = next_kernel(would, facts)
+    used = [one for one in dict.fromkeys((_running(facts), following)) if one]
     lines = []
     for kernel in _new_kernels(would):
-        if kernel == following:
-            lines.append(f"brings kernel {kernel}, which boots next")
-            continue
-        older = [one for one in dict.fromkeys((_running(facts), following)) if one and compare_versions(kernel, one) < 0]
-        than = f", older than {' and '.join(older)}" if older else ""
-        lines.append(f"brings kernel {kernel}{than}: {following or 'which kernel'} boots next{'' if following else ' is not known'}")
+        older = " and ".join(one for one in used if compare_versions(kernel, one) < 0)
+        boots = f"{following} boots next" if following else "which kernel boots next is not known"
+        boots = "which boots next" if kernel == following else f"older than {older}: {boots}" if older else boots
+        lines.append(f"brings kernel {kernel}, {boots}")
     return tuple(lines)
 
 
@@ -60,8 +61,8 @@ def _running(facts: Facts) -> str:
 
 
 def find_left_out(modules: str, would: Transaction, facts: Facts) -> tuple[str, str]:
-    """Why the kernel that boots next gets no module of the driver, and what to do; both empty where it gets one, or it is
-    not known which it is. `modules`: how the packages that bring it are called, without the kernel behind.
+    """Why the kernel that boots next gets no module of the driver, and what to do; both empty where it gets one, or where
+    it is not known which it is. `modules`: how the packages that bring it are called, without the kernel behind.
     """
     following = next_kernel(would, facts)
     if not modules or not following:
@@ -81,14 +82,12 @@ def _served(modules: str, names: Iterable[str]) -> tuple[str, ...]:
     return sorted_versions(one for one in kernels if one[:1].isdigit())
 
 
-def _no_module(
-    kernel: str, wanted: str, served: tuple[str, ...], would: Transaction, facts: Facts
-) -> tuple[str, str]:  # fmt: skip
+def _no_module(kernel: str, wanted: str, served: tuple[str, ...], would: Transaction, facts: Facts) -> tuple[str, str]:
     what = "headers, with which its module is compiled" if wanted.startswith(HEADERS) else "modules"
     brought = f" (it brings those of {', '.join(served)})" if served else ""
     came = [f"the older kernel {one}" for one in _new_kernels(would) if compare_versions(one, kernel) < 0]
     along = f", and {' and '.join(came)} would come along" if came else ""
-    said = f"the kernel that boots next, {kernel}, gets no {what} from it{brought}{along}: after a reboot no GPU would work"
+    said = f"the kernel that boots next, {kernel}, gets no {what} from it{brought}{along}: {_NO_GPU}"
     wait = f"wait until apt has {wanted} (sudo apt-get update; apt-cache policy {quote(wanted)})"
     there = [one for one in served if one in facts.boot.kernels]
     missing = [one for one in served if one not in facts.boot.kernels]
@@ -97,7 +96,9 @@ def _no_module(
         ways.append(f"choose {there[-1]} in GRUB, which gets them, and boot it")
     elif missing:
         image = quote(f"linux-image-{missing[-1]}")
-        ways.append(f"sudo apt-get install {image}, and choose {missing[-1]} in GRUB: it is older, and lacks newer fixes")
+        ways.append(
+            f"sudo apt-get install {image}, and choose {missing[-1]} in GRUB: it is older, and lacks newer fixes"
+        )
     return said, f"{'; or '.join(ways)}; then run it again"
 
 
@@ -108,7 +109,5 @@ def _is_built(kernel: str, would: Transaction, facts: Facts) -> bool:
 
 
 def _unbuilt(kernel: str) -> tuple[str, str]:
-    return (
-        f"DKMS builds for the running kernel and the newest one, and {kernel} boots next: after a reboot no GPU would work",
-        f"boot {kernel} first, then run it again",
-    )
+    said = f"DKMS builds for the running kernel and the newest one, and {kernel} boots next: {_NO_GPU}"
+    return said, f"boot {kernel} first, then run it again"

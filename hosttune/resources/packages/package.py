@@ -66,7 +66,9 @@ class PackagesWish(WishKind):
         "allow_dkms": FieldSpec(bool, help="Kernel modules may be compiled on this host"),
         "may_remove": FieldSpec(list, help="Beginnings of package names that apt may remove for it"),
         "one_version": FieldSpec(list, help="Packages that must come in the same upstream version"),
-        "modules": FieldSpec(str, help="How packages of a driver's modules begin, of which the kernel that boots next needs one"),
+        "modules": FieldSpec(
+            str, help="How packages of a driver's modules begin, of which the kernel that boots next needs one"
+        ),
     }
     operators: tuple[Operator, ...] = ()
     activations = tuple(Activation)

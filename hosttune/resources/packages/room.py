@@ -84,7 +84,8 @@ def find_lack(would: Transaction, facts: Facts) -> tuple[str, str]:
     for room, wanted in places.values():
         size, files = sum(one.size_bytes for one in wanted), sum(one.files for one in wanted)
         if room.free_bytes < size or room.free_files < files:
-            what = " with ".join(one.what for one in wanted if one.size_bytes)
+            is_size = room.free_bytes < size
+            what = " with ".join(one.what for one in wanted if (one.size_bytes if is_size else one.files))
             return tell_lack(room.target, room.free_bytes, room.free_files, size, what), _way_out(room, wanted, facts)
     return "", ""
 
