@@ -61,8 +61,8 @@ def _running(facts: Facts) -> str:
 
 
 def find_left_out(modules: str, would: Transaction, facts: Facts) -> tuple[str, str]:
-    """Why the kernel that boots next gets no module of the driver, and what to do; both empty where it gets one, or where
-    it is not known which it is. `modules`: how the packages that bring it are called, without the kernel behind.
+    """Why the kernel that boots next gets no module of the driver, and what to do; both empty where it gets one, or
+    where it is not known which it is. `modules`: how the packages that bring it are called, without the kernel behind.
     """
     following = next_kernel(would, facts)
     if not modules or not following:
