@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from hosttune.errors import Refused
+from hosttune.facts import Facts
 from hosttune.facts import apt_get as apt
 from hosttune.host.door import Space
-from hosttune.resources.packages.room import _REBUILDS, NEW_KERNEL
-from hosttune.values import HoldKind
+from hosttune.resources.packages.package_set import ADDRESS
+from hosttune.resources.packages.room import _REBUILDS, NEW_KERNEL, find_lack
+from hosttune.values import Action, Address, Change, HoldKind
 from tests.unit.fake_reader import FakeReader
 from tests.unit.test_facts_boot_room import HOST, ROOT, menu, packages
-from tests.unit.test_package_resource import compare
+from tests.unit.test_package_resource import FakeWriter, compare
 
 MIB, GIB = 1 << 20, 1 << 30
 OLD, RUNNING, NEW = "6.8.0-40-generic", "6.8.0-45-generic", "6.8.0-48-generic"
@@ -85,6 +88,31 @@ def test_set_for_which_the_room_does_not_do_is_refused(more, said):
     assert said in why
     assert bool(why) is bool(said)
     assert not why or way.endswith("; then run it again")
+
+
+@pytest.mark.parametrize(
+    ("gone", "is_refused"), [("nvidia-kernel-common-580", True), (f"linux-image-{OLD}", False), ("tuned", False)]
+)
+def test_package_that_goes_has_an_image_built_and_a_kernel_takes_its_own_along(gone, is_refused):
+    would = apt.parse((f"Remv {gone} [1]",))
+    assert bool(find_lack(would, Facts(host((), boot=MIB)))[0]) is is_refused
+
+
+def test_room_is_looked_at_again_before_the_act_also_of_an_undo():
+    """Nothing is asked of apt-get but what it would do."""
+    simulated = "Inst intel-microcode [2] (1 site:1/stable [all])\n"
+    database = packages("dpkg", f"linux-image-{RUNNING}") + packages("intel-microcode").replace(
+        "Version: 1", "Version: 2"
+    )
+    writer = FakeWriter(host((), boot=MIB).files | {"/var/lib/dpkg/status": database}, spaces=host((), boot=MIB).spaces)
+    writer.queries = {apt.simulation(("intel-microcode=1",)): simulated}
+    back = Change(
+        Address("package-set", "intel-microcode"), Action.UPDATE, ("intel-microcode=2",), ("intel-microcode=1",), "r"
+    )
+    with pytest.raises(Refused, match="/boot has 1 MiB left") as refused:
+        ADDRESS.write(writer, back)
+    assert refused.value.hint.endswith("then run it again")
+    assert writer.ran == ()
 
 
 def test_way_out_of_a_full_boot_names_the_kernels_that_can_go():

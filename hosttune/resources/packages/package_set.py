@@ -22,6 +22,7 @@ from hosttune.resources.base import AddressKind, inverted
 from hosttune.resources.packages.apt_wait import wait_for_apt
 from hosttune.resources.packages.kept_debs import drop, keep, operand
 from hosttune.resources.packages.package_repair import mend, settle, tried
+from hosttune.resources.packages.room import find_lack
 from hosttune.resources.steps import CommandLine, each, shorten_list
 from hosttune.values import ABSENT, Absent, Change, FileValue, Unreadable
 
@@ -274,6 +275,9 @@ def _transact(writer: Writer, change: Change, before: Mapping[str, str]) -> str:
     """Let apt-get do it; returns what went wrong. Raises Refused and Conflict, as `_settled`."""
     after = versions(change.after)
     operands, would = _settled(writer, change, before, after)
+    lack, way_out = find_lack(would, Facts(writer))  # as it is now; of an undo for the first time
+    if lack:
+        raise Refused(lack, hint=way_out)
     error = tried(writer, apt.installation(operands, would), apt.INSTALL_TIMEOUT_S)
     said = [error, settle(writer) if "did not end" in error else ""]
     new = {name: after[name] for name in split_set(change.address.name)[1] if name in after and name not in before}

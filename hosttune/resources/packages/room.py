@@ -55,8 +55,10 @@ def _needs(would: Transaction, facts: Facts) -> Iterator[_Need]:
     if any(_COMPILED.search(name) for name in would.after):
         yield _Need("/var/lib/dkms", _BUILD, 0, "the build of the module")
     kernels = sum(bool(NEW_KERNEL.fullmatch(name)) for name in new)
-    boot, is_rebuilt = facts.boot_room, any(_REBUILDS.match(name) for name in would.after)
-    if not (is_rebuilt and boot.initrd_bytes):
+    # A driver that goes has one built, too; a kernel that goes takes its own along.
+    gone = [step.name for step in would.removed if not step.name.startswith("linux-")]
+    boot = facts.boot_room
+    if not (any(_REBUILDS.match(name) for name in (*would.after, *gone)) and boot.initrd_bytes):
         return
     # Those that are there are built anew one after the other, each beside the old one; one of a new kernel stays.
     images = boot.initrd_bytes * (1 + kernels)
@@ -69,7 +71,7 @@ def find_lack(would: Transaction, facts: Facts) -> tuple[str, str]:
     """Which file system has no room for it, as a sentence, and the way out; both empty where there is room, or nothing
     is known of it."""
     try:
-        needs = tuple(one for one in _needs(would, facts) if would.after)
+        needs = tuple(_needs(would, facts))
         if any(one.path == BOOT for one in needs) and (unmounted := facts.boot_room.unmounted):
             return unmounted, f"sudo mount {BOOT}; then run it again"
     except UnknownFact:
