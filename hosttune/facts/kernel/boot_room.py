@@ -155,8 +155,8 @@ def _way_out(facts: Facts, room: Room, spare: tuple[str, ...]) -> str:
         return "; ".join([*ways, f"no kernel can go ({why}): {look}"])
     if following in (running, facts.boot.kernels[-1]):
         ways.append("sudo apt-get autoremove --purge")
-    names = " ".join(quote(name) for one in spare for name in packages_of(facts, one))
-    ways.append(f"{'where that is not enough, ' if ways else ''}sudo apt-get purge {names}")
+    names = [name for one in spare for name in packages_of(facts, one)]
+    ways.append(f"{'where that is not enough, ' if ways else ''}sudo apt-get purge {' '.join(map(quote, names))}")
     newest = [one for one in spare if one == facts.boot.kernels[-1]]
     meta = metapackages(facts.packages.names, flavour_of(running)) if newest else ()
     if meta:  # it depends on the newest kernel, and goes with it

@@ -95,10 +95,9 @@ def _no_module(kernel: str, wanted: str, served: tuple[str, ...], would: Transac
     if there:
         ways.append(f"choose {there[-1]} in GRUB, which gets them, and boot it")
     elif missing:
-        image = quote(f"linux-image-{missing[-1]}")
-        ways.append(
-            f"sudo apt-get install {image}, and choose {missing[-1]} in GRUB: it is older, and lacks newer fixes"
-        )
+        last = missing[-1]
+        image = f"linux-image-{last}"
+        ways.append(f"sudo apt-get install {quote(image)} (older, without newer fixes), and choose it in GRUB")
     return said, f"{'; or '.join(ways)}; then run it again"
 
 

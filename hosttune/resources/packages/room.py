@@ -95,5 +95,7 @@ def find_lack(would: Transaction, facts: Facts) -> tuple[str, str]:
 def _way_out(room: Room, wanted: list[_Need], facts: Facts) -> str:
     if any(one.path == BOOT for one in wanted):
         return f"{facts.boot_room.way_out}; then run it again"
-    look = f"sudo du -xh --max-depth=3 {quote(room.target)} | sort -h | tail -n 30"
-    return f"make room on {room.target}: sudo apt-get clean; {look} shows what fills it; then run it again"
+    return (
+        f"sudo apt-get clean; see what fills it: sudo du -xh --max-depth=3 {quote(room.target)} | sort -h | "
+        "tail -n 30; then run it again"
+    )
