@@ -206,7 +206,7 @@ def test_kernel_to_boot_instead_is_named():
     _, there = refusal(modules(RUNNING), modules=MODULES, kernels=(RUNNING, NEW), following=NEW)
     assert f"choose {RUNNING} in GRUB, which gets them, and boot it" in there
     _, missing = refusal((*modules(OLD), f"linux-image-{OLD}"), modules=MODULES)
-    assert f"sudo apt-get install linux-image-{OLD}, (older, without newer fixes), and choose it in GRUB" in missing
+    assert f"sudo apt-get install linux-image-{OLD} (older, without newer fixes), and choose it in GRUB" in missing
 
 
 def test_kernels_that_come_along_are_told():
