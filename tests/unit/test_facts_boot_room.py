@@ -112,6 +112,14 @@ def test_metapackage_that_goes_with_the_newest_kernel_is_brought_back():
     assert "sudo apt-get install linux-image-generic (keep" in boot.way_out
 
 
+def test_copies_of_images_go_first_unless_dpkg_may_be_at_work():
+    files = {f"/boot/initrd.img-{NEW}.new": "x", f"/boot/initrd.img-{RUNNING}.old-dkms": "x"}
+    copies = f"sudo rm /boot/initrd.img-{RUNNING}.old-dkms /boot/initrd.img-{NEW}.new; "
+    assert room_of((OLD, RUNNING), following=RUNNING, **files).way_out.startswith(copies + "sudo apt-get autoremove")
+    busy = files | {"/var/lib/dpkg/updates/0001": packages("dpkg")}
+    assert "sudo rm" not in room_of((OLD, RUNNING), following=RUNNING, **busy).way_out
+
+
 def test_kernel_half_way_counts_and_one_without_package_or_removed_does_not():
     half = packages(f"linux-image-{OLD}", status="install ok half-configured") + packages(f"linux-image-{RUNNING}")
     gone = packages(f"linux-image-{OLD}", status="deinstall ok config-files") + packages(f"linux-image-{RUNNING}")

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.kernel.initramfs import generator, images
 from hosttune.facts.kernel.kernel import flavour_of, metapackages
+from hosttune.facts.reading import names_in
 from hosttune.facts.storage.room import Room, room_at, size_text
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ _MIB = 1 << 20
 _USUAL_INITRD = 64 * _MIB  # Ubuntu's images of a server have 50 to 80 MiB (own look at 22.04 and 24.04)
 _USUAL_KERNEL = 24 * _MIB  # a kernel and its symbols there (vmlinuz, System.map), the same
 _FILES = 8  # of a kernel and its image, the one in the making included
+# Copies that nothing boots: of DKMS and initramfs-tools of the image before, and one that an interrupted run left.
+_COPY = regex(r"initrd\.img-\S+\.(?:new|old-dkms|dpkg-bak)")
 _OF_KERNEL = r"linux-(?:image|modules|objects|signatures)-(?:[a-z0-9.-]+-)?"
 
 
@@ -80,7 +84,7 @@ def collect(reader: Reader, facts: Facts) -> BootRoom:
         unmounted=lazy(_unmounted, facts),
         spare=lazy(spare),
         no_image=lazy(_no_image, reader, facts),
-        way_out=lazy(lambda: _way_out(facts, room(), spare())),
+        way_out=lazy(lambda: _way_out(facts, room(), spare(), _copies(reader, facts))),
     )
 
 
@@ -144,11 +148,18 @@ def _no_image(reader: Reader, facts: Facts) -> str:
     return following if following and following not in there and others and others <= there else ""
 
 
-def _way_out(facts: Facts, room: Room, spare: tuple[str, ...]) -> str:
+def _copies(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    """None while dpkg may be making one."""
+    found = tuple(f"{BOOT}/{name}" for name in names_in(reader, BOOT) if _COPY.fullmatch(name))
+    return () if facts.packages.is_interrupted else found
+
+
+def _way_out(facts: Facts, room: Room, spare: tuple[str, ...], copies: tuple[str, ...]) -> str:
     """Commands that ask before they remove; none of them takes what runs or boots next."""
     running, following = facts.kernel.release, _next(facts)
     kept = f"{running} runs" + (f", {following} boots next" if following not in ("", running) else "")
     ways = ["sudo apt-get clean"] if room.target != BOOT else []
+    ways += [f"sudo rm {' '.join(map(quote, copies))}"] * bool(copies)
     if not spare:
         why = kept if following else f"{kept}, and which one boots next is not known"
         look = f"see what else lies there: sudo du -xah {quote(room.target)} | sort -h | tail -n 30"
