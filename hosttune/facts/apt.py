@@ -96,7 +96,8 @@ def _simulated(reader: Reader, operands: Sequence[str]) -> Transaction:
     would = apt_get.parse(apt_get.relevant(answer.text))
     sizes = _said(reader, apt_get.downloads(operands)) if would.steps else None
     if sizes is not None:
-        would = replace(would, download_bytes=apt_get.download_bytes(sizes))
+        download, growth = apt_get.download_bytes(sizes), apt_get.growth_bytes(sizes)
+        would = replace(would, download_bytes=download, growth_bytes=growth)
     return _with_old(reader, would)
 
 

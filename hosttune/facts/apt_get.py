@@ -28,6 +28,10 @@ _CONFFILES = ("--force-confdef", "--force-confold")
 _INSTALL = regex(r"Inst (\S+)(?: \[([^\]]+)\])? \((\S+)(?: ([^\[)]*?))?(?: \[[^\]]*\])?\)")
 _REMOVE = regex(r"(?:Remv|Purg) (\S+)(?: \[([^\]]+)\])?")
 _URI = regex(r"'[^']*' \S+ (\d+)(?: \S*)?")
+# apt-get 1.0 to 2.8, then apt 3 (apt-private/private-install.cc); a thousand is 1000 bytes
+_GROWTH = regex(
+    r"After this operation, ([0-9.,]+) ?([kMGT]?)B of additional disk space|\s*Space needed: ([0-9.,]+) ?([kMGT]?)B"
+)
 _VERSION_LINE = regex(r"(?: {5}| \*\*\* )(\S+)")
 _SOURCE_LINE = regex(r" {6,}-?\d+ (\S.*)")
 _DOWN = "Down "
@@ -55,6 +59,9 @@ class Transaction(Fact):
 
     steps: tuple[PackageStep, ...]
     download_bytes: int | None = None
+    growth_bytes: int = (
+        0  # how much more it takes on the disk afterwards, as apt says; 0 where it takes less, or apt does not say
+    )
     error: str = ""
     downgraded: tuple[str, ...] = ()
     automatic: frozenset[str] = frozenset()  # of those that would be replaced or removed: came along, as apt-mark(8)
@@ -230,6 +237,15 @@ def download_bytes(print_uris: str) -> int:
     """The sum of the sizes which `--print-uris` names."""
     rows = (_URI.fullmatch(line.strip()) for line in print_uris.splitlines())
     return sum(int(match[1]) for match in rows if match)
+
+
+def growth_bytes(print_uris: str) -> int:
+    """How much more space the packages take afterwards, as the same answer says; 0 for less."""
+    match = _GROWTH.search(print_uris)
+    if match is None:
+        return 0
+    number, unit = match[1] or match[3], match[2] if match[1] else match[4]
+    return int(float(number.replace(",", "")) * 1000 ** " kMGT".index(unit or " "))
 
 
 def parse(lines: Iterable[str]) -> Transaction:

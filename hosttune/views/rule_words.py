@@ -28,8 +28,8 @@ LONG = 80  # characters of a field that is still shown
 # Fields of wishes that say how something is done, not what is wanted.
 _HOW = frozenset({
     "activation", "allow_dkms", "disturbs", "evidence", "harmless_jobs", "in_use", "kernel_default", "match",
-    "one_version", "off_by_default", "persist", "process", "purged_trees", "refused", "state", "template", "todo",
-    "updates", "versions",
+    "modules", "one_version", "off_by_default", "persist", "process", "purged_trees", "refused", "state", "template",
+    "todo", "updates", "versions",
 })  # fmt: skip
 
 _HERE_ALONE = frozenset({"refused", "remove"})  # fields of which nothing is said where no host is known

@@ -108,7 +108,7 @@ class Machine(SimpleNamespace):
 def machine(
     devices=(H100,), *, offer=(), problem="", packages=(), loaded=None, runfile=False, switches=0, ubuntu=True,
     kernel="generic", architecture="x86_64", drivers=(), now=NOW, updates=(), is_vgpu=False, profile=False, listed=True, held=(),
-    versions=(), cloud="", image="", shown="", site=(), working=(), components=(), modules=(), untold=None, own_modules=True, next_kernel="", **more,
+    versions=(), cloud="", image="", shown="", site=(), working=(), components=(), modules=(), untold=None, own_modules=True, next_kernel="", at_next=(), **more,
 ):  # fmt: skip
     installed = {"linux-image-" + kernel: "6.8.0.45", "dpkg": "1.22"} | dict.fromkeys(packages, "580.95.05-0ubuntu1")
     branch, flavour = branch_and_flavour(installed.items())
@@ -159,6 +159,7 @@ def machine(
             unread("not in this record")
             if untold is None
             else {name: Offer(name, "", "1", "", "Ubuntu") for name in untold},
+            {name: Offer(name, "", "1", "", "Ubuntu") for name in at_next},
         ),
         boot=SimpleNamespace(
             takes_own_modules=own_modules,

@@ -376,6 +376,28 @@ def test_choose_brings_modules_for_the_running_kernel_too(versions, more):
     assert choose(machine(versions=versions), PARAMS).packages == (*compute("580-server-open"), *more)
 
 
+NEXT = "6.8.0-48-generic"
+OF_NEXT = f"linux-modules-nvidia-580-server-open-{NEXT}"
+
+
+@pytest.mark.parametrize(
+    ("at_next", "more"), [((OF_NEXT, f"linux-headers-{NEXT}"), (OF_NEXT,)), ((), ())], ids=["offered", "not offered"]
+)
+def test_choose_brings_modules_for_the_kernel_that_boots_next(at_next, more):
+    versions = {MODULES: "6.8.0-45.45", RUNNING: "6.8.0-45.45"}
+    choice = choose(machine(versions=versions, next_kernel=NEXT, at_next=at_next), PARAMS)
+    assert choice.packages == (*compute("580-server-open"), *more)
+    assert choice.modules == "linux-modules-nvidia-580-server-open"  # so that a set without it is refused
+
+
+def test_choose_brings_the_headers_of_the_kernel_that_boots_next_where_dkms_compiles():
+    only_dkms = (candidate("nvidia-driver-580-server-open", "nvidia-dkms-580-server-open"),)
+    facts = machine(offer=only_dkms, next_kernel=NEXT, at_next=(f"linux-headers-{NEXT}",))
+    choice = choose(facts, PARAMS | {"allow_dkms": True})
+    assert choice.packages[-2:] == ("linux-headers-generic", f"linux-headers-{NEXT}")
+    assert choice.modules == "linux-headers"
+
+
 def test_choose_update_of_a_version_that_the_archive_has_no_more():
     """Ubuntu's archives keep the newest version alone, so that an old one is nobody's."""
     gone = offer(LIBRARY)

@@ -136,9 +136,12 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
     one_version = tuple(one.name for one in coupled) if has_manager else ()
     needs_dkms = bool(params["allow_dkms"]) and any(re.search(r"-dkms(?:-|$)", one.name) for one in driver.packages)
     names = tuple(dict.fromkeys((*keep_driver(facts, "").packages, *(offer.name for offer in offers))))
+    prebuilt = f"linux-modules-nvidia-{driver.name}"
+    modules = prebuilt if any(one.name.startswith(f"{prebuilt}-") for one in driver.packages) else ""
     return DriverChoice(
-        "update", names, (told,), driver.branch, driver.flavour, needs_dkms, one_version=one_version, versions=versions
-    )
+        "update", names, (told,), driver.branch, driver.flavour, needs_dkms,
+        one_version=one_version, versions=versions, modules=modules,
+    )  # fmt: skip
 
 
 def _left_behind(facts: Facts) -> str:

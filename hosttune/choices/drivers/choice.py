@@ -37,6 +37,7 @@ class DriverChoice(Fact):
     one_version: tuple[str, ...] = ()  # packages that must have the same version (the driver and its fabric manager)
     versions: tuple[str, ...] = ()  # of an update: "name=version", what apt offers within the branch
     remove: tuple[str, ...] = ()  # of a switch: the packages of the old branch or flavour
+    modules: str = ""  # how the packages begin of which the kernel that boots next needs one; empty where none changes
     way_out: str = ""  # of a refusal, or of what keeps it from use or from an update: what a person does about it
     asks: str = ""  # of a refusal: the parameter of gpu-driver that would let it go on
     unused: str = ""  # why the driver that is kept is not in use, where no boot brings it into use; else empty

@@ -22,7 +22,7 @@ from hosttune.choices.drivers.components import unknown_to_apt, where_off
 from hosttune.choices.drivers.switches import has_switches
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.branches import GIVEN
-from hosttune.facts.kernel.kernel import metapackages
+from hosttune.facts.kernel.kernel import HEADERS, metapackages
 from hosttune.values import prefix_reason
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
             "it until the key that signs it is enrolled",
             way_out=_ENROL,
         )
-    headers = (f"linux-headers-{kernel or facts.kernel.release}",) if needs_dkms else ()
+    headers = _headers(kernel, facts) if needs_dkms else ()
     main = (
         (f"nvidia-driver-{full}",)
         if _is_desktop(facts, params)
@@ -247,30 +247,55 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
     fabric = (f"nvidia-fabricmanager-{best.branch}", f"libnvidia-nscq-{best.branch}") if has_switches(facts) else ()
     if fabric and (way_out := unknown_to_apt(facts, fabric[0])):
         return refuse(f"driver {full} fits, but apt knows no {fabric[0]}, which NVSwitches need", way_out=way_out)
-    running = () if needs_dkms else _for_running_kernel(modules, f"linux-modules-nvidia-{full}", facts)
+    prefix = HEADERS if needs_dkms else f"linux-modules-nvidia-{full}"
+    for_kernels = () if needs_dkms else _for_kernels(modules, prefix, facts)
     kind = "open" if best.is_open else "closed"
     origin = "compiled here by DKMS" if needs_dkms else "prebuilt and signed"
     told = [f"driver {full} for {facts.gpus.summary}: {because[0]}", *because[1:], f"{kind} kernel module, {origin}"]
     if fabric:
         told.append(f"with Fabric Manager for {facts.gpus.nvswitches or 'its'} NVSwitches")
     one_version = (f"nvidia-utils-{base}", *fabric) if fabric else ()
-    packages = (*main, modules, *running, *headers, *fabric)
-    return DriverChoice("install", packages, tuple(told), str(best.branch), flavour, needs_dkms, one_version)
+    packages = (*main, modules, *for_kernels, *headers, *fabric)
+    return DriverChoice(
+        "install", packages, tuple(told), str(best.branch), flavour, needs_dkms, one_version, modules=prefix
+    )
 
 
-def _for_running_kernel(metapackage: str, prefix: str, facts: Facts) -> tuple[str, ...]:
-    """The package with the modules of the running kernel, where the metapackage brings those of another one and apt has
-    it: so that the driver can be loaded before the reboot, too.
+def _for_kernels(metapackage: str, prefix: str, facts: Facts) -> tuple[str, ...]:
+    """The packages with the modules of the running kernel and of the one that boots next, where the metapackage brings
+    those of another one and apt has them: so that the driver can be loaded before the reboot, and after it.
     """
-    release = facts.kernel.release
-    abi = release.removesuffix(f"-{facts.kernel.flavour}")
     try:
         versions = facts.offers.versions
     except UnknownFact:
         return ()
     brought = versions.get(metapackage, "")
-    name = f"{prefix}-{release}"
-    return (name,) if brought and not brought.startswith(f"{abi}.") and name in versions else ()
+    kernels = dict.fromkeys((facts.kernel.release, _next_kernel(facts)))
+    others = [one for one in kernels if not brought.startswith(f"{one.removesuffix(f'-{facts.kernel.flavour}')}.")]
+    known = {*versions, *_at_next_boot(facts)}
+    return tuple(name for one in others if brought and (name := f"{prefix}-{one}") in known)
+
+
+def _headers(kernel: str, facts: Facts) -> tuple[str, ...]:
+    """Those of the running kernel's flavour, or of it, and those of the kernel that boots next where apt has them."""
+    following = f"{HEADERS}-{_next_kernel(facts)}"
+    own = f"{HEADERS}-{kernel or facts.kernel.release}"
+    return (own, *((following,) if following in _at_next_boot(facts) else ()))
+
+
+def _next_kernel(facts: Facts) -> str:
+    try:
+        return facts.boot.next_kernel
+    except UnknownFact:
+        return ""
+
+
+def _at_next_boot(facts: Facts) -> set[str]:
+    """What apt has for the kernel that boots next; nothing where that runs now, or it is not known."""
+    try:
+        return {*facts.offers.at_next_boot}
+    except UnknownFact:
+        return set()
 
 
 def _prebuilt(metapackage: str, facts: Facts) -> str:

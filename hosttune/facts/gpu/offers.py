@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.archives import Offer, policy_of
-from hosttune.facts.kernel.kernel import metapackages
+from hosttune.facts.kernel.kernel import HEADERS, metapackages
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Offers(Fact):
 
     packages: Mapping[str, Offer]
     untold: Mapping[str, Offer]  # the metapackages of prebuilt modules that nobody told of, and that apt knows
+    # What brings modules to the kernel that boots next, or its headers, where it does not run now; of what apt has.
+    at_next_boot: Mapping[str, Offer] = field(default_factory=dict)
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -44,6 +47,7 @@ def _modules(candidate: str, release: str) -> str:
 def collect(reader: Reader, facts: Facts) -> Offers:
     return Offers(
         packages=lazy(lambda: policy_of(reader, _names(facts.candidates.packages, facts))),
+        at_next_boot=lazy(lambda: _at_next_boot(reader, facts)),
         untold=lazy(lambda: policy_of(reader, _untold(facts.candidates.packages, facts))),
     )
 
@@ -54,6 +58,15 @@ def _names(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
     with suppress(UnknownFact):  # of an image no kernel runs
         names += [_modules(candidate.name, facts.kernel.release) for candidate in candidates]
     return names
+
+
+def _at_next_boot(reader: Reader, facts: Facts) -> Mapping[str, Offer]:
+    kernel = facts.boot.next_kernel
+    if not kernel or kernel == facts.kernel.release:
+        return {}
+    names = [_modules(candidate.name, kernel) for candidate in facts.candidates.packages]
+    found = policy_of(reader, [*names, f"{HEADERS}-{kernel}"])
+    return MappingProxyType({name: offer for name, offer in found.items() if offer.candidate})
 
 
 def _untold(candidates: Iterable[Candidate], facts: Facts) -> list[str]:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from hosttune.facts.kernel.acs import Acs
     from hosttune.facts.kernel.after_boot import AfterBoot
     from hosttune.facts.kernel.boot import Boot
+    from hosttune.facts.kernel.boot_room import BootRoom
     from hosttune.facts.kernel.cmdline import Cmdline
     from hosttune.facts.kernel.grub_arguments import GrubArguments
     from hosttune.facts.kernel.host_log import HostLog
@@ -27,6 +28,7 @@ class KernelFacts:
     acs: Acs
     after_boot: AfterBoot
     boot: Boot
+    boot_room: BootRoom
     cmdline: Cmdline
     grub_arguments: GrubArguments
     host_log: HostLog

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
+HEADERS = "linux-headers"  # how the packages begin with which modules for a kernel are compiled
 # Ubuntu: 6.8.0-1010-nvidia-64k (ABI number, flavour). Debian: 6.1.0-28-cloud-amd64, 6.12.48+deb13-amd64.
 _RELEASE = "/proc/sys/kernel/osrelease"
 _FLAVOUR = regex(r"\d+\.[\d.]+(?:-\d+|\+(?:deb|bpo)[\w.]*)-([a-z][\w.-]*)")

@@ -16,7 +16,9 @@ from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, action_between, in_general
 from hosttune.resources.packages.driver_use import disturbance
 from hosttune.resources.packages.kept_debs import FOLDER
+from hosttune.resources.packages.next_boot import describe_kernels, find_left_out
 from hosttune.resources.packages.package_set import PackageSetAddress, names_of, set_name, value_of, versions
+from hosttune.resources.packages.room import find_lack
 from hosttune.values import (
     ABSENT,
     Activation,
@@ -64,6 +66,9 @@ class PackagesWish(WishKind):
         "allow_dkms": FieldSpec(bool, help="Kernel modules may be compiled on this host"),
         "may_remove": FieldSpec(list, help="Beginnings of package names that apt may remove for it"),
         "one_version": FieldSpec(list, help="Packages that must come in the same upstream version"),
+        "modules": FieldSpec(
+            str, help="How packages of a driver's modules begin, of which the kernel that boots next needs one"
+        ),
     }
     operators: tuple[Operator, ...] = ()
     activations = tuple(Activation)
@@ -158,11 +163,15 @@ def _differs(
     if would.knows_no_such_package:
         said = f"{reason}; apt: {would.error}"
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=said, todo=_known_by(context.facts))
-    objection = _objection(wish, operands, would, context.facts)
+    objection, todo = _objection(wish, operands, would, context.facts), ""
+    if not objection:
+        objection, todo = find_left_out(str(wish.fields.get("modules", "")), would, context.facts)
+    if not objection:
+        objection, todo = find_lack(would, context.facts)
     if objection:
         hold = Hold(HoldKind.REFUSED, objection)
         details = (*evidence, *apt.describe(would))
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, details)
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, details, todo=todo)
     change = _change(wish, operands, would, context)
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (change,))
 
@@ -258,7 +267,7 @@ def _change(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, conte
         _reversible(would),
         str(wish.fields.get("why", ""))
         or (f"apt-get installs {', '.join(asked)}" if asked else f"apt-get removes {', '.join(removed)}"),
-        details=(*apt.describe(would), *notes, *told),
+        details=(*apt.describe(would), *describe_kernels(would, context.facts), *notes, *told),
     )
 
 

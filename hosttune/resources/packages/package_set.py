@@ -22,6 +22,7 @@ from hosttune.resources.base import AddressKind, inverted
 from hosttune.resources.packages.apt_wait import wait_for_apt
 from hosttune.resources.packages.kept_debs import drop, keep, operand
 from hosttune.resources.packages.package_repair import mend, settle, tried
+from hosttune.resources.packages.room import find_lack
 from hosttune.resources.steps import CommandLine, each, shorten_list
 from hosttune.values import ABSENT, Absent, Change, FileValue, Unreadable
 
@@ -36,7 +37,6 @@ AUTOMATIC = " (auto)"  # behind a version to which a package returns: it had com
 # Of apt-get itself, of its dpkg, of a maintainer script: nobody says that it would fail again.
 _STOPPED = regex(r"by signal|exited unexpectedly|received a segmentation fault")
 _OF_PACKAGES = ("/boot", "/etc", "/usr", "/usr/bin", "/usr/lib", "/var/lib/dpkg")
-_ROOM = "make room (df -h / /boot /var), then"
 
 
 def set_name(asked: tuple[str, ...], along: tuple[str, ...] = (), removed: tuple[str, ...] = ()) -> str:
@@ -275,6 +275,9 @@ def _transact(writer: Writer, change: Change, before: Mapping[str, str]) -> str:
     """Let apt-get do it; returns what went wrong. Raises Refused and Conflict, as `_settled`."""
     after = versions(change.after)
     operands, would = _settled(writer, change, before, after)
+    lack, way_out = find_lack(would, Facts(writer))  # as it is now; of an undo for the first time
+    if lack:
+        raise Refused(lack, hint=way_out)
     error = tried(writer, apt.installation(operands, would), apt.INSTALL_TIMEOUT_S)
     said = [error, settle(writer) if "did not end" in error else ""]
     new = {name: after[name] for name in split_set(change.address.name)[1] if name in after and name not in before}
@@ -295,13 +298,13 @@ def _refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused
     missing = _differing(versions(change.after), versions(whole))
     lines += [f"not as planned: {', '.join(missing)}"] * bool(missing)
     describe_changes = "\n  ".join(lines)
-    room = f"{_ROOM}: " if _is_full(error) else ""
+    room = f"{_make_room(reader)}: " if _is_full(error) else ""
     is_stuck = bool(half) or "dpkg was interrupted" in error or was_interrupted(reader)
     if not PackageSetAddress().same(left, change.before):
         return HalfWay(describe_changes, first=room, by_hand=describe_repair(reader) if is_stuck else "")
     if is_stuck:
         return Refused(describe_changes, hint=f"{room}{describe_repair(reader)}; then run it again")
-    return Refused(describe_changes, hint=_unchanged(error))
+    return Refused(describe_changes, hint=_unchanged(reader, error))
 
 
 def _differing(planned: Mapping[str, str], present: Mapping[str, str]) -> tuple[str, ...]:
@@ -313,10 +316,21 @@ def _is_full(error: str) -> bool:
     return "No space left" in error or "enough free space" in error
 
 
-def _unchanged(error: str) -> str:
+def _make_room(reader: Reader) -> str:
+    """What to do about a full disk: a full /boot is told by itself, as the one that packages fill first."""
+    try:
+        boot = Facts(reader).boot_room
+        if boot.is_full:
+            return f"make room on {boot.target}: {boot.way_out}; then"
+    except UnknownFact:
+        pass
+    return "make room (df -h / /boot /var), then"
+
+
+def _unchanged(reader: Reader, error: str) -> str:
     """What to do after a transaction that failed and has left all as it was."""
     if _is_full(error):
-        return f"{_ROOM} run it again; no package has changed"
+        return f"{_make_room(reader)} run it again; no package has changed"
     if apt.is_locked(error):
         return "wait until the other package manager has ended, then run it again"
     return "no package has changed; sudo apt-get update, then run it again"

@@ -1,0 +1,175 @@
+"""Whether /boot has room for a new initial RAM disk, which nearly every update of a kernel or a driver writes there,
+and which kernels may go where it has not.
+
+initramfs-tools writes the new image beside the old one and renames it (update-initramfs 0.142, generate_initramfs), so
+a full disk leaves the old one. dracut copies it over the old one, and removes that where the copy fails (dracut 059):
+then the kernel has none. A new kernel brings an image of its own, and where that does not fit, none.
+
+apt keeps the running kernel and the two newest, in `autoremove`, and no other: not one that GRUB was told to start.
+"""
+
+from __future__ import annotations
+
+import re
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.kernel.initramfs import generator, images
+from hosttune.facts.kernel.kernel import flavour_of, metapackages
+from hosttune.facts.reading import names_in
+from hosttune.facts.storage.room import Room, room_at, size_text
+from hosttune.facts.versions import compare_versions
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.regex import regex
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+BOOT = "/boot"
+_MIB = 1 << 20
+_USUAL_INITRD = 64 * _MIB  # Ubuntu's images of a server have 50 to 80 MiB (own look at 22.04 and 24.04)
+_USUAL_KERNEL = 24 * _MIB  # a kernel and its symbols there (vmlinuz, System.map), the same
+_FILES = 8  # of a kernel and its image, the one in the making included
+# Copies that nothing boots: of DKMS and initramfs-tools of the image before, and one that an interrupted run left.
+_COPY = regex(r"initrd\.img-\S+\.(?:new|old-dkms|dpkg-bak)")
+_OF_KERNEL = r"linux-(?:image|modules|objects|signatures)-(?:[a-z0-9.-]+-)?"
+
+
+@frozen
+class BootRoom(Fact):
+    """Of the file system that holds /boot what is left, and what one more image needs."""
+
+    target: str  # where it is mounted: /boot, or / where it is no file system of its own
+    free_bytes: int  # to root
+    free_files: int
+    initrd_bytes: int  # of the largest image there; what is usual where none is; 0 where no package builds any
+    kernel_bytes: int  # of the largest kernel with its symbols
+    unmounted: str  # why what is written to /boot now is not what boots, as a sentence; empty where it is
+    spare: tuple[str, ...]  # the kernels that neither run nor boot next, older ones alone where there are any
+    no_image: str  # the kernel that boots next, where it has no image and all the others have one; else empty
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a new image does not fit."""
+        return bool(self.initrd_bytes) and (self.free_bytes < self.initrd_bytes or self.free_files < _FILES)
+
+    @property
+    def told(self) -> str:
+        """Of a full one: what is left and what is needed, as a sentence."""
+        return tell_lack(self.target, self.free_bytes, self.free_files, self.initrd_bytes, "a new initial RAM disk")
+
+    way_out: str  # of a full one: what a person types
+
+
+def tell_lack(target: str, free_bytes: int, free_files: int, needed_bytes: int, what: str) -> str:
+    """What is left where, and what for it does not do."""
+    if free_bytes < needed_bytes:
+        return f"{target} has {size_text(free_bytes)} left, and {what} needs {size_text(needed_bytes)} there"
+    return f"{target} has room for {free_files} more files (inodes), too few for {what}"
+
+
+def collect(reader: Reader, facts: Facts) -> BootRoom:
+    room = shared(room_at, facts, BOOT)
+    spare = shared(_spare, facts)
+    return BootRoom(
+        target=lazy(lambda: room().target),
+        free_bytes=lazy(lambda: room().free_bytes),
+        free_files=lazy(lambda: room().free_files),
+        initrd_bytes=lazy(_initrd_bytes, reader, facts),
+        kernel_bytes=lazy(_kernel_bytes, reader, facts),
+        unmounted=lazy(_unmounted, facts),
+        spare=lazy(spare),
+        no_image=lazy(_no_image, reader, facts),
+        way_out=lazy(lambda: _way_out(facts, room(), spare(), _copies(reader, facts))),
+    )
+
+
+def _initrd_bytes(reader: Reader, facts: Facts) -> int:
+    there = images(reader)
+    if largest := max((_size(reader, f"{BOOT}/initrd.img-{release}") for release in there), default=0):
+        return largest
+    is_built = there or generator(reader) is not ABSENT or any(packages_of(facts, one) for one in facts.boot.kernels)
+    return _USUAL_INITRD if is_built else 0
+
+
+def _size(reader: Reader, path: str) -> int:
+    stat = reader.stat(path)
+    return stat.size if isinstance(stat, Stat) else 0
+
+
+def _kernel_bytes(reader: Reader, facts: Facts) -> int:
+    sizes = (
+        _size(reader, f"{BOOT}/vmlinuz-{one}") + _size(reader, f"{BOOT}/System.map-{one}") for one in facts.boot.kernels
+    )
+    return max(sizes, default=0) or _USUAL_KERNEL
+
+
+def _unmounted(facts: Facts) -> str:
+    there = next((one for one in facts.mounts.expected if one.target == BOOT and not one.is_mounted), None)
+    if there is None:
+        return ""
+    return (
+        f"line {there.line} of /etc/fstab mounts {BOOT}, and nothing is mounted there: a new kernel or initial RAM "
+        "disk would go where no boot looks for it"
+    )
+
+
+def _next(facts: Facts) -> str:
+    """The kernel that boots next; empty where that is not known."""
+    found = attempt(lambda: facts.boot.next_kernel)
+    return "" if isinstance(found, Unreadable) else found
+
+
+def _spare(facts: Facts) -> tuple[str, ...]:
+    """None where it is not known what boots next."""
+    running, following = facts.kernel.release, _next(facts)
+    if not following:
+        return ()
+    left = [one for one in facts.boot.kernels if one not in (running, following) and packages_of(facts, one)]
+    older = [one for one in left if compare_versions(one, running) < 0]
+    return tuple(older or left)
+
+
+def packages_of(facts: Facts, kernel: str) -> tuple[str, ...]:
+    """The packages of one kernel with its modules that dpkg has, whole or not; none of a kernel that was built here."""
+    pattern = re.compile(_OF_KERNEL + re.escape(kernel))
+    names = (name for name in facts.packages.entries if pattern.fullmatch(name))
+    return tuple(sorted(one for one in names if facts.packages[one].status not in ("config-files", "not-installed")))
+
+
+def _no_image(reader: Reader, facts: Facts) -> str:
+    following, kernels = _next(facts), facts.boot.kernels
+    there = {one for one in images(reader) if _size(reader, f"{BOOT}/initrd.img-{one}") > 0}
+    others = {one for one in kernels if one != following}
+    return following if following and following not in there and others and others <= there else ""
+
+
+def _copies(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    """None while dpkg may be making one."""
+    found = tuple(f"{BOOT}/{name}" for name in names_in(reader, BOOT) if _COPY.fullmatch(name))
+    return () if facts.packages.is_interrupted else found
+
+
+def _way_out(facts: Facts, room: Room, spare: tuple[str, ...], copies: tuple[str, ...]) -> str:
+    """Commands that ask before they remove; none of them takes what runs or boots next."""
+    running, following = facts.kernel.release, _next(facts)
+    kept = f"{running} runs" + (f", {following} boots next" if following not in ("", running) else "")
+    ways = ["sudo apt-get clean"] if room.target != BOOT else []
+    ways += [f"sudo rm {' '.join(map(quote, copies))}"] * bool(copies)
+    if not spare:
+        why = kept if following else f"{kept}, and which one boots next is not known"
+        look = f"see what else lies there: sudo du -xah {quote(room.target)} | sort -h | tail -n 30"
+        return "; ".join([*ways, f"no kernel can go ({why}): {look}"])
+    if following in (running, facts.boot.kernels[-1]):
+        ways.append("sudo apt-get autoremove --purge")
+    names = [name for one in spare for name in packages_of(facts, one)]
+    ways.append(f"{'where that is not enough, ' if ways else ''}sudo apt-get purge {' '.join(map(quote, names))}")
+    newest = [one for one in spare if one == facts.boot.kernels[-1]]
+    meta = metapackages(facts.packages.names, flavour_of(running)) if newest else ()
+    if meta:  # it depends on the newest kernel, and goes with it
+        ways.append(f"once there is room, sudo apt-get install {quote(f'linux-image-{max(meta, key=len)}')}")
+    return f"{'; '.join(ways)} (keep: {kept})"
