@@ -6,7 +6,6 @@ A GPU that does not answer keeps its place here, with every field of nvidia-smi 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,7 +36,6 @@ from hosttune.facts.gpu.health_smi import (
     error_words,
     fabric_of,
     has_repairs,
-    is_supported,
     mask,
     mig_devices_in,
     parse_number,
@@ -53,10 +51,10 @@ from hosttune.facts.gpu.health_smi import (
 from hosttune.facts.gpu.nvidia import narrowed
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.nvidia_smi import instead, slots_of
+from hosttune.facts.gpu.smi_words import BROKEN, asks_for_reset, is_supported, word_of
 from hosttune.facts.reading import ask, is_there, parsed, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
-from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -72,7 +70,6 @@ _RETIREMENTS = frozenset({63, 64})
 _MOST_REFUSALS = 4  # each costs one more run of nvidia-smi
 _VGPU_HOST = "/sys/module/nvidia_vgpu_vfio"  # lends vGPUs to virtual machines (NVIDIA, vGPU User Guide)
 _CORRUPTED = 14  # NVML_ERROR_CORRUPTED_INFOROM as an exit status
-_BROKEN = regex(r"requires? reset|reset required|is lost|fallen off", re.IGNORECASE)  # in the place of a value
 
 
 @frozen
@@ -143,7 +140,7 @@ class GpuHealth(Fact):
     @property
     def breakdown_way_out(self) -> str:
         """What a person does about what stands in the place of values."""
-        return way_of(("RESET_GPU" if "reset" in self.breakdown.lower() else "RESTART_BM",), self.slot)
+        return way_of(("RESET_GPU" if asks_for_reset(self.breakdown) else "RESTART_BM",), self.slot)
 
     @property
     def slowdowns(self) -> tuple[str, ...]:
@@ -259,7 +256,7 @@ class _Told:
     def breakdown(self, slot: str) -> str:
         words = error_words(self.row(slot))
         of = {spelled: f"{spelled} of {', '.join(names)}" for spelled, names in words.items()}
-        if broken := [said for spelled, said in of.items() if _BROKEN.search(spelled)]:
+        if broken := [said for spelled, said in of.items() if word_of(spelled) in BROKEN]:
             return f"nvidia-smi says {'; '.join(broken)}"
         if of:
             raise UnknownFact(f"nvidia-smi says {'; '.join(of.values())}")
