@@ -13,6 +13,7 @@ from hosttune.facts import UnknownFact, unread
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.driver_modules import DkmsBuild
+from hosttune.facts.gpu.gpu_holders import GpuHolder
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.packages import Packages
@@ -78,7 +79,7 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (),
+        "transitional": (), "holders": (),
     }  # fmt: skip
     quiet = {
         "silent": (), "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
@@ -176,6 +177,9 @@ TABLE = {
     ),
     "mismatch": ({"loaded_version": "580.95.05"}, "580.95.05", "reboot"),
     "nouveau": (NOT_LOADED | {"nouveau_bound": True}, "nouveau holds", "reboot"),
+    "GPU held by another driver": (
+        NOT_LOADED | {"holders": (GpuHolder("NovaCore", ("nova_core",), ("0000:43:00.0",), False, "", False),)}, "NovaCore (nova_core) holds the GPU at 0000:43:00.0", "blacklist nova_core",
+    ),
     "not loaded": (NOT_LOADED, "is not loaded", "modprobe"),
     "nvidia-smi refuses": ({"nvidia": {"smi": "refused", "refusal": "no devices", "problem": "nvidia-smi: No devices were found"}}, "No devices", "NVRM"),
     "fabric different": ({"nvswitches": 4, "manager": "580.95.05-1"}, "580.95.05", "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*' 'libnvidia-nscq-580=580.126.20*'"),
