@@ -214,6 +214,8 @@ STATES: Mapping[str, Look] = {
     "broken packages": packages.broken,
     "in part": packages.in_part,
     "GPU lost": gpus.lost,
+    "GSP firmware": gpus.firmware,
+    "GPU not set up": gpus.not_set_up,
     "vGPU guest": gpus.guest,
     "runfile": packages.runfile,
     "mixed sources": packages.mixed,
@@ -243,18 +245,20 @@ STATES: Mapping[str, Look] = {
 # Whether not every GPU computes now, or will after the next boot: such a state is a fault of the machine, the others
 # are advice.
 DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
-    "broken packages": True, "in part": True, "GPU lost": True, "vGPU guest": True, "runfile": False,
+    "broken packages": True, "in part": True, "GPU lost": True, "GSP firmware": True,
+    "GPU not set up": True, "vGPU guest": True, "runfile": False,
     "mixed sources": False, "foreign archive": False, "DKMS failed": modules.leaves_none, "Secure Boot refuses": True,
     "unsupported GPU": True, "wrong flavour": gpus.is_mute, "GPU without a driver": True, "module missing": True,
     "libraries missing": True, "stale module": True,
     "module missing for the next kernel": True, "mismatch": True, "other module loaded": gpus.is_undriven_until_boot,
-    "nouveau": True, "GPU held by another driver": True, "not loaded": True, "nvidia-smi refuses": True, "fabric different": True, "fabric down": True,
-    "reboot pending": False,
+    "nouveau": True, "GPU held by another driver": True, "not loaded": True, "nvidia-smi refuses": True,
+    "fabric different": True, "fabric down": True, "reboot pending": False,
     "outdated branch": False, "held": False, "update offered": False,
 }  # fmt: skip
 # What the next boot does about it, where it does anything.
 _BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
     "broken packages": BootOutlook.HARMS, "in part": BootOutlook.HARMS, "mixed sources": BootOutlook.USELESS,
+    "GSP firmware": gpus.boot_after_firmware,
     "DKMS failed": modules.boot_after_dkms,
     "Secure Boot refuses": BootOutlook.USELESS, "unsupported GPU": BootOutlook.USELESS,
     "wrong flavour": BootOutlook.USELESS,
@@ -276,4 +280,7 @@ _OF_THE_HYPERVISOR = frozenset(
 # way back to Ubuntu's packages would break the image.
 _OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "foreign archive"})
 # What a driver tells wherever it comes from.
-_CONTAINED_STATES = {"GPU lost": gpus.lost, "GPU without a driver": gpus.undriven, "nvidia-smi refuses": gpus.refused}
+_CONTAINED_STATES = {
+    name: STATES[name]
+    for name in ("GPU lost", "GSP firmware", "GPU not set up", "GPU without a driver", "nvidia-smi refuses")
+}

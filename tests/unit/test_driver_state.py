@@ -14,6 +14,7 @@ from hosttune.facts.base import Fact
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.driver_modules import DkmsBuild
 from hosttune.facts.gpu.gpu_holders import GpuHolder
+from hosttune.facts.gpu.gsp_firmware import GspFailure, GspFirmware
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.packages import Packages
@@ -71,6 +72,7 @@ def host(
     here=(),
     names=(),
     manager="",
+    failures=(),
     **driver,
 ):
     """A healthy host with an H100, changed as the words say."""
@@ -122,6 +124,7 @@ def host(
         boot=SimpleNamespace(**files | (boot or {})),
         archives=SimpleNamespace(**{"origins": ("Ubuntu",), "updates": ()} | (archives or {})),
         nvidia=SimpleNamespace(**quiet | (nvidia or {})),
+        gsp_firmware=GspFirmware(failures),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
     )
 
@@ -151,6 +154,10 @@ TABLE = {
     "in part": ({"is_gone": True}, "580.126.20 is on the disk no more", "do not reboot before"),
     "broken packages": ({"half_way": HALF}, "nvidia-dkms-580", "sudo dpkg --configure -a; sudo apt-get -f install"),
     "GPU lost": ({"nvidia": {"silent": (FALLEN,)}}, "0000:1b:00.0", "hardware"),
+    "GSP firmware": (
+        {"failures": (GspFailure("0000:43:00.0", "missing", VERSION, "gsp_ga10x.bin", 2, ""),), "persistenced": False}, "/lib/firmware/nvidia/580.126.20/gsp_ga10x.bin", "nvidia-firmware-580-server-580.126.20",
+    ),
+    "GPU not set up": ({"failures": (GspFailure("0000:43:00.0", "not set up", "", "", 0, "(0x62:0x40:2168)"),)}, "RmInitAdapter failed (0x62:0x40:2168)", "nvidia-bug-report.sh"),
     "vGPU guest": ({"nvidia": {"is_vgpu": True, "smi": "refused"}}, "vGPU", "hypervisor"),
     "runfile": ({"runfile": True, "branch": "", "name": "", "modules": ()}, "runfile", "nvidia-uninstall"),
     "mixed sources": ({"archives": {"origins": ("NVIDIA", "Ubuntu")}}, "NVIDIA and Ubuntu", "decide"),

@@ -26,8 +26,15 @@ def holders_of(*drivers, files=None, log="", links=None):
     slots = (SLOT, OTHER)[: len(drivers)]
     every = {"/sys/module/ext4/refcnt": "1", "/sys/bus/pci/rescan": ""} | (files or {})
     for slot in slots:
-        every |= {f"{GPUS}/{slot}/{name}": text for name, text in (("vendor", "0x10de"), ("device", "0x2204"), ("class", "0x030000"))}
-    bound = {f"{GPUS}/{slot}/driver": f"../../../bus/pci/drivers/{name}" for slot, name in zip(slots, drivers, strict=True) if name}
+        every |= {
+            f"{GPUS}/{slot}/{name}": text
+            for name, text in (("vendor", "0x10de"), ("device", "0x2204"), ("class", "0x030000"))
+        }
+    bound = {
+        f"{GPUS}/{slot}/driver": f"../../../bus/pci/drivers/{name}"
+        for slot, name in zip(slots, drivers, strict=True)
+        if name
+    }
     door = FakeReader(every, folders=[GPUS, "/sys/module"], links=bound | (links or {}), queries={JOURNAL: log})
     return Facts(door).driver.holders
 
@@ -103,7 +110,10 @@ def test_holder_that_nothing_keeps_out_waits_for_no_reboot(changes):
         "GPU held by another driver", True, False, BootOutlook.USELESS,
     )  # fmt: skip
     assert "not loaded" not in names(facts)
-    assert r"printf 'blacklist nova_core\nblacklist nova_drm\nblacklist nova\n' | sudo tee /etc/modprobe.d/" in state.way_out
+    assert (
+        r"printf 'blacklist nova_core\nblacklist nova_drm\nblacklist nova\n' | sudo tee /etc/modprobe.d/"
+        in state.way_out
+    )
     assert "sudo update-initramfs -u" in state.way_out
     assert state.way_out.index("update-initramfs") < state.way_out.index("reboot")
     assert "modprobe nvidia" not in state.way_out
@@ -119,7 +129,9 @@ def test_holder_that_a_package_keeps_out_is_gone_after_the_reboot():
 
 def test_device_that_is_set_aside_is_no_matter_of_blacklists():
     (state,) = states(on(held("pci-stub", (), reserving=True)))
-    assert "pci-stub" in state.evidence and "driver_override" in state.way_out and "blacklist" not in state.way_out
+    assert "pci-stub" in state.evidence
+    assert "driver_override" in state.way_out
+    assert "blacklist" not in state.way_out
     assert names(host(holders=(held("pci-stub", (), reserving=True),))) == ["current"]  # beside GPUs that work
 
 

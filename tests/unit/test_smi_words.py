@@ -90,7 +90,20 @@ def test_error_is_no_value_of_a_gpus_health(error):
 def test_error_is_no_value_of_a_watched_gpu(error, column):
     table = SmiTable()
     table.feed(", ".join(FIELDS))
-    cells = ["0", "GPU-1", "00000000:1B:00.0", "5", "10", "20", "70.00", "700.00", "345", "0x1", "Disabled", "NVIDIA H100"]
+    cells = [
+        "0",
+        "GPU-1",
+        "00000000:1B:00.0",
+        "5",
+        "10",
+        "20",
+        "70.00",
+        "700.00",
+        "345",
+        "0x1",
+        "Disabled",
+        "NVIDIA H100",
+    ]
     cells[column] = error
     assert table.feed(", ".join(cells)) == 0
     sample = table.rows[0].sample

@@ -6,7 +6,8 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import INITRAMFS, name_of_driver, rejected
-from hosttune.choices.driver_states.told import LOG, REBOOT, BootOutlook, Told, holds
+from hosttune.choices.driver_states.told import REBOOT, BootOutlook, Told, holds
+from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -56,7 +57,7 @@ def not_loaded(facts: Facts) -> Told | None:
         return None
     return (
         f"{name_of_driver(facts)} is installed with a module for this kernel, and is not loaded",
-        f"sudo modprobe nvidia, or reboot; where it is still not loaded afterwards, {LOG} says why",
+        f"sudo modprobe nvidia, or reboot; where it is still not loaded afterwards, {KERNEL_LOG} says why",
     )
 
 
@@ -91,7 +92,7 @@ def _way_out(holder: GpuHolder, facts: Facts) -> str:
     if holder.is_packaged:
         return _AGAIN
     if holder.kept_out_by:
-        return f"{holder.kept_out_by} keeps it out of the next boot if the initial RAM disk has it: {INITRAMFS}; then {REBOOT}"
+        return f"{holder.kept_out_by} keeps it out once the initial RAM disk has it: {INITRAMFS}; then {REBOOT}"
     newer = ""
     if "nova_core" in holder.modules and facts.driver.branch:
         newer = "; Ubuntu's nvidia packages since March 2026 keep it out themselves"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.driver_states.told import REBOOT, BootOutlook, Told, holds, said_by_log
 from hosttune.choices.next_kernel import commands, is_compiled, prebuilt_instead, suggest_replacement
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.kernel.initramfs import REBUILD
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 _ENROL = "enrol the key: sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, and confirm it at the console"
 _LOAD = "; then sudo modprobe nvidia"
-INITRAMFS = "sudo update-initramfs -u -k all"
+INITRAMFS = REBUILD
 
 
 def dkms_failed(facts: Facts) -> Told | None:
@@ -87,7 +88,8 @@ def missing_now(facts: Facts) -> Told | None:
     if not driver.is_installed or driver.is_loaded or driver.has_module_for_running_kernel:
         return None
     others, release = ", ".join(driver.kernels_with_module) or "none", facts.kernel.release
-    said = f"{name_of_driver(facts)} is installed, and the running kernel {release} has no nvidia module (these have: {others})"
+    named = name_of_driver(facts)
+    said = f"{named} is installed, and the running kernel {release} has no nvidia module (these have: {others})"
     if boot_after_missing(facts) is BootOutlook.MENDS:
         return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
     boot = "boot a kernel that has one, or: " if driver.kernels_with_module else ""

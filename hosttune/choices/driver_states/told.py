@@ -12,8 +12,6 @@ from hosttune.facts.base import Fact, UnknownFact
 from hosttune.frozen import frozen
 
 REBOOT = "drain the host and reboot"
-# The driver's own lines, and those of the kernel about its firmware, which do not say NVRM.
-LOG = "sudo dmesg | grep -E 'NVRM|nvidia .*firmware'"
 RUNFILE = "NVIDIA's own installer (runfile) put a driver here"
 UNINSTALL = "sudo nvidia-uninstall, then let gpu-driver install packages"
 UNHOLD = "when the hold has served, sudo apt-mark unhold, all of the driver's packages together"

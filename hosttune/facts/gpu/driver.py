@@ -20,8 +20,8 @@ from hosttune.facts.gpu.driver_modules import (
     kernels_of_interest,
     modules_of,
 )
-from hosttune.facts.packages import INTERRUPTED, is_unfinished
 from hosttune.facts.gpu.gpu_holders import GpuHolder, holders
+from hosttune.facts.packages import INTERRUPTED, is_unfinished
 from hosttune.facts.reading import all_sure, line, sure, text
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpu_errors import SAID, GpuError, sxids_in, way_of, xids_in
+from hosttune.facts.gpu.gsp_firmware import GspFailure, way_out
 from hosttune.facts.gpu.health_smi import (
     APPLICATION_CLOCKS,
     COMMON,
@@ -240,7 +241,20 @@ class _Told:
             raise UnknownFact(silent.why)
         if not silent and not words and not problem:
             raise UnknownFact("nvidia-smi showed it at first, and then no more")
-        return f"it {silent.why}" if silent else words and f"nvidia-smi says {words} of all that it is asked of it"
+        said = f"it {silent.why}" if silent else words and f"nvidia-smi says {words} of all that it is asked of it"
+        failure = self.not_set_up(slot)
+        return f"{said}; {failure.describe()}" if said and failure else said
+
+    def not_set_up(self, slot: str) -> GspFailure | None:
+        """Why the driver could not set a GPU up, where the log tells."""
+        known = attempt(lambda: self.facts.gsp_firmware.of(slot))
+        return None if isinstance(known, Unreadable) else known
+
+    def silence_way_out(self, slot: str) -> str:
+        if failure := self.not_set_up(slot):
+            return way_out(failure, self.facts)
+        silent = attempt(lambda: self.silences().get(slot))
+        return way_of((silent.action if isinstance(silent, SilentGpu) else "RESTART_BM",), slot)
 
     def inforom(self, slot: str) -> str:
         """Drivers before 580 only warn, in a line of its own or by their exit status."""
@@ -376,7 +390,6 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
             raise UnknownFact("nvidia-smi tells of the remapped rows of other GPUs, and not of this one")
         return parsed(make, row, rows.get(slot))
 
-    silent = attempt(lambda: told.silences().get(slot))
     gpu = told.held().get(slot)
     errors = shared(lambda: told.errors().get(slot, ()))
     return GpuHealth(
@@ -417,7 +430,7 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         recovery_action=lazy(take, word, RECOVERY, "the recovery action"),
         breakdown=lazy(told.breakdown, slot),
         silence=lazy(told.silence, slot),
-        silence_way_out=way_of((silent.action if isinstance(silent, SilentGpu) else "RESTART_BM",), slot),
+        silence_way_out=lazy(told.silence_way_out, slot),
         model=gpu.device_id if gpu else "",
         ships_with_ecc=gpu is not None and gpu.ships_with_ecc,
     )

@@ -91,9 +91,8 @@ def options(content: str) -> Iterator[tuple[int, str, str, str]]:
 def kept_out_in(content: str) -> Iterator[str]:
     """The modules that one file keeps from being loaded for a device."""
     for _, words in _commands(content):
-        if words[:1] == ["blacklist"] and len(words) > 1:
-            yield one(words[1])
-        elif words[:1] == ["install"] and len(words) > 2 and words[2].rpartition("/")[2] in _IDLE:
+        is_idle = words[:1] == ["install"] and len(words) > 2 and words[2].rpartition("/")[2] in _IDLE
+        if is_idle or (words[:1] == ["blacklist"] and len(words) > 1):
             yield one(words[1])
 
 

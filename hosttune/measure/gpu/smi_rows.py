@@ -1,8 +1,9 @@
 """The lines of `nvidia-smi --query-gpu=... --format=csv,nounits -lms N` as GPU samples; pure.
 
-Sources: nvidia-smi(1), `nvidia-smi --help-query-gpu`, outputs recorded on real GPUs. What stands in the place of a value
-is read by facts/gpu/smi_words.py; of a GPU that fell off the bus it stands in each cell. The head stands once, its names may differ from those that were asked for: drivers from
-535 on answer clocks_throttle_reasons.active under its new name, and clocks.sm has always been clocks.current.sm.
+Sources: nvidia-smi(1), `nvidia-smi --help-query-gpu`, outputs recorded on real GPUs. What stands in the place of a
+value is read by facts/gpu/smi_words.py; of a GPU that fell off the bus it stands in each cell. The head stands once,
+its names may differ from those that were asked for: drivers from 535 on answer clocks_throttle_reasons.active under its
+new name, and clocks.sm has always been clocks.current.sm.
 """
 
 from __future__ import annotations
