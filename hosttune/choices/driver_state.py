@@ -258,7 +258,6 @@ DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
 # What the next boot does about it, where it does anything.
 _BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
     "broken packages": BootOutlook.HARMS, "in part": BootOutlook.HARMS, "mixed sources": BootOutlook.USELESS,
-    "GSP firmware": gpus.boot_after_firmware,
     "DKMS failed": modules.boot_after_dkms,
     "Secure Boot refuses": BootOutlook.USELESS, "unsupported GPU": BootOutlook.USELESS,
     "wrong flavour": BootOutlook.USELESS,

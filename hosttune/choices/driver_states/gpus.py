@@ -18,7 +18,6 @@ from hosttune.choices.driver_states.modules import (
 from hosttune.choices.driver_states.told import (
     REBOOT,
     UNINSTALL,
-    BootOutlook,
     ByPolicy,
     Told,
     holds,
@@ -33,7 +32,7 @@ from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches
 from hosttune.choices.next_kernel import commands, suggest_replacement
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gpu_errors import way_of
-from hosttune.facts.gpu.gsp_firmware import INTERRUPTED, KERNEL_LOG, MISSING, OF_FIRMWARE, way_out
+from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, OF_FIRMWARE, way_out
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -69,13 +68,6 @@ def _not_set_up(facts: Facts, *, is_firmware: bool) -> Told | None:
 def _where(failures: list[GspFailure]) -> str:
     slots = [one.slot for one in failures]
     return f"the GPU at {slots[0]}" if len(slots) == 1 else f"{len(slots)} GPUs ({', '.join(slots)})"
-
-
-def boot_after_firmware(facts: Facts) -> BootOutlook:
-    """Firmware that is not there, or is of another version, is so after a boot too."""
-    lasting = [one for one in facts.gsp_firmware.failures if one.cause in OF_FIRMWARE - {INTERRUPTED}]
-    is_there = all(one.cause == MISSING and one.is_there for one in lasting)
-    return BootOutlook.NOTHING if is_there else BootOutlook.USELESS
 
 
 def lost(facts: Facts) -> Told | None:
