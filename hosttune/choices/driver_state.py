@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hosttune.choices.driver_states import gpus, mixed, modules, packages
+from hosttune.choices.driver_states import gpus, holders, mixed, modules, packages
 from hosttune.choices.driver_states.told import (
     BootOutlook,
     ByPolicy,
@@ -83,17 +83,20 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
 def before_boot(facts: Facts) -> DriverState | None:
     """The first state that the next boot does not leave as it is: the one word on a reboot, for all who speak of one.
 
-    Where a boot mends it (`boot` is MENDS), it may be made. What is not known speaks against nothing.
+    Where a boot mends it (`boot` is MENDS), it may be made; one that it does not mend comes before. What is not known
+    speaks against nothing.
     """
+    mended = None
     if not facts.driver.is_present or _elsewhere(facts):
         return None
     looks = _own_states(facts)
     for name in (name for name in looks if name in _BOOT):
         if holds(looks[name], facts) and (told := looks[name](facts)):
             state = _state(name, told, facts, DEFAULTS, ())
-            if state.boot is not BootOutlook.NOTHING:
+            if state.boot in (BootOutlook.USELESS, BootOutlook.HARMS):
                 return state
-    return None
+            mended = mended or (state if state.boot is BootOutlook.MENDS else None)
+    return mended
 
 
 def _state(name: str, told: Told, facts: Facts, params: Mapping[str, Any], found: Iterable[DriverState]) -> DriverState:
@@ -186,7 +189,7 @@ def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
     if params["bringer"] == "external":
         said = f"no driver for {facts.gpus.summary}: the policy says that somebody else brings it (bringer: external)"
         return DriverState("absent", is_fault=False, evidence=said, way_out="")
-    held = " (nouveau holds it, which computes nothing)" if facts.driver.nouveau_bound else ""
+    held = f" ({names} holds it, which computes nothing)" if (names := holders.words(facts)) else ""
     way_out = "see: hosttune explain gpu-driver"
     if bringer := guest(facts) or other_bringer(facts):
         held, way_out = f"{held}: {bringer.reason}", bringer.way_out
@@ -213,6 +216,8 @@ STATES: Mapping[str, Look] = {
     "broken packages": packages.broken,
     "in part": packages.in_part,
     "GPU lost": gpus.lost,
+    "GSP firmware": gpus.firmware,
+    "GPU not set up": gpus.not_set_up,
     "vGPU guest": gpus.guest,
     "runfile": packages.runfile,
     "mixed versions": mixed.other_versions,
@@ -230,8 +235,9 @@ STATES: Mapping[str, Look] = {
     "module missing for the next kernel": modules.missing_next,
     "mismatch": modules.mismatch,
     "other module loaded": modules.swapped,
-    "nouveau": modules.nouveau,
-    "not loaded": modules.not_loaded,
+    "nouveau": holders.nouveau,
+    "GPU held by another driver": holders.held,
+    "not loaded": holders.not_loaded,
     "nvidia-smi refuses": gpus.refused,
     "fabric different": gpus.fabric,
     "fabric down": gpus.fabric_down,
@@ -243,14 +249,15 @@ STATES: Mapping[str, Look] = {
 # Whether not every GPU computes now, or will after the next boot: such a state is a fault of the machine, the others
 # are advice.
 DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
-    "broken packages": True, "in part": True, "GPU lost": True, "vGPU guest": True, "runfile": False,
+    "broken packages": True, "in part": True, "GPU lost": True, "GSP firmware": True,
+    "GPU not set up": True, "vGPU guest": True, "runfile": False,
     "mixed versions": mixed.splits_driver, "unmet dependencies": False, "mixed sources": False,
     "third-party archive": False, "DKMS failed": modules.leaves_none, "Secure Boot refuses": True,
     "unsupported GPU": True, "wrong flavour": gpus.is_mute, "GPU without a driver": True, "module missing": True,
     "libraries missing": True, "stale module": True,
     "module missing for the next kernel": True, "mismatch": True, "other module loaded": gpus.is_undriven_until_boot,
-    "nouveau": True, "not loaded": True, "nvidia-smi refuses": True, "fabric different": True, "fabric down": True,
-    "reboot pending": False,
+    "nouveau": True, "GPU held by another driver": True, "not loaded": True, "nvidia-smi refuses": True,
+    "fabric different": True, "fabric down": True, "reboot pending": False,
     "outdated branch": False, "held": False, "update offered": False,
 }  # fmt: skip
 # What the next boot does about it, where it does anything.
@@ -263,7 +270,8 @@ _BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
     "module missing": modules.boot_after_missing, "libraries missing": BootOutlook.USELESS,
     "stale module": modules.boot_after_stale, "module missing for the next kernel": BootOutlook.HARMS,
     "mismatch": BootOutlook.MENDS, "other module loaded": BootOutlook.MENDS,
-    "nouveau": BootOutlook.MENDS, "not loaded": BootOutlook.MENDS,
+    "nouveau": holders.boot_after_nouveau, "GPU held by another driver": holders.boot_after_held,
+    "not loaded": BootOutlook.MENDS,
     "reboot pending": BootOutlook.MENDS,
 }  # fmt: skip
 # The licensed driver of a vGPU comes by NVIDIA's installer or from the cloud's archive, as the hypervisor's release.
@@ -277,4 +285,7 @@ _OF_THE_HYPERVISOR = frozenset(
 # way back to Ubuntu's packages would break the image.
 _OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "third-party archive"})
 # What a driver tells wherever it comes from.
-_CONTAINED_STATES = {"GPU lost": gpus.lost, "GPU without a driver": gpus.undriven, "nvidia-smi refuses": gpus.refused}
+_CONTAINED_STATES = {
+    name: STATES[name]
+    for name in ("GPU lost", "GSP firmware", "GPU not set up", "GPU without a driver", "nvidia-smi refuses")
+}

@@ -21,9 +21,10 @@ def driver(look: HostOptions, show: DisplayOptions) -> int:
     reader, catalog, policy = load_choice(look)
     facts = Facts(reader, RequestedNames(units=frozenset(UNITS)))
     table = driver_table(facts, policy.params_of(catalog.rules[RULE], catalog))
+    page = open_page(reader, look, show)
     if show.is_json:
-        write_json(masked(driver_json(table)))
+        write_json(masked(driver_json(table, page)))
     else:
-        say(driver_text(table, open_page(reader, look, show)))
+        say(driver_text(table, page))
     to_do = table.action in {"install", "update", "switch", "refuse", ""}
     return int(to_do or bool(table.unknown) or any(state.is_fault is not False for state in table.states))

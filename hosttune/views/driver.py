@@ -205,7 +205,8 @@ def _states(facts: Facts, params: Mapping[str, Any], teller: _Teller) -> tuple[S
     return tuple(told)
 
 
-def driver_json(table: DriverTable) -> dict[str, Any]:
+def driver_json(table: DriverTable, page: Page) -> dict[str, Any]:
+    """The same as the text, with its ways out and commands as they have to be typed here."""
     names = ("title", "generation", "slots", "installed", "loaded", "available", "recommended", "chosen")
     return {
         "format_version": FORMAT_VERSION,
@@ -213,14 +214,15 @@ def driver_json(table: DriverTable) -> dict[str, Any]:
         "action": table.action,
         "packages": list(table.packages),
         "reason": "; ".join(table.told),
-        "way_out": table.way_out,
+        "way_out": page.todo(table.way_out),
+        "do": [page.todo(text) for text in _first_ways(table, page)],
         "states": [
             {
                 "name": one.name,
                 "is_fault": one.is_fault,
                 "is_dead": one.is_dead,
                 "evidence": one.evidence,
-                "way_out": one.way_out,
+                "way_out": page.todo(one.way_out),
             }
             for one in table.states
         ],
@@ -264,15 +266,17 @@ def _verdict(table: DriverTable, leading: StateRow | None, page: Page) -> list[s
     else:
         style = "red" if leading.is_dead else "green" if leading.is_fault is False else "yellow"
         lines = _paragraph(_sentence(leading), page, style)
+    return [*lines, *(line for text in _first_ways(table, page) for line in _way_out(text, page))]
+
+
+def _first_ways(table: DriverTable, page: Page) -> list[str]:
+    """What to type about the state that leads."""
     if table.action in CHANGES:
-        text = f"{page.look_as_root('plan --only gpu-driver')} shows what would be changed"
-        lines += _way_out(text, page)
-        if page.can_apply:
-            lines += _way_out(f"{page.act('apply --yes --only gpu-driver')} does it", page)
-        return lines
+        ways = [f"{page.look_as_root('plan --only gpu-driver')} shows what would be changed"]
+        return [*ways, *([f"{page.act('apply --yes --only gpu-driver')} does it"] if page.can_apply else [])]
     if _is_refused_install(table):
-        return [*lines, *_way_out(table.way_out, page)]
-    return [*lines, *_way_out(leading.way_out if leading else "", page)]
+        return [table.way_out]
+    return [table.states[0].way_out] if table.states and table.states[0].way_out else []
 
 
 def _is_refused_install(table: DriverTable) -> bool:

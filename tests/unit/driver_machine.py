@@ -61,7 +61,7 @@ def archive(kernel="generic"):
 def tables(site=()):
     """The package's table, with rows of the site's."""
     rows, as_of, good_until = own_table()
-    return Branches({**rows, **{one.number: one for one in site}}, as_of, good_until, max(rows))
+    return Branches({**rows, **{one.number: one for one in site}}, as_of, good_until)
 
 
 def stanza(name, version, ids=(), support="", section="restricted/libs", depends="nvidia-dkms, nvidia-utils"):
@@ -154,6 +154,7 @@ def machine(
             all_lost="",
             gpus=tuple(SimpleNamespace(slot=devs[one].slot) for one in working),
         ),
+        gsp_firmware=SimpleNamespace(failures=()),
         offers=Offers(
             {name: Offer(name, "", version, "", "Ubuntu") for name, version in dict(versions).items()},
             unread("not in this record")

@@ -296,7 +296,7 @@ def test_every_page_is_printed_and_fits_the_schema(month, gpus):
     from hosttune.views.driver import driver_json
 
     table = driver_table(host(AUGUST_2028, gpus, month), PARAMS)
-    assert faults(driver_json(table), "driver") == []
+    assert faults(driver_json(table, Page()), "driver") == []
     assert driver_text(table, Page())
 
 

@@ -14,6 +14,8 @@ from hosttune.facts import UnknownFact, unread
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.driver_modules import DkmsBuild
+from hosttune.facts.gpu.gpu_holders import GpuHolder
+from hosttune.facts.gpu.gsp_firmware import GspFailure, GspFirmware
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.gpu.strangers import GRAPHICS_PPA
@@ -73,6 +75,7 @@ def host(
     names=(),
     manager="",
     lacking="",
+    failures=(),
     **driver,
 ):
     """A healthy host with an H100, changed as the words say."""
@@ -81,7 +84,7 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (),
+        "transitional": (), "holders": (),
     }  # fmt: skip
     quiet = {
         "silent": (), "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
@@ -136,6 +139,7 @@ def host(
             **{"origins": ("Ubuntu",), "updates": (), "packages_there": there} | (archives or {}),
         ),
         nvidia=SimpleNamespace(**quiet | (nvidia or {})),
+        gsp_firmware=GspFirmware(failures),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
     )
 
@@ -179,6 +183,10 @@ TABLE = {
     "in part": ({"is_gone": True}, "580.126.20 is on the disk no more", "do not reboot before"),
     "broken packages": ({"half_way": HALF}, "nvidia-dkms-580", "sudo dpkg --configure -a; sudo apt-get -f install"),
     "GPU lost": ({"nvidia": {"silent": (FALLEN,)}}, "0000:1b:00.0", "hardware"),
+    "GSP firmware": (
+        {"failures": (GspFailure("0000:43:00.0", "missing", VERSION, "gsp_ga10x.bin", 2, ""),), "persistenced": False}, "/lib/firmware/nvidia/580.126.20/gsp_ga10x.bin", "nvidia-firmware-580-server-580.126.20",
+    ),
+    "GPU not set up": ({"failures": (GspFailure("0000:43:00.0", "not set up", "", "", 0, "(0x62:0x40:2168)"),)}, "RmInitAdapter failed (0x62:0x40:2168)", "nvidia-bug-report.sh"),
     "vGPU guest": ({"nvidia": {"is_vgpu": True, "smi": "refused"}}, "vGPU", "hypervisor"),
     "runfile": ({"runfile": True, "branch": "", "name": "", "modules": ()}, "runfile", "nvidia-uninstall"),
     "mixed versions": (
@@ -209,6 +217,9 @@ TABLE = {
     ),
     "mismatch": ({"loaded_version": "580.95.05"}, "580.95.05", "reboot"),
     "nouveau": (NOT_LOADED | {"nouveau_bound": True}, "nouveau holds", "reboot"),
+    "GPU held by another driver": (
+        NOT_LOADED | {"holders": (GpuHolder("NovaCore", ("nova_core",), ("0000:43:00.0",), False, "", False),)}, "NovaCore (nova_core) holds the GPU at 0000:43:00.0", "blacklist nova_core",
+    ),
     "not loaded": (NOT_LOADED, "is not loaded", "modprobe"),
     "nvidia-smi refuses": ({"nvidia": {"smi": "refused", "refusal": "no devices", "problem": "nvidia-smi: No devices were found"}}, "No devices", "NVRM"),
     "fabric different": ({"nvswitches": 4, "manager": "580.95.05-1"}, "580.95.05", "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*' 'libnvidia-nscq-580=580.126.20*'"),

@@ -49,6 +49,9 @@ GENUINE = (
     "nvidia-nvswitch0: SXid (PCI:0000:0b:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
     "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2d04) installed in this system requires use of the NVIDIA open kernel modules.",
     "NVRM: GPU 0000:43:00.0: RmInitAdapter failed! (0x22:0x56:884)",
+    f"nvidia {SLOT}: Direct firmware load for nvidia/570.172.08/gsp_ga10x.bin failed with error -4",
+    f"nvidia {SLOT}: loading /lib/firmware/nvidia/570.172.08/gsp_ga10x.bin failed with error -4",
+    f"nvidia {SLOT}: firmware: failed to load nvidia/570.172.08/gsp_ga10x.bin (-2)",
     "Loading of module with unavailable key is rejected",
     "PKCS#7 signature not signed with a trusted key",
     "Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7",
@@ -187,7 +190,10 @@ def test_record_of_an_older_release_answers_by_its_own_words():
     from hosttune.values import Unreadable
 
     gone = Unreadable("not in this record: the answer of journalctl")
-    answers = {JOURNAL: gone, DMESG: gone, _OLD[JOURNAL]: in_journal(GENUINE[0]), _OLD[DMESG]: in_buffer(GENUINE[-2])}
-    facts = Facts(FakeReader({"/proc/uptime": "7200.00 1.00\n"}, queries=answers, now=NOW))
-    assert facts.host_log.lockups == ("soft lockup in python3 (22 s)",)
-    assert facts.kernel_log.is_whole
+    assert len(_OLD[JOURNAL]) == 2
+    for number, journal in enumerate(_OLD[JOURNAL]):
+        olds = dict.fromkeys(_OLD[JOURNAL][:number], gone) | {journal: in_journal(GENUINE[0])}
+        answers = {JOURNAL: gone, DMESG: gone, _OLD[DMESG][0]: in_buffer(GENUINE[-2])} | olds
+        facts = Facts(FakeReader({"/proc/uptime": "7200.00 1.00\n"}, queries=answers, now=NOW))
+        assert facts.host_log.lockups == ("soft lockup in python3 (22 s)",)
+        assert facts.kernel_log.is_whole

@@ -131,7 +131,7 @@ def test_machine_without_a_gpu_says_so():
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_every_record_fits_the_width_and_the_schema(name, width):
     table = table_of(name)
-    assert faults(json.loads(json.dumps(driver_json(table))), "driver") == []
+    assert faults(json.loads(json.dumps(driver_json(table, Page()))), "driver") == []
     text = driver_text(table, Page(screen=Screen(width), is_verbose=True))
     assert text.endswith("\n")
     assert "  \n" not in text

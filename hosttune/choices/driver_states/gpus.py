@@ -32,11 +32,42 @@ from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches
 from hosttune.choices.next_kernel import commands, suggest_replacement
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gpu_errors import way_of
+from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, OF_FIRMWARE, way_out
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.gpu.gsp_firmware import GspFailure
 
 _HARDWARE = "it is hardware, power or cooling"
+
+
+def firmware(facts: Facts) -> Told | None:
+    """GPUs whose own firmware was missing, was not read, or is of another version."""
+    return _not_set_up(facts, is_firmware=True)
+
+
+def not_set_up(facts: Facts) -> Told | None:
+    """GPUs that the driver could not set up, for a reason that proves nothing against the board."""
+    return _not_set_up(facts, is_firmware=False)
+
+
+def _not_set_up(facts: Facts, *, is_firmware: bool) -> Told | None:
+    if not facts.driver.is_loaded or any(holds(look, facts) for look in (unsupported, wrong_flavour, stale, mismatch)):
+        return None
+    causes: dict[str, list[GspFailure]] = {}
+    for one in facts.gsp_firmware.failures:
+        if (one.cause in OF_FIRMWARE) is is_firmware:
+            causes.setdefault(one.cause, []).append(one)
+    if not causes:
+        return None
+    told = [found[0].describe(_where(found)) for found in causes.values()]
+    ways = dict.fromkeys(way_out(found[0], facts) for found in causes.values())
+    return "; ".join(told), "; ".join(ways)
+
+
+def _where(failures: list[GspFailure]) -> str:
+    slots = [one.slot for one in failures]
+    return f"the GPU at {slots[0]}" if len(slots) == 1 else f"{len(slots)} GPUs ({', '.join(slots)})"
 
 
 def lost(facts: Facts) -> Told | None:
@@ -46,12 +77,13 @@ def lost(facts: Facts) -> Told | None:
     is_refused = said_by_log(facts, "refusal") == "gpu lost"
     is_told = holds(unsupported, facts) or holds(wrong_flavour, facts)
     known = said_by_log(facts, "silent") if is_refused else facts.nvidia.silent
+    known = tuple(gpu for gpu in known if gpu.slot not in _told_slots(facts))
     silent = [gpu for gpu in known if gpu.sign in ("log", "smi") or (gpu.sign == "left out" and not is_told)]
     if not silent and (unknown := [gpu.why for gpu in known if gpu.sign == "not known"]):
         raise UnknownFact("; ".join(dict.fromkeys(unknown)))
     if not silent:
         way = f"{_HARDWARE}: {way_of(('RESTART_BM',), '')}"
-        return (facts.nvidia.problem, way) if is_refused else None
+        return (facts.nvidia.problem, way) if is_refused and not _told_slots(facts) else None
     slots: dict[str, list[str]] = {}
     for gpu in silent:
         slots.setdefault(gpu.why, []).append(gpu.slot)
@@ -62,6 +94,14 @@ def lost(facts: Facts) -> Told | None:
     drained = [gpu.slot for gpu in silent if gpu.sign == "left out"]
     unless = f" (unless somebody drained it: sudo nvidia-smi drain -q -p {quote(drained[0])})" if drained else ""
     return "; ".join(told), f"{_HARDWARE}{unless}: {way_of((gpu.action for gpu in silent), silent[0].slot)}"
+
+
+def _told_slots(facts: Facts) -> frozenset[str]:
+    """The GPUs of which it is known why they were not set up; none where the log cannot be read."""
+    try:
+        return frozenset(one.slot for one in facts.gsp_firmware.failures)
+    except UnknownFact:
+        return frozenset()
 
 
 def all_lost(facts: Facts) -> Told | None:
@@ -154,7 +194,7 @@ def undriven(facts: Facts) -> Told | None:
         return None
     return (
         f"no driver holds the GPU at {', '.join(slots)}, while nvidia holds others",
-        "sudo dmesg | grep NVRM says why; then drain the host and reboot",
+        f"{KERNEL_LOG} says why; then {REBOOT}",
     )
 
 
@@ -164,7 +204,8 @@ def refused(facts: Facts) -> Told | None:
         return None
     if facts.nvidia.refusal == "no permission":
         raise UnknownFact(facts.nvidia.problem)
-    if any(holds(look, facts) for look in (lost, unsupported, wrong_flavour, stale, mismatch, libraries_missing)):
+    looks = (firmware, not_set_up, lost, unsupported, wrong_flavour, stale, mismatch, libraries_missing)
+    if any(holds(look, facts) for look in looks):
         return None
     if holds(swapped, facts) and is_undriven_until_boot(facts):
         return None
@@ -172,9 +213,9 @@ def refused(facts: Facts) -> Told | None:
         said = f"{facts.nvidia.problem}: a GPU or the driver hangs, or it takes that long to wake the GPUs"
         return said, (
             "time nvidia-smi says which; where it is slow alone, gpu-persistence keeps the GPUs awake; where it hangs, "
-            "sudo dmesg | grep NVRM says why: drain the host and reboot"
+            f"{KERNEL_LOG} says why: {REBOOT}"
         )
-    return facts.nvidia.problem, "sudo dmesg | grep NVRM says why; if that does not, sudo nvidia-bug-report.sh"
+    return facts.nvidia.problem, f"{KERNEL_LOG} says why; if that does not, sudo nvidia-bug-report.sh"
 
 
 def fabric(facts: Facts) -> Told | None:

@@ -89,7 +89,8 @@ def missing_now(facts: Facts) -> Told | None:
     if not driver.is_installed or driver.is_loaded or driver.has_module_for_running_kernel:
         return None
     others, release = ", ".join(driver.kernels_with_module) or "none", facts.kernel.release
-    said = f"{_name(facts)} is installed, and the running kernel {release} has no nvidia module (these have: {others})"
+    named = name_of_driver(facts)
+    said = f"{named} is installed, and the running kernel {release} has no nvidia module (these have: {others})"
     if boot_after_missing(facts) is BootOutlook.MENDS:
         return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
     boot = "boot a kernel that has one, or: " if driver.kernels_with_module else ""
@@ -117,7 +118,7 @@ def _next_kernel(facts: Facts) -> str:
         return ""
 
 
-def _name(facts: Facts) -> str:
+def name_of_driver(facts: Facts) -> str:
     return facts.driver.name or "the driver of NVIDIA's own installer"
 
 
@@ -173,27 +174,6 @@ def mismatch(facts: Facts) -> Told | None:
     return (
         f"{versions}: CUDA and nvidia-smi refuse to start",
         f"{REBOOT}; if it is still so afterwards, an old module is in the initramfs: {INITRAMFS} and reboot again",
-    )
-
-
-def nouveau(facts: Facts) -> Told | None:
-    if not (facts.driver.nouveau_bound and facts.driver.is_installed):
-        return None
-    return (
-        "nouveau holds a GPU, so that the installed NVIDIA driver cannot have it",
-        f"reboot; if it is still so afterwards, {INITRAMFS} and reboot again",
-    )
-
-
-def not_loaded(facts: Facts) -> Told | None:
-    driver = facts.driver
-    if not driver.is_installed or driver.is_loaded or driver.nouveau_bound:
-        return None
-    if not driver.has_module_for_running_kernel or holds(rejected, facts):
-        return None
-    return (
-        f"{_name(facts)} is installed with a module for this kernel, and is not loaded",
-        "sudo modprobe nvidia, or reboot; where it is still not loaded afterwards, sudo dmesg says why",
     )
 
 

@@ -10,10 +10,11 @@ from hosttune.choices.drivers.bringer import VENDORS
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, switch_within_archive
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.frozen import frozen
 
 REBOOT = "drain the host and reboot"
-INITRAMFS = "sudo update-initramfs -u -k all"
+INITRAMFS = REBUILD
 RUNFILE = "NVIDIA's own installer (runfile) put a driver here"
 UNINSTALL = "sudo nvidia-uninstall, then let gpu-driver install packages"
 UNHOLD = "when the hold has served, sudo apt-mark unhold, all of the driver's packages together"

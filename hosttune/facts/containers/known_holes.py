@@ -8,7 +8,9 @@ the names of the libraries that the GPU Operator puts below /usr/local/nvidia/to
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
+from shlex import join, quote
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError
@@ -18,6 +20,7 @@ from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.reading import names_in
 from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.textfiles import own_file
 
@@ -34,6 +37,7 @@ _LIBRARY = regex(r"libnvidia-container\.so\.(\d+\.\d+\.\d+)")
 # What Ubuntu and Debian build has a revision of theirs: 1.1.12-0ubuntu3.1, 252.39-1~deb12u2.
 _OF_DISTRIBUTION = regex(r"\dubuntu\d|[~+]deb\d")
 _DISTRIBUTIONS = ("Ubuntu", "Debian")
+_FIRST_WITHOUT_BRANCH = 590
 _RUNTIMES = ("runc", "containerd", "docker.io", "moby-runc", "nvidia-container-toolkit", "crun", "podman")
 
 
@@ -65,6 +69,7 @@ class Hole(Fact):
     ids: str  # CVE-2026-24260, or the bulletins
     fixed: str  # the version that has it no more
     is_sure: bool  # of the row
+    way_out: str = ""  # a command or a setting, by which it comes to that version in the way that it is here
 
     @property
     def text(self) -> str:
@@ -116,7 +121,7 @@ def collect(reader: Reader, facts: Facts) -> KnownHoles:
         good_until=good_until,
         is_current=lazy(lambda: facts.host.today <= good_until),
         judged=lazy(lambda: tuple(dict.fromkeys((*versions(), *own())))),
-        found=lazy(lambda: tuple(_found(rows, versions()))),
+        found=lazy(lambda: tuple(replace(one, way_out=_way_out(one, facts)) for one in _found(rows, versions()))),
         has_lists=lazy(lambda: not own() or bool(parse_archives(ask_apt(reader, POLICY)))),
         offered=lazy(lambda: _offered(reader, own())),
     )
@@ -134,6 +139,35 @@ def _versions(reader: Reader, facts: Facts, packages: set[str]) -> Iterator[tupl
     libraries = (_LIBRARY.fullmatch(name) for name in names_in(reader, _OPERATOR_FOLDER))
     if found := [match[1] for match in libraries if match]:
         yield OPERATOR, found[-1]
+
+
+def _way_out(hole: Hole, facts: Facts) -> str:
+    if hole.name == OPERATOR:
+        return f"toolkit.version of the GPU Operator's ClusterPolicy, {hole.fixed} or newer"
+    if hole.name != DRIVER:
+        return f"sudo apt-get install --only-upgrade {quote(hole.name)}"
+    driver, newer = facts.driver, f"{hole.fixed} or newer"
+    if driver.branch:
+        names = join(one.name for one in driver.packages)
+        return f"{_pinned(facts)}sudo apt-get install --only-upgrade {names}, then reboot"
+    if driver.runfile:
+        return (
+            f"at a maintenance NVIDIA's installer of {newer} (nvidia.com/drivers), or sudo nvidia-uninstall, and then "
+            "let gpu-driver install packages"
+        )
+    if facts.managers.gpu_operator:
+        return f"driver.version of the GPU Operator's ClusterPolicy, {newer}"
+    return f"a driver of {newer}, in the way that this one came (its image, or the installer of its maker)"
+
+
+def _pinned(facts: Facts) -> str:
+    """From branch 590 on NVIDIA's archive has no branch in the names of its packages: this one keeps it (NVIDIA, driver
+    installation guide, version locking)."""
+    number = parse_digits(facts.driver.branch, 0)
+    is_kept = any(name.startswith("nvidia-driver-pinning-") for name in facts.packages.names)
+    if is_kept or number < _FIRST_WITHOUT_BRANCH:
+        return ""
+    return f"sudo apt-get install nvidia-driver-pinning-{number}; "
 
 
 def _of_distribution(facts: Facts) -> Mapping[str, str]:

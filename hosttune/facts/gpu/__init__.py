@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.gdrcopy import Gdrcopy
     from hosttune.facts.gpu.gpu_count import GpuCount
     from hosttune.facts.gpu.gpus import Gpus
+    from hosttune.facts.gpu.gsp_firmware import GspFirmware
     from hosttune.facts.gpu.health import Health
     from hosttune.facts.gpu.licence import Licence
     from hosttune.facts.gpu.nvidia import Nvidia
@@ -43,6 +44,7 @@ class GpuFacts:
     gdrcopy: Gdrcopy
     gpu_count: GpuCount
     gpus: Gpus
+    gsp_firmware: GspFirmware
     health: Health
     licence: Licence
     nvidia: Nvidia

@@ -41,15 +41,19 @@ class Branches(Fact):
     rows: Mapping[int, Branch]  # by number
     as_of: str  # the day of NVIDIA's support matrix
     good_until: str  # the month until which the table can be expected to be whole
-    newest: int  # the newest branch that the package's own table has
     given: Mapping[str, int] = field(default_factory=dict)  # PCI device (0x25ba) -> branch, as GIVEN says
 
     def branch(self, number: int) -> Branch:
-        """The row. A branch without one is gone where the package's table has newer ones, because that names all which
-        NVIDIA supports. Of a newer one nothing is known.
+        """The row. A branch without one is gone if it is older than all that NVIDIA supported on the day of the table.
+        Of another one nothing is known: it may have come after that day, whatever its number.
         """
         found = self.rows.get(number)
-        return found or Branch(number, "", "", is_gone=number < self.newest, first="", last="")
+        return found or Branch(number, "", "", is_gone=number < self.oldest, first="", last="")
+
+    @property
+    def oldest(self) -> int:
+        """The oldest branch that was supported on the day of the table."""
+        return min((row.number for row in self.rows.values() if not row.is_over(self.as_of[:7])), default=0)
 
     def month(self, now: float) -> str:
         """The month of a time in seconds since the epoch, UTC: 2026-11; never one of before the matrix, as a clock may
@@ -65,7 +69,6 @@ def collect(reader: Reader, facts: Facts) -> Branches:  # noqa: ARG001 - the int
         rows=lazy(lambda: MappingProxyType({**rows, **_site_rows(reader)})),
         as_of=as_of,
         good_until=good_until,
-        newest=max(rows),
         given=lazy(lambda: parse_branches(of_root(reader, GIVEN, _LARGEST))),
     )
 

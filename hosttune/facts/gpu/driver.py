@@ -20,6 +20,7 @@ from hosttune.facts.gpu.driver_modules import (
     kernels_of_interest,
     modules_of,
 )
+from hosttune.facts.gpu.gpu_holders import GpuHolder, holders
 from hosttune.facts.packages import INTERRUPTED, is_unfinished
 from hosttune.facts.reading import all_sure, line, sure, text
 from hosttune.facts.versions import sorted_versions, upstream_of
@@ -106,6 +107,7 @@ class Driver(Fact):
     has_module_for_next_kernel: bool  # modprobe will find nvidia.ko for boot.next_kernel
     dkms: tuple[DkmsBuild, ...]  # what DKMS built of the driver, and what it could not
     half_way: str = ""  # with what of it dpkg stopped half-way, a phrase; empty where all is whole
+    holders: tuple[GpuHolder, ...] = ()  # other kernel drivers that hold GPUs: nouveau, NovaCore, pci-stub ...
 
     @property
     def is_loaded(self) -> bool:
@@ -265,6 +267,7 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         has_module_for_next_kernel=lazy(has_module_for_next, facts, folder),
         dkms=lazy(dkms_builds, reader, folder),
         half_way=lazy(lambda: _half_way(packages(), facts)),
+        holders=lazy(holders, reader, facts),
     )
 
 

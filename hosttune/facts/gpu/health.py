@@ -6,12 +6,12 @@ A GPU that does not answer keeps its place here, with every field of nvidia-smi 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpu_errors import SAID, GpuError, sxids_in, way_of, xids_in
+from hosttune.facts.gpu.gsp_firmware import GspFailure, way_out
 from hosttune.facts.gpu.health_smi import (
     APPLICATION_CLOCKS,
     COMMON,
@@ -37,7 +37,6 @@ from hosttune.facts.gpu.health_smi import (
     error_words,
     fabric_of,
     has_repairs,
-    is_supported,
     mask,
     mig_devices_in,
     parse_number,
@@ -53,10 +52,10 @@ from hosttune.facts.gpu.health_smi import (
 from hosttune.facts.gpu.nvidia import narrowed
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.nvidia_smi import instead, slots_of
+from hosttune.facts.gpu.smi_words import BROKEN, asks_for_reset, is_supported, word_of
 from hosttune.facts.reading import ask, is_there, parsed, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
-from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -72,7 +71,6 @@ _RETIREMENTS = frozenset({63, 64})
 _MOST_REFUSALS = 4  # each costs one more run of nvidia-smi
 _VGPU_HOST = "/sys/module/nvidia_vgpu_vfio"  # lends vGPUs to virtual machines (NVIDIA, vGPU User Guide)
 _CORRUPTED = 14  # NVML_ERROR_CORRUPTED_INFOROM as an exit status
-_BROKEN = regex(r"requires? reset|reset required|is lost|fallen off", re.IGNORECASE)  # in the place of a value
 
 
 @frozen
@@ -143,7 +141,7 @@ class GpuHealth(Fact):
     @property
     def breakdown_way_out(self) -> str:
         """What a person does about what stands in the place of values."""
-        return way_of(("RESET_GPU" if "reset" in self.breakdown.lower() else "RESTART_BM",), self.slot)
+        return way_of(("RESET_GPU" if asks_for_reset(self.breakdown) else "RESTART_BM",), self.slot)
 
     @property
     def slowdowns(self) -> tuple[str, ...]:
@@ -243,7 +241,20 @@ class _Told:
             raise UnknownFact(silent.why)
         if not silent and not words and not problem:
             raise UnknownFact("nvidia-smi showed it at first, and then no more")
-        return f"it {silent.why}" if silent else words and f"nvidia-smi says {words} of all that it is asked of it"
+        said = f"it {silent.why}" if silent else words and f"nvidia-smi says {words} of all that it is asked of it"
+        failure = self.not_set_up(slot)
+        return f"{said}; {failure.describe()}" if said and failure else said
+
+    def not_set_up(self, slot: str) -> GspFailure | None:
+        """Why the driver could not set a GPU up, where the log tells."""
+        known = attempt(lambda: self.facts.gsp_firmware.of(slot))
+        return None if isinstance(known, Unreadable) else known
+
+    def silence_way_out(self, slot: str) -> str:
+        if failure := self.not_set_up(slot):
+            return way_out(failure, self.facts)
+        silent = attempt(lambda: self.silences().get(slot))
+        return way_of((silent.action if isinstance(silent, SilentGpu) else "RESTART_BM",), slot)
 
     def inforom(self, slot: str) -> str:
         """Drivers before 580 only warn, in a line of its own or by their exit status."""
@@ -259,7 +270,7 @@ class _Told:
     def breakdown(self, slot: str) -> str:
         words = error_words(self.row(slot))
         of = {spelled: f"{spelled} of {', '.join(names)}" for spelled, names in words.items()}
-        if broken := [said for spelled, said in of.items() if _BROKEN.search(spelled)]:
+        if broken := [said for spelled, said in of.items() if word_of(spelled) in BROKEN]:
             return f"nvidia-smi says {'; '.join(broken)}"
         if of:
             raise UnknownFact(f"nvidia-smi says {'; '.join(of.values())}")
@@ -379,7 +390,6 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
             raise UnknownFact("nvidia-smi tells of the remapped rows of other GPUs, and not of this one")
         return parsed(make, row, rows.get(slot))
 
-    silent = attempt(lambda: told.silences().get(slot))
     gpu = told.held().get(slot)
     errors = shared(lambda: told.errors().get(slot, ()))
     return GpuHealth(
@@ -420,7 +430,7 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         recovery_action=lazy(take, word, RECOVERY, "the recovery action"),
         breakdown=lazy(told.breakdown, slot),
         silence=lazy(told.silence, slot),
-        silence_way_out=way_of((silent.action if isinstance(silent, SilentGpu) else "RESTART_BM",), slot),
+        silence_way_out=lazy(told.silence_way_out, slot),
         model=gpu.device_id if gpu else "",
         ships_with_ecc=gpu is not None and gpu.ships_with_ecc,
     )

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from hosttune.facts.gpu.gpu_errors import slot_of
-from hosttune.facts.gpu.nvidia_smi import DENIED, corrupted_in
+from hosttune.facts.gpu.nvidia_smi import corrupted_in
+from hosttune.facts.gpu.smi_words import BROKEN, Word, is_supported, word_of
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -83,13 +84,13 @@ REMAPPED, OLD_REMAPPED = map(_remapped_of, (REMAPPED_FIELDS, OLD_REMAPPED_FIELDS
 _BUS_ID = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _UNKNOWN_FIELD = regex(r'Field "([\w.]+)" is not a valid field')
 _REFUSED = regex(r"is not a valid (?:field to query|query)|Unrecognized|Invalid combination", re.IGNORECASE)
-_NOT_THERE = frozenset({"n/a", "not supported", "requested functionality has been deprecated"})
 # nvmlClocksEventReasons; those that mean that the GPU is slower than its power limit and its work make it.
 SLOWDOWNS: Mapping[int, str] = {
     0x8: "hardware slowdown (heat or power)", 0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown",
     0x80: "power brake from outside (power supply)",
 }  # fmt: skip
 APPLICATION_CLOCKS = 0x2
+_ERRORS = BROKEN | {Word.ERROR}
 
 
 @frozen
@@ -185,11 +186,6 @@ def parse_rows(output: str, fields: tuple[str, ...], status: int) -> Rows:
     return Rows(rows, refused, tuple(_UNKNOWN_FIELD.findall(output)) if refused else ())
 
 
-def is_supported(spelled: str) -> bool:
-    """False for [N/A] and its like: this GPU has no such thing. An error is no such answer."""
-    return spelled.strip("[] ").lower() not in _NOT_THERE
-
-
 def dead(row: Mapping[str, str]) -> str:
     """The word that a row has in the place of every value ([GPU is lost], ERR!, [N/A]); empty where it has one value.
 
@@ -197,7 +193,7 @@ def dead(row: Mapping[str, str]) -> str:
     every GPU, whatever it has (No, valid), does not count.
     """
     words = [text for name, text in row.items() if name not in DETAILS][1:]
-    if any(is_supported(word) and not re.fullmatch(r"\[.*\]|ERR!|", word) for word in words):
+    if any(word and word_of(word) is Word.VALUE for word in words):
         return ""
     return next((word for word in words if is_supported(word)), words[0] if words else "nothing")
 
@@ -208,8 +204,7 @@ def error_words(row: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """
     found: dict[str, tuple[str, ...]] = {}
     for name, spelled in row.items():
-        is_error = re.fullmatch(r"\[.*\]|ERR!", spelled) and is_supported(spelled) and not DENIED.search(spelled)
-        if is_error:
+        if word_of(spelled) in _ERRORS:
             found[spelled] = (*found.get(spelled, ()), name)
     return found
 
@@ -235,7 +230,8 @@ def word(spelled: str, what: str) -> str:
     """A mode: Enabled, Default; empty where this GPU has no such thing. Raises ValueError for an error."""
     if not is_supported(spelled):
         return ""
-    return _unclear(spelled, what) if re.search(r"[\[!]", spelled) else spelled
+    is_value = word_of(spelled) is Word.VALUE and not re.search(r"[\[!]", spelled)
+    return spelled if is_value else _unclear(spelled, what)
 
 
 def yes(spelled: str, what: str) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.nvidia_smi import instead, printed
+from hosttune.facts.gpu.smi_words import is_supported, worst_of
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -44,9 +45,13 @@ class Licence(Fact):
 
 
 def states_in(output: str) -> tuple[str, ...]:
-    """The states in an answer to `QUESTION`, each once; N/A is none: that GPU needs no licence."""
-    found = (printed(match[1]) for line in output.splitlines() if (match := _STATUS.fullmatch(line.rstrip())))
-    return tuple(dict.fromkeys(state for state in found if state != "N/A"))
+    """The states in an answer to `QUESTION`, each once; N/A is none: that GPU needs no licence. Raises UnknownFact for
+    the word of an error."""
+    said = (printed(match[1]) for line in output.splitlines() if (match := _STATUS.fullmatch(line.rstrip())))
+    states = tuple(dict.fromkeys(state for state in said if is_supported(state)))
+    if error := worst_of(states):
+        raise UnknownFact(f"nvidia-smi says {error} of a licence")
+    return states
 
 
 def collect(reader: Reader, facts: Facts) -> Licence:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
-from hosttune.facts.base import Fact
+from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.gpu.gpu_errors import is_load, slot_of, stamped, xid_of
 from hosttune.facts.gpu.nvidia_smi import SmiAnswer
+from hosttune.facts.gpu.smi_words import asks_for_reset
 from hosttune.facts.reading import sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -38,7 +39,7 @@ class SilentGpu(Fact):
     @property
     def action(self) -> str:
         """What NVIDIA asks for in such a case, as in gpu_errors.WAYS."""
-        return "RESET_GPU" if "requires reset" in self.why else "RESTART_BM"
+        return "RESET_GPU" if asks_for_reset(self.why) else "RESTART_BM"
 
 
 def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -93,6 +94,9 @@ def silent_gpus(
         if not found:
             sure(messages)
         return tuple(found[slot] for slot in sorted(found))
+    for slot, words in said.unclear.items():
+        unknown = f"nvidia-smi says {words} of the GPU at {slot}, and answers in part"
+        found.setdefault(slot, SilentGpu(slot, unknown, "not known"))
     why_not = (
         "" if answering <= set(on_bus) else "nvidia-smi calls GPUs otherwise than the PCI bus does, and shows fewer"
     )
@@ -106,4 +110,6 @@ def silent_gpus(
             lists = f"nvidia-smi lists {len(answering)} of {len(expected)}"
             words = f"{lists}; kernel log: {failed[slot]}" if slot in failed else lists
             found[slot] = SilentGpu(slot, f"is on the PCI bus and does not answer ({words})", "left out")
+    if said.nameless and not found:
+        raise UnknownFact(f"nvidia-smi says {said.nameless} of a GPU, and not of which")
     return tuple(found[slot] for slot in sorted(found))

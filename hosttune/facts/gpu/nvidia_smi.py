@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.gpu_errors import STAMP, kind_of, slot_of, stamped
+from hosttune.facts.gpu.smi_words import BROKEN, Word, is_denied, word_of, worst_of
 from hosttune.facts.kernel.kernel_log import OF_GPUS, messages_with
 from hosttune.frozen import frozen
 from hosttune.host.command_secrets import MASK
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 QUERY = (
     "nvidia-smi", "--query-gpu=pci.bus_id,driver_version,persistence_mode,name", "--format=csv,noheader",
 )  # fmt: skip
+_COMMAS = 3  # of a row
 MAX_MESSAGES = 200
-DENIED = regex(r"\[?insufficient permissions\]?", re.IGNORECASE)  # in the place of a value, or of all
 
 _BUS_ID = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 # The name stands last: it is the only field that may hold a comma.
@@ -36,14 +38,16 @@ _VERSION = regex(r"\d+\.\d[\d.]*")
 # Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error; branches differ in what is before it.
 _HANDLE = regex(rf"device handle for GPU ?\d*:? ?{_BUS_ID}:?(.*)", re.IGNORECASE)
 _LOST = regex(
-    rf"GPU ?\d*:? ?{_BUS_ID}:? .{{0,200}}?((?:GPU is lost|Unknown Error|fallen off the bus).*)", re.IGNORECASE
+    rf"GPU ?\d*:? ?{_BUS_ID}:? .{{0,200}}?((?:GPU is lost|GPU requires re|Unknown Error|fallen off the bus).*)",
+    re.IGNORECASE,
 )
 _CORRUPTED = regex(rf"\s*WARNING: infoROM is corrupted at gpu {_BUS_ID}\s*", re.IGNORECASE)
 _LONGEST = 300  # of a sentence: what is printed where an answer should be may be anything
 _NO_SENTENCE = regex(r"\s*$|\$ |modprobe: |[-+|=]+$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8}")
 # NVML's return codes, as far as they are states of a host.
 _STATUSES = {
-    4: "no permission", 6: "no devices", 9: "not loaded", 12: "no library", 15: "gpu lost", 18: "mismatch",
+    4: "no permission", 6: "no devices", 9: "not loaded", 12: "no library", 15: "gpu lost", 16: "gpu lost",
+    18: "mismatch",
 }  # fmt: skip
 _WORDS = (
     ("mismatch", "version mismatch"),
@@ -52,6 +56,8 @@ _WORDS = (
     ("no library", "couldn't find libnvidia-ml"),
     ("no devices", "no devices were found"),
     ("gpu lost", "gpu is lost"),
+    ("gpu lost", "gpu requires reset"),
+    ("gpu lost", "gpu requires restart"),
     ("no permission", "insufficient permissions"),
 )
 
@@ -92,28 +98,46 @@ class SmiAnswer:
     sentence: str  # the first line that is no row of the table: an error, or a warning before it
     refusal: str  # no permission | no devices | not loaded | no library | gpu lost | mismatch | other; empty for none
     corrupted: tuple[str, ...] = ()  # slots of GPUs whose InfoROM is corrupted, as a warning says
+    unclear: Mapping[str, str] = field(default_factory=dict)  # slots of GPUs that answer in part, with the error
+    nameless: str = ""  # the error in a row that does not say of which GPU it is
 
 
 def parse_smi(output: str, status: int) -> SmiAnswer:
-    """The answer to `QUERY`: rows, and of a GPU that is lost a line, or a row of error words ([GPU is lost], ERR!)."""
+    """The answer to `QUERY`: rows, and of a GPU that is lost a line, or a row with the words of an error.
+
+    The version is the driver's, so a row can have it, and of its GPU nothing but errors. A GPU without a name does not
+    answer; of one that has a name, and an error beside it, that is not known.
+    """
     gpus, sentences, corrupted = [], [], []
     lost: dict[str, str] = {}
+    unclear: dict[str, str] = {}
+    nameless = ""
     for line in output.splitlines():
         row = _ROW.fullmatch(line.strip())
-        if row and _VERSION.fullmatch(row[5].strip()):
-            gpus.append(NvidiaGpu(slot_of(*row.group(1, 2, 3, 4)), row[7], row[5].strip(), lazy(_switch, row[6])))
-        elif row:
-            lost[slot_of(*row.group(1, 2, 3, 4))] = printed(row[5])
+        if row:
+            slot, version, mode, name = slot_of(*row.group(1, 2, 3, 4)), row[5].strip(), row[6], row[7]
+            error = worst_of((version, mode, name))
+            is_named = word_of(name) is Word.VALUE and _VERSION.fullmatch(version)
+            if not is_named or word_of(error) in BROKEN:
+                lost[slot] = printed(error or (name if _VERSION.fullmatch(version) else version))
+                continue
+            gpus.append(NvidiaGpu(slot, name, version, lazy(_switch, mode)))
+            if word_of(error) is Word.ERROR:
+                unclear[slot] = printed(error)
+        elif line.count(",") == _COMMAS and (error := worst_of(line.split(","))):
+            nameless = nameless or printed(error.strip())
+            sentences.append(printed(line))
         elif slot := corrupted_in(line):
             corrupted.append(slot)
         elif not _NO_SENTENCE.match(line):
             sentences.append(printed(line))
             if gone := _HANDLE.search(line) or _LOST.search(line):
                 lost[slot_of(*gone.group(1, 2, 3, 4))] = printed(gone[5]) or "no device handle"
-    denied = tuple(slot for slot, words in lost.items() if DENIED.search(words))
+    denied = tuple(slot for slot, words in lost.items() if is_denied(words))
     refusal = "" if gpus else _refusal(output, status)
     unreached = {slot: words for slot, words in lost.items() if slot not in denied}
-    return SmiAnswer(tuple(gpus), unreached, denied, next(iter(sentences), ""), refusal, tuple(corrupted))
+    first = next(iter(sentences), "")
+    return SmiAnswer(tuple(gpus), unreached, denied, first, refusal, tuple(corrupted), unclear, nameless)
 
 
 def slots_of(gpus: Sequence[NvidiaGpu], numbers: Iterable[int]) -> tuple[str, ...]:

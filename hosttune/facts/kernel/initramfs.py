@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
     from hosttune.values import Absent
 
+REBUILD = "sudo update-initramfs -u -k all"
 DRACUT = "dracut"
 TOOLS = "initramfs-tools"
 _HOOKS = ("/etc/kernel/postinst.d", "/usr/share/kernel/postinst.d")

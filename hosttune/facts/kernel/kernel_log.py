@@ -34,10 +34,13 @@ T = TypeVar("T")
 
 # How the kernel begins a message, the same to PCRE2 (journalctl) and to Python. Further on it quotes what users choose:
 # names of programs, control groups, files and devices.
+# A read of the driver's firmware that failed, as the kernel itself says it: `DRIVER SLOT: ` is no name of a user's.
+_FIRMWARE = r"|nvidia [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: (?:Direct firmware load for|loading|firmware:) \S"
 OF_GPUS = (  # lines of the driver, of nouveau, and about refused modules; none of a network interface called NVRM
     r"NVRM: (?!(?:entered|left) |renamed |port \d|\(slave |option |Caught )"
     r"|nvidia-nvswitch\d*: (?:SXid \(|Probing )|nouveau [0-9a-f]{4,8}:|(?:module: )?Loading of [\w ]+ is rejected"
     r"|PKCS#7 signature not signed with a trusted key|Lockdown: .{1,15}: unsigned module loading is restricted"
+    + _FIRMWARE
 )
 OF_HOST = (
     r"(?:NMI )?watchdog: .*(?:soft lockup|hard LOCKUP)|(?:rcu: )?INFO: rcu_\w+ .*detected (?:expedited )?stalls?"
@@ -67,23 +70,21 @@ _ANY = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix")
 DAY_OLD = (*_ANY, "-r", "--until=-24h", "-n", "1")
 NEWEST = (*_ANY, "-n", "1")  # its last line: where the journal ended, it is older than what the buffer has
 DMESG = ("dmesg", "--kernel")  # without what programs wrote to /dev/kmsg
-# What records from before hold in the place of both: more lines, in the same form.
+# As records of older releases hold it: more lines, in the same form.
+_UNANCHORED = (
+    r"--grep=NVRM|Xid|nouveau|nvidia-nvswitch.*Probing|odule.*reject|PKCS#7|ey was rejected"
+    r"|module loading is restricted|soft lockup|hard LOCKUP|detected (expedited )?stalls?"
+    r"|oom-kill:constraint=CONSTRAINT_NONE|Hardware Error\].*(event severity:|Machine Check|MC\d+_STATUS\[)"
+    r"|CMCI storm detected|EDAC MC\d+: \d+ CE |Run /\S+ as init process"
+    r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
+    r"|EXT4-fs \(.*(emounting filesystem read-only|shut down requested|: mounted filesystem)"
+    r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
+    r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
+)
+# What records from before hold in the place of both, the newest first: the same without firmware, then the older form.
 _OLD = {
-    JOURNAL: (
-        *_KERNEL,
-        *_FORM,
-        (
-            r"--grep=NVRM|Xid|nouveau|nvidia-nvswitch.*Probing|odule.*reject|PKCS#7|ey was rejected"
-            r"|module loading is restricted|soft lockup|hard LOCKUP|detected (expedited )?stalls?"
-            r"|oom-kill:constraint=CONSTRAINT_NONE|Hardware Error\].*(event severity:|Machine Check|MC\d+_STATUS\[)"
-            r"|CMCI storm detected|EDAC MC\d+: \d+ CE |Run /\S+ as init process"
-            r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
-            r"|EXT4-fs \(.*(emounting filesystem read-only|shut down requested|: mounted filesystem)"
-            r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
-            r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
-        ),
-    ),
-    DMESG: ("dmesg",),
+    JOURNAL: (tuple(word.replace(_FIRMWARE, "") for word in JOURNAL), (*_KERNEL, *_FORM, _UNANCHORED)),
+    DMESG: (("dmesg",),),
 }
 _TIMEOUT_S = 20.0
 # Characters of a line that are looked at. A message has 1 KiB at most, 2 KiB with what stands before it (kernel,
@@ -205,8 +206,8 @@ def _ask(reader: Reader, argv: tuple[str, ...]) -> Completed | None:
     """What the program answers; of an older record what it answered to that. None if the program is not installed."""
     answer = reader.query(argv, timeout_s=_TIMEOUT_S)
     if isinstance(answer, Unreadable) and answer.reason.startswith("not in this record"):
-        old = reader.query(_OLD[argv], timeout_s=_TIMEOUT_S)
-        answer = old if isinstance(old, Completed) else answer
+        olds = (reader.query(old, timeout_s=_TIMEOUT_S) for old in _OLD[argv])
+        answer = next((old for old in olds if isinstance(old, Completed)), answer)
     return if_absent(answer, None)
 
 

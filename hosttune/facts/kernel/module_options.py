@@ -23,7 +23,7 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -33,6 +33,7 @@ _LONGEST_NUMBER = 32  # 64 bits have 22 octal digits
 FOLDERS = (FOLDER, "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
 NVIDIA_PARAMS = "/proc/driver/nvidia/params"
 _NVIDIA_NAMES = {"NVreg_RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
+_IDLE = ("false", "true", ":")  # programs that do nothing
 _NAME = regex(r"([\w-]+)\.(\w+)")
 
 
@@ -61,6 +62,8 @@ class ModuleOptions(Fact):
 
     entries: Mapping[str, ModuleParameter]
     lines: tuple[OptionLine, ...]  # all of modprobe.d, in the order in which modprobe reads them
+    kept_out: Mapping[str, str]  # modules that no alias loads (blacklist, or install with a program that does nothing)
+    # -> the file that says so
 
     def __getitem__(self, name: str) -> ModuleParameter:
         return self.entries[name]
@@ -79,16 +82,29 @@ def one(module: str) -> str:
 
 
 def options(content: str) -> Iterator[tuple[int, str, str, str]]:
-    """(line, module, key, value) of the `options` lines of one file; a backslash at the end continues a line."""
+    """(line, module, key, value) of the `options` lines of one file."""
+    for start, words in _commands(content):
+        if words[:1] == ["options"] and len(words) > 2:
+            yield from ((start, one(words[1]), *word.partition("=")[::2]) for word in words[2:])
+
+
+def kept_out_in(content: str) -> Iterator[str]:
+    """The modules that one file keeps from being loaded for a device."""
+    for _, words in _commands(content):
+        is_idle = words[:1] == ["install"] and len(words) > 2 and words[2].rpartition("/")[2] in _IDLE
+        if is_idle or (words[:1] == ["blacklist"] and len(words) > 1):
+            yield one(words[1])
+
+
+def _commands(content: str) -> Iterator[tuple[int, list[str]]]:
+    """The lines of one file as words, with their numbers; a backslash at the end continues a line."""
     whole, start = "", 0
     for number, row in enumerate(content.splitlines(), 1):
         start = start or number
         if row.endswith("\\"):
             whole += f"{row[:-1]} "
             continue
-        words = shell_words(whole + row)
-        if words[:1] == ["options"] and len(words) > 2:
-            yield from ((start, one(words[1]), *word.partition("=")[::2]) for word in words[2:])
+        yield start, shell_words(whole + row)
         whole, start = "", 0
 
 
@@ -134,7 +150,8 @@ def live_value(reader: Reader, module: str, key: str) -> str | Absent:
 
 
 def collect(reader: Reader, facts: Facts) -> ModuleOptions:  # noqa: ARG001 - the interface of all subjects
-    lines = shared(_lines, reader)
+    texts = shared(lambda: tuple(drop_in_texts(reader, FOLDERS)))
+    lines = shared(lambda: _lines(texts()))
 
     def look(name: str) -> ModuleParameter:
         named = shared(_named, name)
@@ -145,7 +162,11 @@ def collect(reader: Reader, facts: Facts) -> ModuleOptions:  # noqa: ARG001 - th
             live=lazy(lambda: "" if reader.persistent_only else if_absent(live_value(reader, *named()), "")),
         )
 
-    return ModuleOptions(Lookup(look), lazy(lines))
+    return ModuleOptions(
+        Lookup(look),
+        lazy(lines),
+        lazy(lambda: {name: path for path, content in reversed(texts()) for name in kept_out_in(content)}),
+    )
 
 
 def _named(name: str) -> tuple[str, str]:
@@ -156,10 +177,10 @@ def _named(name: str) -> tuple[str, str]:
     return module, key
 
 
-def _lines(reader: Reader) -> tuple[OptionLine, ...]:
+def _lines(texts: Iterable[tuple[str, str]]) -> tuple[OptionLine, ...]:
     return tuple(
         OptionLine(module, key, Placed(value, path, start))
-        for path, content in drop_in_texts(reader, FOLDERS)
+        for path, content in texts
         for start, module, key, value in options(content)
     )
 

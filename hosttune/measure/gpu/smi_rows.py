@@ -1,9 +1,9 @@
 """The lines of `nvidia-smi --query-gpu=... --format=csv,nounits -lms N` as GPU samples; pure.
 
-Sources: nvidia-smi(1), `nvidia-smi --help-query-gpu`, outputs recorded on real GPUs. A value that is not there is
-printed as [N/A], [Not Supported], [Insufficient Permissions], [Unknown Error] or ERR!, in each cell of a GPU that fell
-off the bus as [GPU is lost]. The head stands once, its names may differ from those that were asked for: drivers from
-535 on answer clocks_throttle_reasons.active under its new name, and clocks.sm has always been clocks.current.sm.
+Sources: nvidia-smi(1), `nvidia-smi --help-query-gpu`, outputs recorded on real GPUs. What stands in the place of a
+value is read by facts/gpu/smi_words.py; of a GPU that fell off the bus it stands in each cell. The head stands once,
+its names may differ from those that were asked for: drivers from 535 on answer clocks_throttle_reasons.active under its
+new name, and clocks.sm has always been clocks.current.sm.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from hosttune.facts.gpu.health_smi import OLD_REASONS, REASONS, is_supported
+from hosttune.facts.gpu.health_smi import OLD_REASONS, REASONS
+from hosttune.facts.gpu.smi_words import BROKEN, Word, word_of
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.reasons import words_of
 from hosttune.measure.gpu.sample import GpuSample
@@ -35,7 +36,6 @@ _FALLEN = regex(
     r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])?(?!.{0,300}insufficient permissions)",
     re.IGNORECASE,
 )
-_LOST = regex(r"\[?GPU (?:is lost|requires reset|requires restart)\]?", re.IGNORECASE)
 _MIB: Final = 1 << 20
 
 
@@ -76,12 +76,12 @@ class SmiTable:
     def _row(self, cells: Mapping[str, str]) -> int | None:
         spelled = cells["index"]
         index = parse_digits(spelled, -1)
-        if index < 0 and not _LOST.fullmatch(spelled):
+        if index < 0 and word_of(spelled) not in BROKEN:
             return None
         index = index if index >= 0 else self._last + 1
         self._last = index
         before = self.rows.get(index)
-        if any(_LOST.fullmatch(cell) for cell in cells.values()):
+        if any(word_of(cell) in BROKEN for cell in cells.values()):
             self.rows[index] = _lost(index, before)
         else:
             self.rows[index] = _read(index, cells)
@@ -140,7 +140,7 @@ def _read(index: int, cells: Mapping[str, str]) -> SmiRow:
 
 def _text(cells: Mapping[str, str], name: str) -> str:
     cell = cells.get(name, "")
-    return "" if cell.startswith("[") or cell == "ERR!" or not is_supported(cell) else cell
+    return cell if word_of(cell) is Word.VALUE and not cell.startswith("[") else ""
 
 
 def _number(cells: Mapping[str, str], name: str) -> float | None:

@@ -1,0 +1,105 @@
+"""States of GPUs that another kernel driver holds: who it is, what frees the GPU, and whether a boot does."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from hosttune.choices.driver_states.modules import name_of_driver, rejected
+from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds
+from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.gpu.gpu_holders import GpuHolder
+
+NOUVEAU = "nouveau"
+_AGAIN = f"reboot; if it is still so afterwards, {INITRAMFS} and reboot again"
+
+
+def nouveau(facts: Facts) -> Told | None:
+    if not (facts.driver.nouveau_bound and facts.driver.is_installed):
+        return None
+    said = "nouveau holds a GPU, so that the installed NVIDIA driver cannot have it"
+    if boot_after_nouveau(facts) is BootOutlook.MENDS:
+        return said, _AGAIN
+    return f"{said}; nothing keeps it out, so it has the GPU after a reboot too", _blacklist(("nouveau",), NOUVEAU)
+
+
+def boot_after_nouveau(facts: Facts) -> BootOutlook:
+    """Packages of the driver keep it out; NVIDIA's installer does unless it was told not to."""
+    known = [one for one in facts.driver.holders if one.name == NOUVEAU]
+    is_kept_out = bool(facts.driver.branch) or not known or bool(known[0].kept_out_by)
+    return BootOutlook.MENDS if is_kept_out else BootOutlook.USELESS
+
+
+def held(facts: Facts) -> Told | None:
+    """Another driver than nouveau. A loaded driver of NVIDIA's says nothing of GPUs that are set aside on purpose."""
+    found = _others(facts)
+    if not found or not facts.driver.is_present:
+        return None
+    told = [_sentence(one) for one in found]
+    return "; ".join(told), "; ".join(dict.fromkeys(_way_out(one, facts) for one in found))
+
+
+def boot_after_held(facts: Facts) -> BootOutlook:
+    """Only what a package keeps out is sure to be gone after a boot: it has built the initial RAM disk anew."""
+    found = _others(facts)
+    return BootOutlook.MENDS if found and all(one.is_packaged for one in found) else BootOutlook.USELESS
+
+
+def not_loaded(facts: Facts) -> Told | None:
+    """No other driver has a GPU, and there is a module that could."""
+    driver = facts.driver
+    if not driver.is_installed or driver.is_loaded or driver.nouveau_bound or _others(facts):
+        return None
+    if not driver.has_module_for_running_kernel or holds(rejected, facts):
+        return None
+    return (
+        f"{name_of_driver(facts)} is installed with a module for this kernel, and is not loaded",
+        f"sudo modprobe nvidia, or reboot; where it is still not loaded afterwards, {KERNEL_LOG} says why",
+    )
+
+
+def words(facts: Facts) -> str:
+    """Who holds GPUs, for a host without a driver: nouveau, NovaCore; empty for none."""
+    names = [one.name for one in facts.driver.holders if not one.is_of_log]
+    return ", ".join(dict.fromkeys(names or ([NOUVEAU] if facts.driver.nouveau_bound else [])))
+
+
+def _others(facts: Facts) -> tuple[GpuHolder, ...]:
+    found = [one for one in facts.driver.holders if one.name != NOUVEAU]
+    return tuple(one for one in found if not (one.is_reserving and facts.driver.is_loaded))
+
+
+def _sentence(holder: GpuHolder) -> str:
+    gpus = f"the GPU at {holder.slots[0]}" if len(holder.slots) == 1 else f"the GPUs at {', '.join(holder.slots)}"
+    if holder.is_of_log:
+        return f"{holder.name} had {gpus} when the NVIDIA driver was loaded, as the kernel log says"
+    if holder.is_reserving:
+        return f"{holder.name} holds {gpus}: it is set aside for a virtual machine or a program, and no driver has it"
+    again = "" if holder.kept_out_by else ", and nothing keeps it out, so it has it again after a reboot"
+    called = holder.name if holder.name == holder.modules[0] else f"{holder.name} ({holder.modules[0]})"
+    return f"{called} holds {gpus}, so that the installed NVIDIA driver cannot have it{again}"
+
+
+def _way_out(holder: GpuHolder, facts: Facts) -> str:
+    if holder.is_reserving:
+        return (
+            f"leave it so, or take it out of what sets it aside ({holder.name} in the kernel command line or in "
+            f"/etc/modprobe.d, driverctl, driver_override), {INITRAMFS}, then {REBOOT}"
+        )
+    if holder.is_packaged:
+        return _AGAIN
+    if holder.kept_out_by:
+        return f"{holder.kept_out_by} keeps it out once the initial RAM disk has it: {INITRAMFS}; then {REBOOT}"
+    newer = ""
+    if "nova_core" in holder.modules and facts.driver.branch:
+        newer = "; Ubuntu's nvidia packages since March 2026 keep it out themselves"
+    return f"{_blacklist(holder.modules, holder.modules[0])}{newer}"
+
+
+def _blacklist(modules: tuple[str, ...], name: str) -> str:
+    lines = "".join(rf"blacklist {module}\n" for module in modules)  # for printf(1)
+    path = quote(f"/etc/modprobe.d/blacklist-{name}.conf")
+    return f"printf {quote(lines)} | sudo tee {path}; {INITRAMFS}; then {REBOOT}"

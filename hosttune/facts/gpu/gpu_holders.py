@@ -1,0 +1,99 @@
+"""Which kernel drivers other than NVIDIA's hold GPUs of this host, and whether they come back at the next boot.
+
+Sources: sysfs (kernel: Documentation/ABI/testing/sysfs-bus-pci; the link `module` of a driver, sysfs-module),
+modprobe.d(5), drivers/gpu/nova-core and drivers/gpu/drm/nova of Linux 7.0 (LP bug 2150845: Ubuntu's first 7.0 kernels
+have them), kernel-open/nvidia/nv-pci.c of github.com/NVIDIA/open-gpu-kernel-modules for the sentence of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, attempt, raw
+from hosttune.facts.gpu.gpu_errors import is_load, slot_of, stamped
+from hosttune.facts.gpu.gpus import is_vfio
+from hosttune.facts.kernel.module_options import one
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_DRIVERS = "/sys/bus/pci/drivers"
+# By the name of the driver: the modules that load it for a GPU, or make use of it.
+_MODULES: Mapping[str, tuple[str, ...]] = {
+    "nouveau": ("nouveau",), "novacore": ("nova_core", "nova_drm", "nova"), "nvidiafb": ("nvidiafb",),
+    "rivafb": ("rivafb",),
+}  # fmt: skip
+# They drive nothing: a person sets a device aside with them, for a virtual machine or a program.
+_RESERVING = frozenset({"pci_stub", "pciback", "xen_pciback", "uio_pci_generic", "igb_uio"})
+_BOUND = regex(
+    r"NVRM: GPU ([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7]) is already bound to ([\w-]{1,40})\.?\s*"
+)
+
+
+@frozen
+class GpuHolder(Fact):
+    """A kernel driver that holds GPUs, and is neither NVIDIA's nor one for virtual machines (vfio)."""
+
+    name: str  # as sysfs calls it: nouveau, NovaCore, pci-stub
+    modules: tuple[str, ...]  # that have to stay out for the GPU to be free; none of a driver that sets devices aside
+    slots: tuple[str, ...]
+    is_reserving: bool  # it sets devices aside, and drives none
+    kept_out_by: str  # the file of modprobe.d that keeps these modules out from the next boot on; empty for none
+    is_of_log: bool  # the kernel log names it, and sysfs shows no driver of these GPUs
+
+    @property
+    def is_packaged(self) -> bool:
+        """A package brings that file, and builds the initial RAM disk anew when it is installed."""
+        return self.kept_out_by.startswith(("/usr/lib/", "/lib/"))
+
+
+def bound_in(messages: Iterable[str]) -> Mapping[str, str]:
+    """By slot the driver that had a GPU when NVIDIA's was loaded last, as that says."""
+    found: dict[str, str] = {}
+    for message in messages:
+        if is_load(message):
+            found.clear()
+        elif bound := _BOUND.fullmatch(stamped(message)[1]):
+            found[slot_of(*bound.group(1, 2, 3, 4))] = bound[5]
+    return found
+
+
+def holders(reader: Reader, facts: Facts) -> tuple[GpuHolder, ...]:
+    """Those that hold GPUs now. The log counts for a GPU of which sysfs shows no driver, while NVIDIA's is not loaded:
+    what had it is there again after the next boot."""
+    slots: dict[str, list[str]] = {}
+    free = []
+    for gpu in facts.gpus.devices:
+        name = raw(gpu, "driver")
+        if isinstance(name, str) and name not in ("", "nvidia") and not is_vfio(name):
+            slots.setdefault(name, []).append(gpu.slot)
+        elif not isinstance(name, str) or not name:
+            free.append(gpu.slot)
+    of_log: dict[str, list[str]] = {}
+    if free and raw(facts.driver, "loaded_version") == "":
+        messages = attempt(lambda: facts.nvidia.messages)
+        bound = bound_in(messages) if isinstance(messages, tuple) else {}
+        for slot in free:
+            if name := bound.get(slot, ""):
+                of_log.setdefault(name, []).append(slot)
+    seen = [_holder(reader, facts, name, own, is_of_log=False) for name, own in slots.items()]
+    return (*seen, *(_holder(reader, facts, name, own, is_of_log=True) for name, own in of_log.items()))
+
+
+def _holder(reader: Reader, facts: Facts, name: str, slots: list[str], *, is_of_log: bool) -> GpuHolder:
+    key = one(name).lower()
+    is_reserving = key in _RESERVING
+    modules = _MODULES.get(key.replace("_", "")) or (() if is_reserving else (_module_of(reader, name),))
+    kept_out = attempt(lambda: facts.module_options.kept_out)
+    files = [kept_out.get(module, "") for module in modules[:1]] if isinstance(kept_out, Mapping) else []
+    return GpuHolder(name, modules, tuple(slots), is_reserving, next(iter(files), ""), is_of_log)
+
+
+def _module_of(reader: Reader, name: str) -> str:
+    """The module that a driver is of; its own name where sysfs does not tell."""
+    link = reader.link(f"{_DRIVERS}/{name}/module")
+    return one(link.rpartition("/")[2] if isinstance(link, str) else name)

@@ -1,0 +1,226 @@
+"""Why the driver could not set a GPU up, as the kernel log tells: the firmware of the GPU's own processor (GSP) that is
+missing, was not read or is of another version, a start that was left half-way, or a reason that the log does not have.
+
+Each open of a GPU that nobody keeps open sets it up, and reads the firmware of the module's own version from
+/lib/firmware/nvidia/VERSION. Sources: RmFetchGspRmImages and RmInitAdapter (osinit.c), kernel_gsp.c and nv.c of
+github.com/NVIDIA/open-gpu-kernel-modules, with its issues 639 (error -2), 943 (error -4) and 1230 (WPR2);
+drivers/base/firmware_loader of Linux, which has its own lines without NVRM, and Debian's wording of them. gsp_log_*.bin
+is of a log that few have, and is not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from errno import EINTR, ENOENT, errorcode
+from shlex import join, quote
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, attempt, lazy, raw
+from hosttune.facts.gpu.gpu_errors import is_load, slot_of, stamped
+from hosttune.facts.gpu.smi_words import says_lost
+from hosttune.facts.kernel.initramfs import REBUILD
+from hosttune.facts.reading import names_in
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+FOLDER = "/lib/firmware/nvidia"
+# The driver's own lines, and those of the kernel about its firmware, which do not say NVRM.
+KERNEL_LOG = "sudo dmesg | grep -E 'NVRM|nvidia .*firmware'"
+MISSING, INTERRUPTED, UNREADABLE, OTHER_VERSION = "missing", "interrupted", "unreadable", "other version"
+HALF_STARTED, NOT_SET_UP = "half-started", "not set up"
+OF_FIRMWARE = frozenset({MISSING, INTERRUPTED, UNREADABLE, OTHER_VERSION})
+_BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
+_LOAD = regex(
+    rf"nvidia {_BUS}: (?:Direct firmware load for|loading|firmware: failed to load) "
+    r"(?:/\S{0,200}?/)?nvidia/([\w.-]{1,60})/(gsp[\w.-]{0,60}) (?:failed with error |\()-(\d{1,4})\b"
+)
+_OF_A_LOG = "gsp_log"
+_MISMATCH = regex(
+    r"NVRM: .*GSP firmware image version mismatch: got version ([\w.]{1,40}), expected version ([\w.]{1,40})"
+)
+_NO_IMAGE = regex(r"NVRM: .*RmFetchGspRmImages: No firmware image found")
+_HALF = regex(r"NVRM: .*unexpected WPR2 already up")
+_FAILED = regex(rf"NVRM: *GPU (?:at )?(?:PCI:)?{_BUS}:? RmInitAdapter failed!? ?(\([0-9A-Fa-fx:]{{1,60}}\))?")
+_PACKAGE = regex(r"nvidia-firmware(?:-.*)?|firmware-nvidia(?:-.*)?-gsp")
+_KERNEL_COMMON = regex(r"nvidia-kernel-common(?:-.*)?")
+_NUMBERED = regex(r"nvidia-(?:kernel-common|utils|compute-utils)-\d{3}")
+_RELOAD = "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia"
+_REBOOT = "drain the host and reboot"
+
+
+@frozen
+class GspFailure(Fact):
+    """A GPU that the driver could not set up when it was opened last."""
+
+    slot: str  # 0000:18:00.0
+    cause: str  # missing | interrupted | unreadable | other version (of the firmware) | half-started | not set up
+    version: str  # of the firmware that was asked for; of another version: of the module
+    file: str  # gsp_ga10x.bin; empty where the log does not name one
+    error: int  # errno of the read, 0 for none
+    words: str  # what the log has besides: the other version, or the codes of RmInitAdapter
+    is_there: bool | None = None  # the file is there by now, also as a compressed one; None where that is not known
+
+    @property
+    def path(self) -> str:
+        """Of the firmware."""
+        return f"{FOLDER}/{self.version}/{self.file}"
+
+    def describe(self, where: str = "it") -> str:
+        """What is known, as a sentence; `where`: the GPUs, which have this cause together."""
+        if self.cause == NOT_SET_UP:
+            codes = f" {self.words}" if self.words else ""
+            said = f"the driver could not set {where} up (RmInitAdapter failed{codes})"
+            return f"{said}: the log does not say whether driver, firmware, setup or board is the cause"
+        if self.cause == HALF_STARTED:
+            return (
+                f"an earlier start left {where} half-way (kernel log: WPR2 already up), so that the firmware cannot "
+                "start again before a reset"
+            )
+        if self.cause == OTHER_VERSION:
+            return f"the firmware for {where} is {self.words}, and the module is {self.version}"
+        named = errorcode.get(self.error, "of no known name")
+        said = f"error -{self.error}, {named}" if self.error else "the log has no error"
+        if self.cause == INTERRUPTED:
+            return (
+                f"{self.path} was not read to its end for {where} ({said}): what opened the GPU was stopped "
+                "meanwhile, which says nothing against the board"
+            )
+        if self.cause == MISSING:
+            now = {True: "; the file is there by now", False: ", and it is not there now", None: ""}[self.is_there]
+            return f"the firmware {self.path} was missing for {where} ({said}){now}"
+        path = self.path if self.file else f"the firmware in {FOLDER}"
+        return f"the kernel could not read {path} for {where} ({said}), which says nothing against the board"
+
+
+@frozen
+class GspFirmware(Fact):
+    """The GPUs that do not answer and were not set up, as far as the log tells why."""
+
+    failures: tuple[GspFailure, ...]  # of each GPU one, by slot
+
+    def of(self, slot: str) -> GspFailure | None:
+        return next((one for one in self.failures if one.slot == slot), None)
+
+
+def failures_in(messages: Iterable[str]) -> Mapping[str, GspFailure]:
+    """By slot what kept a GPU from being set up when that was tried last, since the module was loaded last."""
+    found: dict[str, GspFailure] = {}
+    fresh: set[str] = set()  # GPUs of which a read has failed in the try that has not ended yet
+    told: tuple[str, str, str] | None = None  # a cause of the GPU whose try ends next: cause, version, words
+    for message in messages:
+        if is_load(message):
+            found.clear()
+            fresh.clear()
+            told = None
+            continue
+        line = stamped(message)[1]
+        if load := _LOAD.match(line):
+            if not load[6].startswith(_OF_A_LOG):
+                slot, error = slot_of(*load.group(1, 2, 3, 4)), int(load[7])
+                cause = {ENOENT: MISSING, EINTR: INTERRUPTED}.get(error, UNREADABLE)
+                found[slot] = GspFailure(slot, cause, load[5], load[6], error, "")
+                fresh.add(slot)
+        elif other := _MISMATCH.match(line):
+            told = (OTHER_VERSION, other[2], other[1])
+        elif _HALF.match(line):
+            told = (HALF_STARTED, "", "")
+        elif _NO_IMAGE.match(line):
+            told = told or (UNREADABLE, "", "")
+        elif failed := _FAILED.match(line):
+            slot = slot_of(*failed.group(1, 2, 3, 4))
+            if slot not in fresh:
+                cause, version, words = told or (NOT_SET_UP, "", failed[5] or "")
+                found[slot] = GspFailure(slot, cause, version, "", 0, words)
+            fresh.discard(slot)
+            told = None
+    return found
+
+
+def collect(reader: Reader, facts: Facts) -> GspFirmware:
+    return GspFirmware(failures=lazy(_failures, reader, facts))
+
+
+def _failures(reader: Reader, facts: Facts) -> tuple[GspFailure, ...]:
+    """The log is asked only where a GPU does not answer: one that does was set up since."""
+    nvidia = facts.nvidia
+    if nvidia.smi not in {"answers", "refused"} or nvidia.refusal == "mismatch":
+        return ()
+    answering = {gpu.slot for gpu in nvidia.gpus}
+    held = {gpu.slot for gpu in facts.gpus.devices if raw(gpu, "driver") == "nvidia"} - answering
+    if not held:
+        return ()
+    found = failures_in(nvidia.messages)
+    silent = attempt(lambda: nvidia.silent)
+    gone = (
+        {one.slot for one in silent if one.sign == "log" or says_lost(one.why)} if isinstance(silent, tuple) else set()
+    )
+    return tuple(_looked_for(reader, found[slot]) for slot in sorted(held - gone) if slot in found)
+
+
+def _looked_for(reader: Reader, failure: GspFailure) -> GspFailure:
+    """With whether its file is there by now. The kernel also takes compressed ones."""
+    names = attempt(names_in, reader, f"{FOLDER}/{failure.version}") if failure.file else None
+    if not isinstance(names, tuple):
+        return failure
+    return replace(failure, is_there=bool({failure.file, f"{failure.file}.xz", f"{failure.file}.zst"} & set(names)))
+
+
+def way_out(failure: GspFailure, facts: Facts) -> str:
+    """What a person does about it."""
+    if failure.cause == HALF_STARTED:
+        return (
+            f"{_REBOOT}; where it is still so, power the host off and on, because only a reset of the GPU clears it; "
+            "where it comes again, keep nvidia-bug-report.sh, and try another version of the driver"
+        )
+    if failure.cause == NOT_SET_UP:
+        return (
+            f"{KERNEL_LOG} shows what came before; {_REBOOT}, and power it off and on where that does not help; where "
+            "it comes again, keep nvidia-bug-report.sh: another version of the driver, and the GPU in another slot, "
+            "show whether it is the board"
+        )
+    again = f"drain the host, and unload and load the module: {_reload(facts)}; or reboot"
+    if failure.cause == INTERRUPTED:
+        opens = "drain the host, and let nvidia-persistenced open the GPUs: sudo systemctl restart nvidia-persistenced"
+        return f"{opens}; where that does not help, {again}" if facts.driver.persistenced else again
+    if failure.cause == OTHER_VERSION:
+        return f"{_reinstall(failure, facts)}; {REBUILD}; then {_REBOOT}"
+    if failure.cause == MISSING and failure.is_there:
+        return f"{again}; where it is missing again after a boot, the initial RAM disk lacks it: {REBUILD}"
+    look = (
+        "" if failure.cause == MISSING else f"see whether it can be read: sudo sha256sum {_names(failure)}; where not, "
+    )
+    return f"{look}{_reinstall(failure, facts)}; then {again}"
+
+
+def _names(failure: GspFailure) -> str:
+    return quote(failure.path) if failure.file else f"{FOLDER}/*/gsp*"
+
+
+def _reload(facts: Facts) -> str:
+    service = "nvidia-persistenced"
+    return (
+        f"sudo systemctl stop {service}; {_RELOAD}; sudo systemctl start {service}"
+        if facts.driver.persistenced
+        else _RELOAD
+    )
+
+
+def _reinstall(failure: GspFailure, facts: Facts) -> str:
+    """How the firmware of the module's version comes back, in the way that the driver came."""
+    driver, version = facts.driver, failure.version or facts.driver.loaded_version
+    names = [name for name in facts.packages.names if _PACKAGE.fullmatch(name)] if driver.branch else []
+    own = [name for name in names if name.endswith(f"-{version}")] or [name for name in names if "." not in name]
+    common = [one.name for one in driver.packages if _KERNEL_COMMON.fullmatch(one.name)]
+    if not own and any(_NUMBERED.match(one.name) for one in driver.packages):
+        server = "-server" if "server" in driver.flavour else ""
+        own = [f"nvidia-firmware-{driver.branch}{server}-{version}"]  # as Ubuntu names them
+    if own or common:
+        return f"sudo apt-get install --reinstall {join([*own, *common])}"
+    if driver.runfile:
+        return f"run NVIDIA's installer of {version} again, which brings its firmware"
+    return f"bring the firmware of {version} in the way that this driver came"
