@@ -79,6 +79,7 @@ def _told(look: LookOnly, show: ShowHealth, within: str) -> int:
     from hosttune.cli.reports import deliver
     from hosttune.codec import dumps
     from hosttune.views.health import health_json, health_line, health_prometheus, health_status, health_text
+    from hosttune.views.masking import masked
     from hosttune.views.terminal import Screen
 
     found, session = _looked(look, within)
@@ -86,7 +87,7 @@ def _told(look: LookOnly, show: ShowHealth, within: str) -> int:
     created = datetime.fromtimestamp(reader.now(), timezone.utc)
     page = open_page(reader, look, show)
     if show.format is HealthFormat.JSON:
-        text = dumps(health_json(found, page.host, created.isoformat(timespec="seconds")))
+        text = dumps(masked(health_json(found, page.host, created.isoformat(timespec="seconds"))))
     elif show.format is HealthFormat.PROMETHEUS:
         text = health_prometheus(found, int(created.timestamp()))
     elif show.format is HealthFormat.TEXT:

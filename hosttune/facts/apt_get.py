@@ -30,7 +30,7 @@ _REMOVE = regex(r"(?:Remv|Purg) (\S+)(?: \[([^\]]+)\])?")
 _URI = regex(r"'[^']*' \S+ (\d+)(?: \S*)?")
 # apt-get 1.0 to 2.8, then apt 3 (apt-private/private-install.cc); a thousand is 1000 bytes
 _GROWTH = regex(
-    r"After this operation, ([0-9.,]+) ?([kMGT]?)B of additional disk space|\s*Space needed: ([0-9.,]+) ?([kMGT]?)B"
+    r"After this operation, ([0-9.,]+) ?([kMGT]?)B of additional disk space|Space needed: ([0-9.,]+) ?([kMGT]?)B"
 )
 _VERSION_LINE = regex(r"(?: {5}| \*\*\* )(\S+)")
 _SOURCE_LINE = regex(r" {6,}-?\d+ (\S.*)")

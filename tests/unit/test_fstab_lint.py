@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.facts.storage.fstab_lines import parse
+from hosttune.facts.storage.fstab_lines import line_problem, parse
+from hosttune.facts.storage.fstab_options import masked
 from hosttune.facts.storage.fstab_types import effective, needs_network
 from hosttune.resources.storage.fstab_lint import RemarkLevel, lint
 from tests.unit.test_fstab_document import SAMPLES
@@ -343,3 +344,31 @@ def test_lint_of_many_lines_of_one_target_stays_short():
     found = lint(parse(b"UUID=1 /data ext4 nofail 0 0\n" * 3000))
 
     assert max(len(remark.message) for remark in found) < 200
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "//nas/x /mnt username=me,password=geheim1,_netdev 0 0",  # where the type belongs
+        "//nas/x username=me,password=geheim1 cifs /mnt 0 0",
+        "//nas/x password=geheim1,username=me cifs /mnt 0 0",
+        "//nas/x /mnt cifs username=me;password=geheim1 0 0",
+        "//nas/x /mnt cifs username=me,PassWord=\"ge,heim1\" # x",
+        "//nas/x /mnt username=me%geheim1 0 0",
+        "curlftpfs#me:geheim1@ftp.example.net /mnt fuse rw 0 0",
+        "me:geheim1@ftp.example.net /mnt fuse.curlftpfs rw 0 0",
+        "https://me:geheim1@dav.example.net/x mnt davfs rw 0 0",
+    ],
+)  # fmt: skip
+def test_no_remark_quotes_a_password(line):
+    document = parse(f"{line}\n".encode())
+    told = [text for one in lint(document) for text in (one.message, one.todo)]
+    problems = [line_problem(document, one) for one in document.lines]
+    text = " ".join([*told, *(f"{one} {one.hint}" for one in problems if one)])
+    assert told
+    assert "heim1" not in text
+
+
+def test_path_of_a_snapshot_is_no_password():
+    assert masked("nas:/vol/a@snapshot") == "nas:/vol/a@snapshot"
+    assert masked("10.0.0.1@tcp:10.0.0.2@tcp:/x") == "10.0.0.1@tcp:10.0.0.2@tcp:/x"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Refused, Where
 from hosttune.facts.base import Fact, keep_last, unread
 from hosttune.facts.storage.fstab_lines import PATH, FstabLine, FstabText, LineKind, line_problem, parse, separator_of
-from hosttune.facts.storage.fstab_options import decode, items, masked_line
+from hosttune.facts.storage.fstab_options import decode, items, masked, masked_line
 from hosttune.facts.storage.mounts import is_network
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
@@ -145,7 +145,7 @@ def entry_of(document: FstabText, line: FstabLine, path: str = "") -> FstabEntry
     text = masked_line(decode(line.text))
     return FstabEntry(
         line=line.number,
-        source=decode(fields.source),
+        source=masked(decode(fields.source)),
         target=target,
         fstype=decode(fields.fstype),
         options=_options(text),

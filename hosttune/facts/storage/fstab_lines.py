@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hosttune.errors import Refused, Where
-from hosttune.facts.storage.fstab_options import decode, items
+from hosttune.facts.storage.fstab_options import decode, hide_secrets, items
 from hosttune.facts.storage.fstab_readers import (
     BLANKS,
     GETMNTENT_LIMIT,
@@ -138,7 +138,11 @@ class FstabText:
         return tuple(self.index.get(clean_path(target), ()))
 
     def problem(self, line: int, message: str, hint: str) -> Problem:
-        return Problem(line, message, hint, self.path)
+        return Problem(line, self.hide(line, message), self.hide(line, hint), self.path)
+
+    def hide(self, line: int, text: str) -> str:
+        """A sentence about a line without its passwords; line 0 is the file."""
+        return hide_secrets(decode(self.lines[line - 1].text), text) if 0 < line <= len(self.lines) else text
 
 
 def clean_path(path: str) -> str:

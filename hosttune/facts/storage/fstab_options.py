@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ATIME_WORDS = ("atime", "relatime", "norelatime", "strictatime", "nostrictatime", "noatime")
+# In front of the name of an option stands whatever people take for a separator.
 _SECRETS = regex(
-    r"(^|,)((?:pass|passwd|password|password2|pwd|secret|key|token)=)(\"[^\"]*\"|(?:\\,|[^,])*)", re.IGNORECASE
+    r"(^|[^\w-])((?:pass|passwd|password|password2|pwd|secret|key|token)=)(\"[^\"]*\"|(?:\\,|[^,])*)", re.IGNORECASE
 )
-_USER_SECRET = regex(r"(^|,)((?:user|username)=[^,%]*%)((?:\\,|[^,])*)", re.IGNORECASE)
-_URL_SECRET = regex(r"(//[^/\s:@]+:)[^@\s]{1,512}(@)")
-_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|user|//", re.IGNORECASE)
+_USER_SECRET = regex(r"(^|[^\w-])((?:user|username)=[^,%]{0,512}%)((?:\\,|[^,])*)", re.IGNORECASE)
+# `https://me:...@host`, `curlftpfs#me:...@host`, `me:...@host`; not the path of `nas:/volume@snapshot`.
+_URL_SECRET = regex(r"((?:^|[#/])[^/\s:@#,]{1,512}:)([^@\s/][^@\s]{0,511})(@)")
+_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|user|:[^@]*@", re.IGNORECASE)
+_OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
 _SIZE = regex(r"([0-9]+)([kmgtpe%]?)", re.IGNORECASE)
 
 
@@ -110,7 +113,7 @@ def masked(text: str) -> str:
         return text
     for pattern in (_SECRETS, _USER_SECRET):
         text = pattern.sub(lambda match: f"{match[1]}{match[2]}***", text)
-    return _URL_SECRET.sub(r"\1***\2", text)
+    return _URL_SECRET.sub(r"\1***\3", text)
 
 
 def masked_line(text: str) -> str:
@@ -118,6 +121,29 @@ def masked_line(text: str) -> str:
     if not _MAYBE_SECRET.search(text):
         return text
     return "".join(part if part.isspace() else masked(part) for part in re.split(r"([ \t]+)", text))
+
+
+def hide_secrets(line: str, text: str) -> str:
+    """A sentence about a line, without the passwords of that line in whatever form the sentence quotes them."""
+    if not _MAYBE_SECRET.search(line):
+        return text
+    for value in _secrets_in(line):
+        text = text.replace(value, "***")
+    return masked_line(text)
+
+
+def _secrets_in(line: str) -> list[str]:
+    """The passwords of a line as they stand in it and as they are read, the longest first."""
+    values: set[str] = set()
+    for field in line.split():
+        for pattern, group in ((_SECRETS, 3), (_USER_SECRET, 3), (_URL_SECRET, 2)):
+            values.update(match[group] for match in pattern.finditer(field))
+    found = {one for value in values for one in (value, value.strip('"'), _unescaped(value))}
+    return sorted((one for one in found if len(one) > 2), key=len, reverse=True)
+
+
+def _unescaped(value: str) -> str:
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), value.replace("\\,", ","))
 
 
 def has_secret(options: str) -> bool:

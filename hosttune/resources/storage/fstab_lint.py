@@ -66,7 +66,11 @@ def lint(document: FstabText) -> tuple[Remark, ...]:
             found += _entry_remarks(document, line, seen)
         elif line.kind is LineKind.BROKEN:
             found += _broken_remarks(line)
-    return in_order([*found, *_circle_remarks(document)])
+    return in_order(_without_secrets(document, one) for one in (*found, *_circle_remarks(document)))
+
+
+def _without_secrets(document: FstabText, one: Remark) -> Remark:
+    return one._replace(message=document.hide(one.line, one.message), todo=document.hide(one.line, one.todo))
 
 
 def in_order(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
@@ -92,10 +96,10 @@ class LineErrors:
         remarks = _entry_remarks(self.document, line, self._seen)
         found = next((one for one in remarks if one.code != "duplicate" and is_failing(one)), None)
         if found or not kernel or fields.fstype == b"swap":
-            return found
+            return _without_secrets(self.document, found) if found else None
         options = self._seen[fields.fstype, fields.options, line.target == "/"]
         refused = refused_by(options.fstype, options.words, kernel, is_root=line.target == "/")
-        return refused._replace(line=line.number) if refused else None
+        return _without_secrets(self.document, refused._replace(line=line.number)) if refused else None
 
     def of(self, line: FstabLine) -> Problem | None:
         """The first error of an entry, with the way out."""
