@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hosttune.choices.driver_states import gpus, modules, packages
+from hosttune.choices.driver_states import branch_moves, gpus, modules, packages
 from hosttune.choices.driver_states.told import (
     BootOutlook,
     ByPolicy,
@@ -233,6 +233,7 @@ STATES: Mapping[str, Look] = {
     "fabric down": gpus.fabric_down,
     "reboot pending": modules.reboot_pending,
     "outdated branch": packages.outdated,
+    "other branch offered": branch_moves.other_branch,
     "held": packages.held,
     _LAST: packages.update,
 }
@@ -246,7 +247,7 @@ DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
     "module missing for the next kernel": True, "mismatch": True, "other module loaded": gpus.is_undriven_until_boot,
     "nouveau": True, "not loaded": True, "nvidia-smi refuses": True, "fabric different": True, "fabric down": True,
     "reboot pending": False,
-    "outdated branch": False, "held": False, "update offered": False,
+    "outdated branch": False, "other branch offered": False, "held": False, "update offered": False,
 }  # fmt: skip
 # What the next boot does about it, where it does anything.
 _BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
@@ -263,8 +264,8 @@ _BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
 # The licensed driver of a vGPU comes by NVIDIA's installer or from the cloud's archive, as the hypervisor's release.
 _OF_THE_HYPERVISOR = frozenset(
     {
-        "runfile", "mixed sources", "foreign archive", "unsupported GPU", "wrong flavour", "outdated branch", "held",
-        "update offered",
+        "runfile", "mixed sources", "foreign archive", "unsupported GPU", "wrong flavour", "outdated branch",
+        "other branch offered", "held", "update offered",
     }
 )  # fmt: skip
 # DGX OS and Lambda Stack have archives, AWS's images and those of Kubernetes nodes (AKS) installers of their own: the

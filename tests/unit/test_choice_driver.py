@@ -11,6 +11,7 @@ from hosttune.choices.driver import choose
 from hosttune.choices.drivers.choice import DEFAULTS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact
+from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.packages import Packages
 from tests.unit.driver_machine import (
     A100,
@@ -228,9 +229,7 @@ LIBRARY = "libnvidia-compute-580-server"
 
 
 def offer(name, candidate="580.142-0ubuntu1", *, origin="Ubuntu"):
-    return SimpleNamespace(
-        name=name, installed="580.95.05-0ubuntu1", candidate=candidate, installed_from="Ubuntu", candidate_from=origin
-    )
+    return Offer(name, "580.95.05-0ubuntu1", candidate, "Ubuntu", origin)
 
 
 def test_choose_update_within_the_branch_only_when_asked():
@@ -241,6 +240,14 @@ def test_choose_update_within_the_branch_only_when_asked():
     assert LIBRARY in choice.packages
     assert "within branch 580" in choice.reason
     assert choose(machine(offer=None, packages=INSTALLED), PARAMS | {"update": True}).action == "keep"
+
+
+def test_choose_update_never_takes_another_branch():
+    facts = machine(offer=None, packages=INSTALLED, updates=(offer("nvidia-open", "595.71.05-1ubuntu1"),))
+    assert choose(facts, PARAMS | {"update": True}).action == "keep"
+    both = (offer(LIBRARY), offer("cuda-drivers", "595.71.05-1"), offer("nvidia-settings", "510.47.03-1"))
+    choice = choose(machine(offer=None, packages=INSTALLED, updates=both), PARAMS | {"update": True})
+    assert choice.versions == (f"{LIBRARY}=580.142-0ubuntu1", "nvidia-settings=510.47.03-1")
 
 
 def test_choose_update_from_another_archive_is_refused():
@@ -378,8 +385,7 @@ def test_choose_brings_modules_for_the_running_kernel_too(versions, more):
 
 def test_choose_update_of_a_version_that_the_archive_has_no_more():
     """Ubuntu's archives keep the newest version alone, so that an old one is nobody's."""
-    gone = offer(LIBRARY)
-    gone.installed_from = ""
+    gone = replace(offer(LIBRARY), installed_from="")
     facts = machine(offer=None, packages=INSTALLED, updates=(gone,))
     assert choose(facts, PARAMS | {"update": True}).action == "update"
     facts.archives.origins = ()

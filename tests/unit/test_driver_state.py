@@ -11,6 +11,7 @@ from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact, unread
 from hosttune.facts.base import Fact
+from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.driver_modules import DkmsBuild
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
@@ -133,10 +134,8 @@ def names(facts):
     return [one.name for one in states(facts)]
 
 
-def offer(name="libnvidia-compute-580-server"):
-    return SimpleNamespace(
-        name=name, installed=PACKAGE, candidate="580.142-1", installed_from="Ubuntu", candidate_from="Ubuntu"
-    )
+def offer(name="libnvidia-compute-580-server", candidate="580.142-1", origin="Ubuntu"):
+    return Offer(name, PACKAGE, candidate, origin, origin)
 
 
 def test_healthy_host_is_current():
@@ -183,6 +182,11 @@ TABLE = {
     "reboot pending": ({"boot": {"reboot_required": True, "reboot_packages": ("linux-image-6.8.0-71-generic",)}}, "linux-image", "reboot"),
     "outdated branch": ({"branch": "535", "name": "535-server"}, "support of branch 535 has ended", "switch_branch"),
     "held": ({"held": ("libnvidia-compute-580-server",), "archives": {"updates": (offer(),)}}, "libnvidia-compute", "never unholds"),
+    "other branch offered": (
+        {"archives": {"updates": (offer("libnvidia-compute", "595.71.05-1ubuntu1"),)}},
+        "the next `apt upgrade` moves this host from branch 580 to 595 (production, supported until 2027-03)",
+        "to stay in branch 580: sudo apt-mark hold libnvidia-compute",
+    ),
     "update offered": ({"archives": {"updates": (offer(),)}}, "580.142-1", "update: true"),
 }  # fmt: skip
 
@@ -194,6 +198,47 @@ def test_state_says_its_evidence_and_the_way_out(name):
     assert (leading.name, leading.is_fault) == (name, True), names(host(**changes))
     assert evidence in leading.evidence
     assert way_out in leading.way_out
+
+
+def moving(*names, candidate="595.71.05-1ubuntu1", **more):
+    updates = tuple(offer(name, candidate, "NVIDIA") for name in names)
+    facts = host(archives={"updates": updates, "origins": ("NVIDIA",)}, **more)
+    return {state.name: state for state in states(facts)}
+
+
+def test_upgrade_to_another_branch_is_no_update():
+    """NVIDIA's archive leaves the branch out of the names from 590 on."""
+    found = moving("nvidia-kernel-common", "nvidia-persistenced", "nvidia-imex")
+    state = found["other branch offered"]
+    assert "update offered" not in found
+    assert state.way_out == (
+        "to stay in branch 580: sudo apt-get install nvidia-driver-pinning-580; where apt does not know it: "
+        "sudo apt-mark hold nvidia-kernel-common nvidia-persistenced nvidia-imex"
+    )
+    pinned = moving("nvidia-kernel-common", names=("nvidia-driver-pinning-580",))
+    assert "apt-get install" not in pinned["other branch offered"].way_out
+
+
+def test_metapackage_that_moves_needs_a_full_upgrade():
+    assert "the next `apt full-upgrade`" in moving("cuda-drivers")["other branch offered"].evidence
+
+
+def test_branch_that_does_not_drive_every_gpu_is_named():
+    state = moving("cuda-drivers", generations=("volta", "ampere"))["other branch offered"]
+    assert state.evidence.endswith("; branch 595 does not drive volta, and these GPUs would stop working")
+    assert "does not drive" not in moving("cuda-drivers")["other branch offered"].evidence
+
+
+def test_tools_and_modules_name_no_branch():
+    """Ubuntu's nvidia-settings is 510 beside every driver, and modules are versioned as their kernel."""
+    assert "other branch offered" not in moving("nvidia-settings", candidate="510.47.03-1")
+    assert "other branch offered" not in moving("linux-modules-nvidia-580-generic", candidate="6.8.0-146.146")
+    assert "other branch offered" not in moving("nvlsm", candidate="2025.10.11-1")
+
+
+def test_hold_that_keeps_the_branch_is_not_said_to_be_lifted():
+    assert "other branch offered" not in moving("nvidia-open", held=("nvidia-open",))
+    assert "held" not in moving("nvidia-open", held=("nvidia-open",))
 
 
 def test_states_that_another_rule_reports_name_it():

@@ -221,6 +221,10 @@ OBJECTIONS = {
     "compiles modules": (NEW + "Inst a-dkms (1 s [all])\n", {}, "compile kernel modules on this host (a-dkms)"),
     "does not install it": ("Inst b-helper (2 s [all])\n", {}, "apt would not install a"),
     "two versions": (NEW, {"one_version": ["a", "b-helper"]}, "one version, and the archive has a 1.5-1, b-helper 2"),
+    "another branch": (
+        NEW + "Inst libnvidia-compute [580.126.20-1] (595.71.05-1 s [all])\nInst nvidia-settings (510.47.03-1 s [all])\n",
+        {"branch": "580"}, "apt would bring packages of another branch than 580: libnvidia-compute 595.71.05-1",
+    ),
     "fails": (
         Completed(100, b"", b"W: odd\nE: Held packages were changed and -y was used without --allow-change-held-p\n"),
         {}, "apt-get would fail: Held packages were changed",

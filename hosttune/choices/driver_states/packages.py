@@ -6,8 +6,10 @@ import re
 from shlex import join
 from typing import TYPE_CHECKING
 
+from hosttune.choices.driver_states.branch_moves import list_offers
 from hosttune.choices.driver_states.told import RUNFILE, UNHOLD, UNINSTALL, ByPolicy, Told, switch
 from hosttune.choices.drivers.branch import stale_note, why_over
+from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.components import fabric_packages, managers
 from hosttune.choices.drivers.switches import has_switches
 from hosttune.choices.next_kernel import commands
@@ -87,8 +89,8 @@ def outdated(facts: Facts) -> Told | None:
 
 
 def held(facts: Facts) -> Told | None:
-    """Held packages matter where something newer is kept from them."""
-    held = [name for name in facts.driver.held if name in {offer.name for offer in facts.archives.updates}]
+    """Held packages matter where something newer of their branch is kept from them."""
+    held = [name for name in facts.driver.held if name in {offer.name for offer in offers_within(facts)}]
     if not held:
         return None
     return (
@@ -100,13 +102,11 @@ def held(facts: Facts) -> Told | None:
 def update(facts: Facts) -> Told | None:
     own = managers(facts) if has_switches(facts) and fabric_packages(facts) else ()  # said by `fabric different`
     known = {*facts.driver.held, *own}
-    updates = [offer for offer in facts.archives.updates if offer.name not in known]
+    updates = [offer for offer in offers_within(facts) if offer.name not in known]
     if not facts.driver.branch or not updates:
         return None
-    shown = ", ".join(f"{offer.name} {offer.installed} -> {offer.candidate}" for offer in updates[:3])
-    more = f" and {len(updates) - 3} more" if len(updates) > 3 else ""
     return (
-        f"an update within branch {facts.driver.branch} is offered: {shown}{more}",
+        f"an update within branch {facts.driver.branch} is offered: {list_offers(updates)}",
         ByPolicy(
             "",
             "update: true for gpu-driver in the policy",

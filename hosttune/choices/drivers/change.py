@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.driver_states.packages import held
 from hosttune.choices.driver_states.told import UNHOLD, BootOutlook, DriverState
+from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
 from hosttune.choices.drivers.install import choose_install
 from hosttune.facts.versions import upstream_of
@@ -28,6 +29,8 @@ _NUMBERED = regex(
     r"(?:lib)?nvidia-[a-z0-9-]+?-|xserver-xorg-video-nvidia-)"
     r"(?P<number>\d{3})(?P<server>-server)?(?P<open>-open)?(?=-|$)"
 )
+# What has the driver's own version, and what works beside it in that version only.
+_ONE_VERSION = regex(r"nvidia-(?:utils|fabricmanager)(?:-.*)?|libnvidia-nscq(?:-.*)?|libnvidia-compute")
 # What works beside a driver of its own version alone, and carries the branch in its name.
 _COMPANION = regex(r"(nvidia-fabricmanager|libnvidia-nscq|nvidia-imex)-\d{3}")
 
@@ -101,7 +104,7 @@ def _others(packages: Iterable[DriverPackage], new: DriverChoice) -> tuple[str, 
 def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> DriverChoice | None:
     """The newer versions that apt offers of the packages that are there; None where there are none."""
     driver = facts.driver
-    offers = facts.archives.updates
+    offers = offers_within(facts)
     if not offers:
         return None
     if kept_back := held(facts):
@@ -129,8 +132,8 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
         )
     versions = tuple(f"{offer.name}={offer.candidate}" for offer in offers)
     told = f"{offered}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
-    coupled = [one for one in driver.packages if re.match(r"nvidia-(?:utils|fabricmanager)-|libnvidia-nscq-", one.name)]
-    has_manager = any(one.name.startswith("nvidia-fabricmanager-") for one in coupled)
+    coupled = [one for one in driver.packages if _ONE_VERSION.fullmatch(one.name)]
+    has_manager = any(one.name.startswith("nvidia-fabricmanager") for one in coupled)
     one_version = tuple(one.name for one in coupled) if has_manager else ()
     needs_dkms = bool(params["allow_dkms"]) and any(re.search(r"-dkms(?:-|$)", one.name) for one in driver.packages)
     names = tuple(dict.fromkeys((*keep_driver(facts, "").packages, *(offer.name for offer in offers))))
@@ -144,7 +147,7 @@ def _left_behind(facts: Facts) -> str:
     upstream version and it would not; empty where there is none, or it comes along.
     """
     driver, kernel = facts.driver, facts.boot.next_kernel or facts.kernel.release
-    updates = facts.archives.updates
+    updates = offers_within(facts)
     is_newer = any(
         upstream_of(offer.candidate) != upstream_of(offer.installed)
         for offer in updates

@@ -37,6 +37,10 @@ _PASSWORD = regex(r"//[^/@\s]*@")
 _BESIDE = regex(
     r"nvidia-(?:fabricmanager|imex|modprobe|settings|xconfig|persistenced|powerd)(?:-\d+)?|libnvidia-nscq(?:-\d+)?|nvlsm"
 )
+# Tools that work beside a driver of any version; Ubuntu keeps nvidia-settings at 510.
+_ANY_VERSION = regex(r"nvidia-(?:settings|xconfig|modprobe)")
+# 580.126.20 or 595.84: the first number is the branch. Modules are versioned as their kernel, nvlsm by the year.
+_BRANCH = regex(r"(?:\d+:)?(\d{3})\.\d")
 _NVIDIA_SITES = ("developer.download.nvidia.com", "developer.download.nvidia.cn")
 
 
@@ -58,6 +62,23 @@ class Offer(Fact):
     def is_newer(self) -> bool:
         """The candidate is newer than what is installed."""
         return bool(self.installed and self.candidate) and compare_versions(self.candidate, self.installed) > 0
+
+    @property
+    def branch(self) -> int:
+        """The driver branch of the candidate, as `branch_in` reads it; 0 for a tool that fits every branch."""
+        return 0 if _ANY_VERSION.fullmatch(self.name) else branch_in(self.candidate)
+
+
+def branch_in(version: str) -> int:
+    """The driver branch in a package's version: 595 of 595.71.05-1ubuntu1; 0 for a version that names none."""
+    match = _BRANCH.match(version)
+    return int(match[1]) if match else 0
+
+
+def of_other_branch(versions: Mapping[str, str], branch: int) -> tuple[str, ...]:
+    """Of driver packages (name -> version) those of another branch than this one, as `name version`, sorted."""
+    found = [(name, Offer(name, "", version, "", "").branch) for name, version in versions.items()]
+    return tuple(sorted(f"{name} {versions[name]}" for name, number in found if number not in (0, branch)))
 
 
 @frozen

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts import apt_get as apt
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.archives import of_other_branch
 from hosttune.facts.gpu.components import turn_on
+from hosttune.facts.gpu.driver import is_driver_package
 from hosttune.facts.packages import INTERRUPTED
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, action_between, in_general
@@ -63,6 +65,7 @@ class PackagesWish(WishKind):
         "todo": FieldSpec(str, help="What a person should do then"),
         "allow_dkms": FieldSpec(bool, help="Kernel modules may be compiled on this host"),
         "may_remove": FieldSpec(list, help="Beginnings of package names that apt may remove for it"),
+        "branch": FieldSpec(str, help="The driver branch in which all driver packages of it must be; empty for any"),
         "one_version": FieldSpec(list, help="Packages that must come in the same upstream version"),
     }
     operators: tuple[Operator, ...] = ()
@@ -230,6 +233,10 @@ def _objection(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, fa
     dkms = [step.name for step in would.steps if _BUILDS.search(step.name) and step.after]
     if dkms and not wish.fields.get("allow_dkms", False):
         return f"it would compile kernel modules on this host ({', '.join(dkms)}), which is not allowed"
+    branch = str(wish.fields.get("branch", ""))
+    drivers = {name: version for name, version in would.after.items() if is_driver_package(name)}
+    if branch and (other := of_other_branch(drivers, int(branch))):
+        return f"apt would bring packages of another branch than {branch}: {', '.join(other)}"
     then = {name: would.after.get(name) or facts.packages[name].version for name in wish.fields.get("one_version", ())}
     coupled = {name: version for name, version in then.items() if version}
     if len({apt.upstream(version) for version in coupled.values()}) > 1:
