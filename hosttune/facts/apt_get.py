@@ -30,6 +30,7 @@ _REMOVE = regex(r"(?:Remv|Purg) (\S+)(?: \[([^\]]+)\])?")
 _URI = regex(r"'[^']*' \S+ (\d+)(?: \S*)?")
 _VERSION_LINE = regex(r"(?: {5}| \*\*\* )(\S+)")
 _SOURCE_LINE = regex(r" {6,}-?\d+ (\S.*)")
+_DEPENDS = regex(r"Depends: (\S+)")
 _DOWN = "Down "
 _DOWNGRADED = "The following packages will be DOWNGRADED:"
 _UNKNOWN_NAME = regex(r"Unable to locate package|has no installation candidate|Couldn't find any package")
@@ -59,6 +60,7 @@ class Transaction(Fact):
     downgraded: tuple[str, ...] = ()
     automatic: frozenset[str] = frozenset()  # of those that would be replaced or removed: came along, as apt-mark(8)
     old: Mapping[str, str] = field(default_factory=dict)
+    unmet: tuple[str, ...] = ()  # of an error: the packages that others depend on and that would not come
 
     @property
     def knows_no_such_package(self) -> bool:
@@ -230,6 +232,11 @@ def download_bytes(print_uris: str) -> int:
     """The sum of the sizes which `--print-uris` names."""
     rows = (_URI.fullmatch(line.strip()) for line in print_uris.splitlines())
     return sum(int(match[1]) for match in rows if match)
+
+
+def unmet(stdout: str) -> tuple[str, ...]:
+    """The packages that apt-get names as what others depend on, where it gives up."""
+    return tuple(dict.fromkeys(match[1].partition(":")[0] for match in _DEPENDS.finditer(stdout)))
 
 
 def parse(lines: Iterable[str]) -> Transaction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from shlex import quote
@@ -13,6 +14,7 @@ from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import day_of, if_absent, require_known, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ _HALF = frozenset({"half-installed", "unpacked", "half-configured"})
 # Triggers that are still to run do not make a package less installed (dpkg(1), "Package states").
 _INSTALLED = frozenset({"installed", "triggers-awaited", "triggers-pending"})
 _SETTLED = frozenset({"installed", "config-files", "not-installed"})
+_HELD_ABSENT = regex(rb"^Package: (\S+)\nStatus: hold ok not-installed$", re.MULTILINE)
 _REINSTALL = ", reinst-required"  # behind the state: dpkg(1), "Package flags"
 
 
@@ -63,6 +66,7 @@ class Packages(Fact):
     unpacked_on: Mapping[str, str] = field(
         default_factory=dict
     )  # by name: the date of what is installed, ISO 8601, UTC
+    held_absent: tuple[str, ...] = ()  # held by an administrator, and not installed, sorted
 
     def __getitem__(self, name: str) -> Package:
         version, status = self.entries.get(name, ("", "unknown ok not-installed"))
@@ -97,6 +101,12 @@ class Packages(Fact):
         return "; ".join(
             [REPAIR, *([f"sudo apt-get install --reinstall {' '.join(map(quote, again))}"] if again else [])]
         )
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """What an administrator holds (apt-mark(8)), installed or not, sorted."""
+        there = (name for name, (_, status) in self.entries.items() if status.startswith("hold "))
+        return tuple(sorted({*there, *self.held_absent}))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -138,6 +148,13 @@ def parse_status(database: bytes) -> Mapping[str, tuple[str, str]]:
     return _table(found)
 
 
+def parse_held_absent(database: bytes) -> tuple[str, ...]:
+    """The packages that are held and not installed: `apt-mark hold` of a name or a pattern enters them so."""
+    if b"\nStatus: hold ok not-installed" not in database:
+        return ()
+    return tuple(sorted({match[1].decode("utf-8", "replace") for match in _HELD_ABSENT.finditer(database)}))
+
+
 def _rest(database: bytes, start: int, end: int) -> str:
     stop = database.find(b"\n", start, end)
     return database[start : stop if stop >= 0 else end].decode("utf-8", "replace").strip()
@@ -176,6 +193,7 @@ def _packages(reader: Reader) -> Packages:
         parse_status(database + journal if journal else database),
         bool(journal),
         Lookup(lambda name: _unpacked_on(reader, name)),
+        parse_held_absent(database),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from hosttune.choices.driver_state import STATES, choose
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact, unread
+from hosttune.facts.apt_pins import Pin
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.driver import DriverPackage
@@ -17,6 +19,7 @@ from hosttune.facts.gpu.driver_modules import DkmsBuild
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.packages import Packages
+from hosttune.facts.placed import Placed
 from hosttune.frozen import frozen
 from tests.unit.driver_machine import NOW, tables
 
@@ -24,6 +27,10 @@ KERNEL, NEXT, VERSION = "6.8.0-60-generic", "6.8.0-71-generic", "580.126.20"
 FALLEN = SilentGpu("0000:1b:00.0", "has fallen off the bus (Xid 79)", "log")
 LEFT_OUT = SilentGpu("0000:43:00.0", "is on the PCI bus and does not answer (nvidia-smi lists 7 of 8)", "left out")
 HALF = "dpkg stopped half-way with nvidia-dkms-580 (half-configured)"
+PIN = Pin(("nvidia-utils-*",), "version 580.126*", 1001, "/etc/apt/preferences.d/driver", 3)
+SWITCHED_OFF = Placed(
+    "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/ /", "/etc/apt/cuda.list", 2
+)
 PACKAGE = "580.126.20-0ubuntu0.24.04.1"
 
 
@@ -120,9 +127,12 @@ def host(
         units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric)},
         os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(**files | (boot or {})),
-        archives=SimpleNamespace(**{"origins": ("Ubuntu",), "updates": ()} | (archives or {})),
+        archives=SimpleNamespace(
+            **{"origins": ("Ubuntu",), "updates": (), "kept_back": (), "without_origin": ()} | (archives or {})
+        ),
         nvidia=SimpleNamespace(**quiet | (nvidia or {})),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
+        apt=SimpleNamespace(pins=(PIN,), disabled_sources=(SWITCHED_OFF,)),
     )
 
 
@@ -187,6 +197,11 @@ TABLE = {
         "the next `apt upgrade` moves this host from branch 580 to 595 (production, supported until 2027-03)",
         "to stay in branch 580: sudo apt-mark hold libnvidia-compute",
     ),
+    "kept back": (
+        {"archives": {"kept_back": (Offer("nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", "580.142-1"),)}},
+        "/etc/apt/preferences.d/driver:3 keeps nvidia-utils-580-server at 580.126.20-0ubuntu0.24.04.1, and an archive has 580.142-1",
+        "to change it, edit /etc/apt/preferences.d/driver (line 3)",
+    ),
     "update offered": ({"archives": {"updates": (offer(),)}}, "580.142-1", "update: true"),
 }  # fmt: skip
 
@@ -239,6 +254,25 @@ def test_tools_and_modules_name_no_branch():
 def test_hold_that_keeps_the_branch_is_not_said_to_be_lifted():
     assert "other branch offered" not in moving("nvidia-open", held=("nvidia-open",))
     assert "held" not in moving("nvidia-open", held=("nvidia-open",))
+
+
+def test_pin_that_keeps_the_driver_out_of_another_branch_is_not_said():
+    newer = Offer("nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", "595.71.05-1")
+    assert names(host(archives={"kept_back": (newer,)})) == ["current"]
+
+
+def test_archive_of_nvidia_that_is_switched_off_is_named():
+    (state,) = states(host(archives={"origins": (), "without_origin": ("nvidia-open", "nvidia-driver-open")}))
+    assert state.evidence.startswith(
+        "no archive has the installed version of nvidia-open and 1 more: /etc/apt/cuda.list:2"
+    )
+    assert state.way_out == "take the # away in line 2 of /etc/apt/cuda.list, then sudo apt-get update"
+
+
+def test_phased_update_is_said_to_be_one():
+    phased = replace(offer(), phased=20)
+    (state,) = states(host(archives={"updates": (phased,)}))
+    assert state.evidence.endswith("phased, to 20% of hosts by now: `apt upgrade` may still leave it out")
 
 
 def test_states_that_another_rule_reports_name_it():

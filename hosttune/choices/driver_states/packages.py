@@ -7,15 +7,17 @@ from shlex import join
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.branch_moves import list_offers
-from hosttune.choices.driver_states.told import RUNFILE, UNHOLD, UNINSTALL, ByPolicy, Told, switch
+from hosttune.choices.driver_states.told import RUNFILE, UNINSTALL, ByPolicy, Told, switch
 from hosttune.choices.drivers.branch import stale_note, why_over
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.components import fabric_packages, managers
 from hosttune.choices.drivers.switches import has_switches
 from hosttune.choices.next_kernel import commands
+from hosttune.facts.apt_decisions import unhold
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.gpu.archives import Offer
 
 
 def broken(facts: Facts) -> Told | None:
@@ -95,8 +97,13 @@ def held(facts: Facts) -> Told | None:
         return None
     return (
         f"held by an administrator (apt-mark), with an update waiting: {', '.join(held)}",
-        f"hosttune never unholds; {UNHOLD}",
+        f"hosttune never unholds; {unhold_driver(facts)}",
     )
+
+
+def unhold_driver(facts: Facts) -> str:
+    """All of them together: a driver of which a part is held is of two versions after the next upgrade."""
+    return f"when the hold has served: {unhold(facts.driver.held)}"
 
 
 def update(facts: Facts) -> Told | None:
@@ -106,7 +113,7 @@ def update(facts: Facts) -> Told | None:
     if not facts.driver.branch or not updates:
         return None
     return (
-        f"an update within branch {facts.driver.branch} is offered: {list_offers(updates)}",
+        f"an update within branch {facts.driver.branch} is offered: {list_offers(updates)}{_phasing(updates)}",
         ByPolicy(
             "",
             "update: true for gpu-driver in the policy",
@@ -114,3 +121,9 @@ def update(facts: Facts) -> Told | None:
             {"update": True},
         ),
     )
+
+
+def _phasing(updates: list[Offer]) -> str:
+    """Ubuntu hands updates out step by step (apt_preferences(5)); a package that is named is installed all the same."""
+    percent = min(offer.phased for offer in updates)
+    return f"; phased, to {percent}% of hosts by now: `apt upgrade` may still leave it out" if percent < 100 else ""

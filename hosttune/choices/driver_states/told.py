@@ -14,7 +14,6 @@ from hosttune.frozen import frozen
 REBOOT = "drain the host and reboot"
 RUNFILE = "NVIDIA's own installer (runfile) put a driver here"
 UNINSTALL = "sudo nvidia-uninstall, then let gpu-driver install packages"
-UNHOLD = "when the hold has served, sudo apt-mark unhold, all of the driver's packages together"
 
 
 @frozen

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.choices.driver_states.packages import held
-from hosttune.choices.driver_states.told import UNHOLD, BootOutlook, DriverState
+from hosttune.choices.driver_states.packages import held, unhold_driver
+from hosttune.choices.driver_states.told import BootOutlook, DriverState
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
 from hosttune.choices.drivers.install import choose_install
+from hosttune.facts.apt_decisions import unhold
 from hosttune.facts.versions import upstream_of
 from hosttune.regex import regex
 
@@ -58,7 +59,7 @@ def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: Fir
         return refuse(
             why,
             f"an administrator holds {', '.join(kept_back)}",
-            way_out=UNHOLD,
+            way_out=f"when the hold has served: {unhold(kept_back)}",
             driver=driver,
         )
     first = before()
@@ -108,7 +109,7 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
     if not offers:
         return None
     if kept_back := held(facts):
-        return replace(keep_driver(facts, kept_back[0]), way_out=UNHOLD)
+        return replace(keep_driver(facts, kept_back[0]), way_out=unhold_driver(facts))
     offered = f"an update within branch {driver.branch} is offered"
     foreign = [offer for offer in offers if offer.candidate_from != (offer.installed_from or _home(offer, facts))]
     if foreign:

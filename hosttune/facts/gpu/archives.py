@@ -26,12 +26,14 @@ POLICY = ("apt-cache", "policy")
 _TIMEOUT_S = 60.0  # apt reads all of its lists for it, without the cache file that it would write
 _NONE = "(none)"
 _STATUS = "/var/lib/dpkg/status"  # dpkg's own list of what is installed: no archive
-_ARCHIVE = regex(r"^ *(-?\d+) (\S(?:.*\S)?)\s*$")
+_ARCHIVE = regex(r"^ *(-?\d{1,9}) (\S(?:.*\S)?)\s*$")
 _RELEASE = regex(r"^ {5,}release (.*)$")
 _COMPONENT = regex(r"(?:^|,)c=([^,]*)")
 _ORIGIN = regex(r"(?:^|,)o=([^,]*)")
 _SITE = regex(r"^ {5,}origin (\S+)$")
+_PINNED = regex(r"^ {5}(\S+) -> \S+ with priority (-?\d{1,9})$", re.MULTILINE)
 _VERSION = regex(r"^ (?:\*\*\*|   ) (\S+) -?\d+(?: .*)?$")
+_PHASED = regex(r"^ {5}(\S+) -?\d+ \(phased (\d{1,3})%\)$")
 _SOURCE = regex(r"^ {8,}-?\d+ (\S(?:.*\S)?)\s*$")
 _PASSWORD = regex(r"//[^/@\s]*@")
 _BESIDE = regex(
@@ -41,7 +43,7 @@ _BESIDE = regex(
 _ANY_VERSION = regex(r"nvidia-(?:settings|xconfig|modprobe)")
 # 580.126.20 or 595.84: the first number is the branch. Modules are versioned as their kernel, nvlsm by the year.
 _BRANCH = regex(r"(?:\d+:)?(\d{3})\.\d")
-_NVIDIA_SITES = ("developer.download.nvidia.com", "developer.download.nvidia.cn")
+NVIDIA_SITES = ("developer.download.nvidia.com", "developer.download.nvidia.cn")
 
 
 @frozen
@@ -57,6 +59,8 @@ class Offer(Fact):
     candidate: str  # empty where apt has none to offer
     installed_from: str
     candidate_from: str
+    newest: str = ""  # the highest version that an archive has, the candidate or not
+    phased: int = 100  # percent of hosts to which Ubuntu hands the candidate out by now
 
     @property
     def is_newer(self) -> bool:
@@ -93,6 +97,16 @@ class Archives(Fact):
         return tuple(self.packages[name] for name in sorted(self.packages) if self.packages[name].is_newer)
 
     @property
+    def kept_back(self) -> tuple[Offer, ...]:
+        """Those of which an archive has a newer version that apt does not take as it is set up, by name."""
+        known = (self.packages[name] for name in sorted(self.packages))
+        return tuple(
+            one
+            for one in known
+            if one.installed == one.candidate and one.newest and compare_versions(one.newest, one.installed) > 0
+        )
+
+    @property
     def origins(self) -> tuple[str, ...]:
         """Whose archives the driver is from, sorted, each once; versions that no archive has say nothing, nor does what
         stands beside a driver of any origin (Fabric Manager, nvidia-settings)."""
@@ -125,6 +139,36 @@ def parse_archives(output: str) -> Mapping[str, str]:
     return {line: word for line, word in words.items() if line not in ("", _STATUS)}
 
 
+def releases_in(output: str) -> tuple[tuple[Mapping[str, str], int], ...]:
+    """(the fields of its Release file by letter, with `site`; its priority) of each archive in the same output."""
+    found: list[tuple[dict[str, str], int]] = []
+    for line in output.splitlines():
+        if release := _RELEASE.match(line):
+            if found:
+                found[-1][0].update(_field(one) for one in release[1].split(","))
+        elif site := _SITE.match(line):
+            if found:
+                found[-1][0]["site"] = site[1]
+        elif archive := _ARCHIVE.match(line):
+            found.append(({"source": archive[2]}, int(archive[1])))
+        elif line.startswith("Pinned packages"):
+            break
+    return tuple(one for one in found if one[0]["source"] != _STATUS)
+
+
+def _field(word: str) -> tuple[str, str]:
+    name, _, value = word.partition("=")
+    return name, value
+
+
+def pinned_away(output: str) -> tuple[str, ...]:
+    """The packages of which the same output shows versions with a priority below 0 and no others, sorted."""
+    priorities: dict[str, list[int]] = {}
+    for match in _PINNED.finditer(output):
+        priorities.setdefault(match[1], []).append(int(match[2]))
+    return tuple(sorted(name for name, known in priorities.items() if max(known) < 0))
+
+
 def components_in(output: str) -> tuple[str, ...]:
     """The components of Ubuntu's archive in what `apt-cache policy` without names shows, sorted."""
     releases = (match[1] for line in output.splitlines() if (match := _RELEASE.match(line)))
@@ -136,7 +180,7 @@ def word_for(origin: str, site: str, archive: str) -> str:
     """Ubuntu, NVIDIA, or what the archive calls itself; its address for one that does not."""
     from urllib.parse import urlsplit
 
-    if origin == "NVIDIA" or site in _NVIDIA_SITES or urlsplit(archive.partition(" ")[0]).hostname in _NVIDIA_SITES:
+    if origin == "NVIDIA" or site in NVIDIA_SITES or urlsplit(archive.partition(" ")[0]).hostname in NVIDIA_SITES:
         return "NVIDIA"
     if origin == "Ubuntu" or re.fullmatch(r"UbuntuESM\w*", origin):
         return "Ubuntu"
@@ -157,7 +201,11 @@ def parse_policy(
         installed, candidate = (_version(fields.get(key, "")) for key in ("Installed", "Candidate"))
         installed = installed_now.get(name, installed)
         origins = _origins(lines, archives)
-        offers[name] = Offer(name, installed, candidate, origins.get(installed, ""), origins.get(candidate, ""))
+        phased = next(
+            (int(match[2]) for line in lines if (match := _PHASED.match(line)) and match[1] == candidate), 100
+        )
+        origin = origins.get(installed, ""), origins.get(candidate, "")
+        offers[name] = Offer(name, installed, candidate, *origin, next(iter(origins), ""), phased)
     return MappingProxyType(offers)
 
 

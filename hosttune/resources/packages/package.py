@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts import apt_get as apt
+from hosttune.facts.apt_decisions import AptDecision, decisions_about, join_decisions
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import of_other_branch
 from hosttune.facts.gpu.components import turn_on
@@ -158,16 +159,24 @@ def _differs(
     except UnknownFact as unknown:
         unsaid = prefix_reason(f"{reason}; what apt would do is unknown", unknown.reason)
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unsaid)
-    if would.knows_no_such_package:
+    decided = _decisions(operands, would, context.facts) if would.error else None
+    if would.knows_no_such_package and not decided:
         said = f"{reason}; apt: {would.error}"
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=said, todo=_known_by(context.facts))
     objection = _objection(wish, operands, would, context.facts)
     if objection:
-        hold = Hold(HoldKind.REFUSED, objection)
+        hold = Hold(HoldKind.REFUSED, f"{decided.what} (apt-get: {would.error})" if decided else objection)
         details = (*evidence, *apt.describe(would))
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, details)
+        todo = decided.undo if decided else ""
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, details, todo=todo)
     change = _change(wish, operands, would, context)
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (change,))
+
+
+def _decisions(operands: tuple[str, ...], would: apt.Transaction, facts: Facts) -> AptDecision | None:
+    """What an administrator has decided in apt that explains why apt-get would not do this."""
+    asked = [one for one in versions(operands) if not one.endswith("-")]
+    return join_decisions(decisions_about(facts, (*asked, *would.unmet)))
 
 
 def _known_by(facts: Facts) -> str:
