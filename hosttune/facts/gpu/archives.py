@@ -61,6 +61,9 @@ class Offer(Fact):
     candidate_from: str
     newest: str = ""  # the highest version that an archive has, the candidate or not
     phased: int = 100  # percent of hosts to which Ubuntu hands the candidate out by now
+    sources: tuple[
+        tuple[str, str], ...
+    ] = ()  # (version, the line of an archive that has it), the highest version first
 
     @property
     def is_newer(self) -> bool:
@@ -70,7 +73,12 @@ class Offer(Fact):
     @property
     def branch(self) -> int:
         """The driver branch of the candidate, as `branch_in` reads it; 0 for a tool that fits every branch."""
-        return 0 if _ANY_VERSION.fullmatch(self.name) else branch_in(self.candidate)
+        return 0 if fits_every_driver(self.name) else branch_in(self.candidate)
+
+
+def fits_every_driver(name: str) -> bool:
+    """Whether a package works beside a driver of any version."""
+    return _ANY_VERSION.fullmatch(name) is not None
 
 
 def branch_in(version: str) -> int:
@@ -200,12 +208,13 @@ def parse_policy(
         fields = dict(line.strip().partition(": ")[::2] for line in lines[:2])
         installed, candidate = (_version(fields.get(key, "")) for key in ("Installed", "Candidate"))
         installed = installed_now.get(name, installed)
-        origins = _origins(lines, archives)
+        sources = tuple(_sources(lines))
+        origins = _origins(sources, archives)
         phased = next(
             (int(match[2]) for line in lines if (match := _PHASED.match(line)) and match[1] == candidate), 100
         )
         origin = origins.get(installed, ""), origins.get(candidate, "")
-        offers[name] = Offer(name, installed, candidate, *origin, next(iter(origins), ""), phased)
+        offers[name] = Offer(name, installed, candidate, *origin, next(iter(origins), ""), phased, sources)
     return MappingProxyType(offers)
 
 
@@ -226,17 +235,22 @@ def _version(spelled: str) -> str:
     return "" if spelled == _NONE else spelled
 
 
-def _origins(lines: Iterable[str], archives: Mapping[str, str]) -> dict[str, str]:
-    """Version -> the word for who has it; where several have, Ubuntu before the others, then the first."""
-    found: dict[str, list[str]] = {}
+def _sources(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """(version, archive) as the version table shows them."""
     version = ""
     for line in lines:
         if match := _SOURCE.match(line):
-            source = match[1]
-            if version and source != _STATUS:
-                found.setdefault(version, []).append(archives.get(source) or word_for("", "", source))
+            if version and match[1] != _STATUS:
+                yield version, match[1]
         elif match := _VERSION.match(line):
             version = match[1]
+
+
+def _origins(sources: Iterable[tuple[str, str]], archives: Mapping[str, str]) -> dict[str, str]:
+    """Version -> the word for who has it; where several have, Ubuntu before the others, then the first."""
+    found: dict[str, list[str]] = {}
+    for version, source in sources:
+        found.setdefault(version, []).append(archives.get(source) or word_for("", "", source))
     return {version: "Ubuntu" if "Ubuntu" in words else words[0] for version, words in found.items()}
 
 
