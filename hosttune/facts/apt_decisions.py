@@ -38,13 +38,22 @@ class AptDecision(Fact):
 
 def decisions_about(facts: Facts, names: Iterable[str]) -> tuple[AptDecision, ...]:
     """Those that keep these packages, or what belongs to the same driver, from being installed."""
+    return _decisions(facts, _belongs_to(names), with_holds=True)
+
+
+def hold_on_absent(facts: Facts, names: Iterable[str]) -> AptDecision | None:
+    """The hold on packages that are to be installed, of which one is among these; apt-get fails then."""
+    asked = tuple(names)
+    if not {*facts.packages.held_absent} & {*asked}:
+        return None
+    return join_decisions(_holds(facts, _belongs_to(asked)))
+
+
+def _belongs_to(names: Iterable[str]) -> Callable[[str], bool]:
+    """Whether a package is one of these, or of the same branch of the driver."""
     asked = frozenset(names)
     numbers = {_number(name) for name in asked if is_driver_package(name)}
-    return _decisions(
-        facts,
-        lambda name: name in asked or (is_driver_package(name) and _number(name) in numbers),
-        with_holds=True,
-    )
+    return lambda name: name in asked or (is_driver_package(name) and _number(name) in numbers)
 
 
 def decisions_about_offer(facts: Facts) -> tuple[AptDecision, ...]:

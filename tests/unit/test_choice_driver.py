@@ -10,8 +10,10 @@ from hosttune.choices.driver import choose
 from hosttune.choices.drivers.choice import DEFAULTS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact
+from hosttune.facts.apt_pins import Pin
 from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.packages import Packages
+from hosttune.host.door import Completed
 from tests.unit.driver_machine import (
     A100,
     B200,
@@ -253,6 +255,31 @@ def test_choose_update_from_another_archive_is_refused():
     facts = machine(offer=None, packages=INSTALLED, updates=(offer(LIBRARY, origin="NVIDIA"),))
     choice = choose(facts, PARAMS | {"update": True})
     assert (choice.action, "comes from NVIDIA" in choice.reason) == ("refuse", True)
+
+
+def test_choose_names_the_hold_on_what_is_not_installed():
+    facts = machine()
+    facts.packages = replace(
+        facts.packages, held_absent=("libnvidia-compute-580-server", "nvidia-utils-580-server", "x")
+    )
+    choice = choose(facts, PARAMS)
+    assert (choice.action, choice.told[1][:60]) == (
+        "refuse",
+        "an administrator holds libnvidia-compute-580-server, nvidia-",
+    )
+    assert (
+        choice.way_out == "sudo apt-mark unhold libnvidia-compute-580-server nvidia-utils-580-server, then run it again"
+    )
+    facts.packages = replace(facts.packages, held_absent=("nvidia-utils-535", "nvidia-utils-580"))
+    assert choose(facts, PARAMS).action == "install"
+
+
+def test_choose_pin_that_keeps_the_whole_offer_away_is_the_reason():
+    pin = Pin(("*nvidia*",), "release *", -1, "/etc/apt/preferences.d/no", 4)
+    told = Completed(0, b"Pinned packages:\n     nvidia-driver-580 -> 580.1-1 with priority -1\n", b"")
+    choice = choose(machine(problem="no package", pins=(pin,), policy=told), PARAMS)
+    assert (choice.action, choice.told[1].partition(" ")[0]) == ("refuse", "/etc/apt/preferences.d/no:4")
+    assert "edit /etc/apt/preferences.d/no (line 4)" in choice.way_out
 
 
 def test_choose_update_never_unholds():

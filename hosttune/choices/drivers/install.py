@@ -20,7 +20,7 @@ from hosttune.choices.drivers.branch import (
 from hosttune.choices.drivers.choice import DriverChoice, module_kind, refuse
 from hosttune.choices.drivers.components import unknown_to_apt, where_off
 from hosttune.choices.drivers.switches import has_switches
-from hosttune.facts.apt_decisions import decisions_about_offer, join_decisions
+from hosttune.facts.apt_decisions import decisions_about_offer, hold_on_absent, join_decisions
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.branches import GIVEN
 from hosttune.facts.kernel.kernel import metapackages
@@ -259,6 +259,8 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
         told.append(f"with Fabric Manager for {facts.gpus.nvswitches or 'its'} NVSwitches")
     one_version = (f"nvidia-utils-{base}", *fabric) if fabric else ()
     packages = (*main, modules, *running, *headers, *fabric)
+    if decided := hold_on_absent(facts, packages):
+        return refuse(f"driver {full} fits {facts.gpus.summary}", decided.what, way_out=decided.undo)
     return DriverChoice("install", packages, tuple(told), str(best.branch), flavour, needs_dkms, one_version)
 
 
