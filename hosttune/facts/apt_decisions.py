@@ -94,7 +94,7 @@ def _holds(facts: Facts, is_wanted: Callable[[str], bool]) -> list[AptDecision]:
     if not held:
         return []
     absent = [name for name in held if not facts.packages[name].is_installed]
-    state = f"; not installed: {_list(absent)}" if absent else ""
+    state = "; not installed" if absent == held else f"; not installed: {_list(absent)}" if absent else ""
     return [
         AptDecision(f"an administrator holds {_list(held)} (apt-mark showhold{state})", f"{unhold(held)}, {AGAIN}"),
     ]

@@ -250,7 +250,7 @@ def test_compare_names_the_hold_that_apt_does_not():
     held = "Package: {}\nStatus: hold ok not-installed\nArchitecture: all\n\n"
     finding = compare(reader(held.format("a") + held.format("other"), simulated=BROKEN))
     assert finding.hold.detail == (
-        "an administrator holds a (apt-mark showhold; not installed: a) "
+        "an administrator holds a (apt-mark showhold; not installed) "
         "(apt-get: Unable to correct problems, you have held broken packages.)"
     )
     assert finding.todo == "sudo apt-mark unhold a, then run it again"
