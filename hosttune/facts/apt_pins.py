@@ -56,6 +56,11 @@ class Pin(Fact):
         only where it is one word."""
         return any(_names(one, package) for one in self.packages)
 
+    def wants(self, version: str) -> bool:
+        """It prefers versions like this one: what keeps such a version away is something else."""
+        kind, _, pattern = self.pin.partition(" ")
+        return kind == "version" and self.priority > 0 and _fits(version, pattern)
+
     def fits_archive(self, release: Mapping[str, str]) -> bool:
         """It is about this archive: `release` has the fields of its Release file by letter (o, a, n), and `site`."""
         kind, _, rest = self.pin.partition(" ")

@@ -85,6 +85,12 @@ def test_pin_names_packages_by_glob_or_plain_regular_expression(pattern, names):
     assert Pin((pattern,), "release *", -1, "x", 1).names("nvidia-utils-580") is names
 
 
+def test_pin_that_prefers_a_version_does_not_keep_it_away():
+    assert Pin(("a",), "version 580.*", 1000, "x", 1).wants("580.142-1")
+    assert not Pin(("a",), "version 580.126*", 1000, "x", 1).wants("580.142-1")
+    assert not Pin(("a",), "version 580.*", -1, "x", 1).wants("580.142-1")
+
+
 @pytest.mark.parametrize(
     ("pin", "fits"),
     [

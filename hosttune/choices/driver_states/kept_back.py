@@ -21,7 +21,8 @@ def _pinned(facts: Facts) -> Told | None:
     """A pin that keeps the driver out of another branch does what it is for, and is not said."""
     waiting = [one for one in facts.archives.kept_back if branch_in(one.newest) == int(facts.driver.branch)]
     try:
-        found = [(one, pin) for one in waiting for pin in facts.apt.pins if not pin.is_general and pin.names(one.name)]
+        pins = [pin for pin in facts.apt.pins if not pin.is_general]
+        found = [(one, pin) for one in waiting for pin in pins if pin.names(one.name) and not pin.wants(one.newest)]
     except UnknownFact:  # preferences that cannot be read explain nothing
         return None
     if not found:
