@@ -55,6 +55,11 @@ _INLINE = regex(r"\s#")
 _INSTALL = regex(r"\s*(install|remove)\s+([\w-]+)\s+(.*)")
 _RUN = regex(r"((?:RUN|PROGRAM|IMPORT)(?:\{\w+\})?\s*[+:]?==?\s*)\"((?:[^\"\\]|\\.)*)\"")
 _STRING = regex(r"\\.|\"((?:[^\"\\\n]|\\.)*)\"")
+# An entry of Origins-Pattern (unattended-upgrade(8))
+_ORIGIN = regex(
+    r"(?:(?:o|origin|l|label|a|suite|archive|c|component|n|codename|site)=[\w${}.*: -]{0,80})"
+    r"(?:,\s?(?:o|origin|l|label|a|suite|archive|c|component|n|codename|site)=[\w${}.*: -]{0,80}){0,9}"
+)
 _ENVIRONMENT = regex(r"(?P<name>[\"'\s-](?P<key>[A-Z][A-Z0-9_]{1,80})=)(?P<value>[^\"'\s]+)")
 
 
@@ -121,6 +126,8 @@ def _run(match: re.Match[str]) -> str:
 
 
 def _hook(match: re.Match[str]) -> str:
+    if match[1] and _ORIGIN.fullmatch(match[1]):
+        return match[0]
     return f'"{shared_command(match[1])}"' if match[1] and " " in match[1] else match[0]
 
 

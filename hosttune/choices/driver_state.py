@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hosttune.choices.driver_states import gpus, holders, mixed, modules, packages
+from hosttune.choices.driver_states import branch_moves, gpus, holders, kept_back, mixed, modules, packages
 from hosttune.choices.driver_states.told import (
     BootOutlook,
     ByPolicy,
@@ -243,7 +243,9 @@ STATES: Mapping[str, Look] = {
     "fabric down": gpus.fabric_down,
     "reboot pending": modules.reboot_pending,
     "outdated branch": packages.outdated,
+    "other branch offered": branch_moves.other_branch,
     "held": packages.held,
+    "kept back": kept_back.kept_back,
     _LAST: packages.update,
 }
 # Whether not every GPU computes now, or will after the next boot: such a state is a fault of the machine, the others
@@ -258,7 +260,8 @@ DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
     "module missing for the next kernel": True, "mismatch": True, "other module loaded": gpus.is_undriven_until_boot,
     "nouveau": True, "GPU held by another driver": True, "not loaded": True, "nvidia-smi refuses": True,
     "fabric different": True, "fabric down": True, "reboot pending": False,
-    "outdated branch": False, "held": False, "update offered": False,
+    "outdated branch": False, "other branch offered": False, "held": False, "kept back": False,
+    "update offered": False,
 }  # fmt: skip
 # What the next boot does about it, where it does anything.
 _BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
@@ -278,7 +281,7 @@ _BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
 _OF_THE_HYPERVISOR = frozenset(
     {
         "runfile", "mixed sources", "third-party archive", "unsupported GPU", "wrong flavour", "outdated branch",
-        "held", "update offered",
+        "other branch offered", "held", "kept back", "update offered",
     }
 )  # fmt: skip
 # DGX OS and Lambda Stack have archives, AWS's images and those of Kubernetes nodes (AKS) installers of their own: the

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from hosttune.choices.night_upgrade import OWN, look_at_night
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.frozen import frozen
@@ -35,6 +36,9 @@ class UpdateHold(Fact):
     patterns: tuple[str, ...]
     evidence: tuple[str, ...]
     updates: tuple[str, ...]  # those of the driver that wait: nvidia-utils-580 580.95.05-1 -> 580.126.20-1
+    why_not: str = (
+        ""  # a sentence: why unattended-upgrades leaves the driver alone without this; empty where it does not
+    )
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
@@ -60,7 +64,16 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
     if facts.driver.held:
         evidence.append(f"held by apt-mark, which stays so: {', '.join(facts.driver.held)}")
     updates, unknown = _updates(facts, patterns)
-    return UpdateHold(patterns, (*evidence, *unknown), updates)
+    why_not, untold = _why_not(facts)
+    return UpdateHold(patterns, (*evidence, *unknown, *untold), updates, why_not)
+
+
+def _why_not(facts: Facts) -> tuple[str, tuple[str, ...]]:
+    """(why no upgrade of the driver can happen, a sentence where that is not known), without what this rule wrote."""
+    try:
+        return look_at_night(facts, without=OWN).why_not, ()
+    except UnknownFact as unknown:
+        return "", (f"whether unattended-upgrades may upgrade the driver is not known: {unknown.reason}",)
 
 
 def _updates(facts: Facts, patterns: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,5 +1,6 @@
 """What apt's configuration says of a list or value, with the lines, and as apt has merged it:
-`apt["Unattended-Upgrade::Package-Blacklist"].lines`; and what apt-get would do.
+`apt["Unattended-Upgrade::Package-Blacklist"].lines`; its pins, the archives that are switched off, and what
+apt-get would do.
 
 Sources: apt.conf(5), as apt_conf.py reads the files; `apt-config dump` (apt-config(8)) for what apt makes of them;
 `apt-get -s` (apt_get.py).
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 from hosttune.facts import apt_get
 from hosttune.facts.apt_conf import CLEAR, files, settings_of
 from hosttune.facts.apt_get import Transaction
+from hosttune.facts.apt_pins import Pin, read_pins
+from hosttune.facts.apt_sources import read_disabled
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
@@ -48,6 +51,8 @@ class Apt(Fact):
 
     entries: Mapping[str, AptSetting]
     would: Mapping[str, Transaction]  # by operands with blanks between them: what `apt-get install` would do with them
+    pins: tuple[Pin, ...]  # of its preferences, in the order of reading
+    disabled_sources: tuple[Placed, ...]  # ADDRESS SUITE COMPONENTS of each archive that is switched off
 
     def __getitem__(self, name: str) -> AptSetting:
         return self.entries[name]
@@ -74,7 +79,8 @@ def collect(reader: Reader, facts: Facts) -> Apt:  # noqa: ARG001 - the interfac
 
         return AptSetting(lazy(lines), lazy(_merged, reader, name))
 
-    return Apt(Lookup(look), Lookup(lambda operands: _simulated(reader, operands.split())))
+    would = Lookup(lambda operands: _simulated(reader, operands.split()))
+    return Apt(Lookup(look), would, lazy(read_pins, reader), lazy(read_disabled, reader))
 
 
 def _texts(reader: Reader) -> tuple[tuple[str, str], ...]:
@@ -92,7 +98,8 @@ def _merged(reader: Reader, name: str) -> tuple[str, ...]:
 def _simulated(reader: Reader, operands: Sequence[str]) -> Transaction:
     answer = ask(reader, apt_get.simulation(operands), timeout_s=apt_get.LOOK_TIMEOUT_S)
     if answer.status != 0:
-        return apt_get.parse(apt_get.errors(answer.errors, answer.status))
+        failed = apt_get.parse(apt_get.errors(answer.errors, answer.status))
+        return replace(failed, unmet=apt_get.unmet(answer.text))
     would = apt_get.parse(apt_get.relevant(answer.text))
     sizes = _said(reader, apt_get.downloads(operands)) if would.steps else None
     if sizes is not None:

@@ -34,6 +34,7 @@ _GROWTH = regex(
 )
 _VERSION_LINE = regex(r"(?: {5}| \*\*\* )(\S+)")
 _SOURCE_LINE = regex(r" {6,}-?\d+ (\S.*)")
+_DEPENDS = regex(r"Depends: (\S+)")
 _DOWN = "Down "
 _DOWNGRADED = "The following packages will be DOWNGRADED:"
 _UNKNOWN_NAME = regex(r"Unable to locate package|has no installation candidate|Couldn't find any package")
@@ -66,6 +67,7 @@ class Transaction(Fact):
     downgraded: tuple[str, ...] = ()
     automatic: frozenset[str] = frozenset()  # of those that would be replaced or removed: came along, as apt-mark(8)
     old: Mapping[str, str] = field(default_factory=dict)
+    unmet: tuple[str, ...] = ()  # of an error: the packages that others depend on and that would not come
 
     @property
     def knows_no_such_package(self) -> bool:
@@ -246,6 +248,11 @@ def growth_bytes(print_uris: str) -> int:
         return 0
     number, unit = match[1] or match[3], match[2] if match[1] else match[4]
     return int(float(number.replace(",", "")) * 1000 ** " kMGT".index(unit or " "))
+
+
+def unmet(stdout: str) -> tuple[str, ...]:
+    """The packages that apt-get names as what others depend on, where it gives up."""
+    return tuple(dict.fromkeys(match[1].partition(":")[0] for match in _DEPENDS.finditer(stdout)))
 
 
 def parse(lines: Iterable[str]) -> Transaction:

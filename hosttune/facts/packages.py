@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from shlex import quote
@@ -14,6 +15,7 @@ from hosttune.facts.reading import day_of, if_absent, require_known, sure
 from hosttune.facts.relations import depends_of, provided_in
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _HALF = frozenset({"half-installed", "unpacked", "half-configured"})
 # Triggers that are still to run do not make a package less installed (dpkg(1), "Package states").
 _INSTALLED = frozenset({"installed", "triggers-awaited", "triggers-pending"})
 _SETTLED = frozenset({"installed", "config-files", "not-installed"})
+_HELD_ABSENT = regex(rb"^Package: (\S+)\nStatus: hold ok not-installed$", re.MULTILINE)
 _REINSTALL = ", reinst-required"  # behind the state: dpkg(1), "Package flags"
 
 
@@ -70,6 +73,7 @@ class Packages(Fact):
     provided: Mapping[str, tuple[tuple[str, str], ...]] = field(
         default_factory=dict
     )  # by what is provided: (package, version) pairs
+    held_absent: tuple[str, ...] = ()  # held by an administrator, and not installed, sorted
 
     def __getitem__(self, name: str) -> Package:
         version, status = self.entries.get(name, ("", "unknown ok not-installed"))
@@ -104,6 +108,12 @@ class Packages(Fact):
         return "; ".join(
             [REPAIR, *([f"sudo apt-get install --reinstall {' '.join(map(quote, again))}"] if again else [])]
         )
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """What an administrator holds (apt-mark(8)), installed or not, sorted."""
+        there = (name for name, (_, status) in self.entries.items() if status.startswith("hold "))
+        return tuple(sorted({*there, *self.held_absent}))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -143,6 +153,13 @@ def parse_status(database: bytes) -> Mapping[str, tuple[str, str]]:
             found.append(fields)
         start = end + 2 if end < size else size
     return _table(found)
+
+
+def parse_held_absent(database: bytes) -> tuple[str, ...]:
+    """The packages that are held and not installed: `apt-mark hold` of a name or a pattern enters them so."""
+    if b"\nStatus: hold ok not-installed" not in database:
+        return ()
+    return tuple(sorted({match[1].decode("utf-8", "replace") for match in _HELD_ABSENT.finditer(database)}))
 
 
 def _rest(database: bytes, start: int, end: int) -> str:
@@ -186,6 +203,7 @@ def _packages(reader: Reader) -> Packages:
         Lookup(lambda name: _unpacked_on(reader, name)),
         Lookup(lambda name: depends_of(again(), name)),
         lazy(lambda: provided_in(again())),
+        parse_held_absent(database),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.choices import driver as driver_choice
 from hosttune.choices import driver_state
 from hosttune.choices.drivers.branch import drives, end_words
+from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import CHANGES
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.base import UnknownFact, raw
@@ -161,9 +162,7 @@ def _available(gpu: Gpu, facts: Facts) -> str:
     branches = sorted({one.branch for one in offered if drives(facts, one.branch, gpu, one.name) is not False})
     words = ", ".join(f"{number} ({end_words(facts, number)})" for number in branches)
     words = f"branches {words}" if words else "no branch that drives it"
-    newer = [
-        offer for offer in facts.archives.updates if offer.name.startswith(("nvidia-utils-", "libnvidia-compute-"))
-    ]
+    newer = [one for one in offers_within(facts) if one.name.startswith(("nvidia-utils", "libnvidia-compute"))]
     return f"{newer[0].candidate} of the installed branch; {words}" if newer else words
 
 

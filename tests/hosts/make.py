@@ -51,6 +51,11 @@ ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
 """
 PERSISTENCED_RUNS = "/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose\n"
 BLACKLIST = "Unattended-Upgrade::Package-Blacklist"
+ORIGINS = """Unattended-Upgrade::Allowed-Origins {
+    "${distro_id}:${distro_codename}-security";
+    "${distro_id}:${distro_codename}-updates";
+};
+"""
 
 # As the driver shows its parameters when none is set.
 PARAMS = """\
@@ -115,7 +120,8 @@ H100 = Machine(
     files={
         "/usr/lib/systemd/system/nvidia-persistenced.service": PERSISTENCED,
         "/usr/lib/systemd/system/nvidia-fabricmanager.service": "[Service]\nExecStart=/usr/bin/nv-fabricmanager\n[Install]\nWantedBy=multi-user.target\n",
-        "/etc/apt/apt.conf.d/50unattended-upgrades": f'{BLACKLIST} {{\n    "^slurm";\n}};\n',
+        "/etc/apt/apt.conf.d/20auto-upgrades": 'APT::Periodic::Unattended-Upgrade "1";\n',
+        "/etc/apt/apt.conf.d/50unattended-upgrades": f'{ORIGINS}{BLACKLIST} {{\n    "^slurm";\n}};\n',
         "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  Release Build  (dvs)\n",
         "/sys/module/nvidia/version": "580.126.20\n",
         "/usr/lib/modules/6.8.0-60-generic/modules.dep": "kernel/nvidia-580srv-open/nvidia.ko.zst:\n", "/usr/lib/modules/6.8.0-60-generic/kernel/nvidia-580srv-open/nvidia.ko": "",

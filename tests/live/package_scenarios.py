@@ -161,7 +161,25 @@ def refuses_to_change_a_held_package():
     sh("apt-mark", "unhold", "library")
     first_archive()
     sh("apt-get", "-y", "purge", "library")
-    refused(finding, "apt-get would fail")
+    refused(finding, "an administrator holds library (apt-mark showhold)")
+    assert finding.todo == "sudo apt-mark unhold library, then run it again"
+
+
+def names_the_hold_of_packages_that_are_not_there():
+    sh("apt-mark", "hold", "nvidia*", "libnvidia*", "linux-modules-nvidia*")
+    finding = compare(DRIVER)
+    sh(*finding.todo.removeprefix("sudo ").partition(",")[0].split())
+    refused(finding, "an administrator holds ")
+    assert compare(DRIVER).changes
+    sh("apt-mark", "unhold", "nvidia*", "libnvidia*")
+
+
+def names_the_pin_that_keeps_a_package_away():
+    pin = Path("/etc/apt/preferences.d/no-nvidia")
+    pin.write_text("Package: *nvidia-*\nPin: release *\nPin-Priority: -1\n")
+    finding = compare(DRIVER)
+    pin.unlink()
+    refused(finding, "/etc/apt/preferences.d/no-nvidia:1 keeps ")
 
 
 def upgrade_of_a_library_goes_back_with_the_set():

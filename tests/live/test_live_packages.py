@@ -93,6 +93,8 @@ SCENARIOS = (
     "refuses_to_compile_modules_unasked",
     "refuses_two_versions_of_driver_and_fabric_manager",
     "refuses_to_change_a_held_package",
+    "names_the_hold_of_packages_that_are_not_there",
+    "names_the_pin_that_keeps_a_package_away",
     "upgrade_of_a_library_goes_back_with_the_set",
     "undo_stops_when_another_package_needs_it",
     "stops_when_the_archive_moved_on",

@@ -20,6 +20,7 @@ from hosttune.facts.gpu.nvidia_tables import generation_of
 from hosttune.facts.gpu.offers import Offers
 from hosttune.facts.gpu.packaging import Packaging, parse_show
 from hosttune.facts.packages import Packages
+from hosttune.values import ABSENT
 
 NOW = 1_795_000_000.0  # November 2026
 PARAMS = dict(DEFAULTS)
@@ -108,7 +109,7 @@ class Machine(SimpleNamespace):
 def machine(
     devices=(H100,), *, offer=(), problem="", packages=(), loaded=None, runfile=False, switches=0, ubuntu=True,
     kernel="generic", architecture="x86_64", drivers=(), now=NOW, updates=(), is_vgpu=False, profile=False, listed=True, held=(),
-    versions=(), cloud="", image="", shown="", site=(), working=(), components=(), modules=(), untold=None, own_modules=True, next_kernel="", at_next=(), **more,
+    versions=(), cloud="", image="", shown="", site=(), working=(), components=(), modules=(), untold=None, own_modules=True, next_kernel="", at_next=(), pins=(), policy=ABSENT, **more,
 ):  # fmt: skip
     installed = {"linux-image-" + kernel: "6.8.0.45", "dpkg": "1.22"} | dict.fromkeys(packages, "580.95.05-0ubuntu1")
     branch, flavour = branch_and_flavour(installed.items())
@@ -140,9 +141,14 @@ def machine(
             runfile=runfile,
             modules=tuple(modules),
         ),
-        reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
+        reader=SimpleNamespace(now=lambda: now, has_tried_packages=False, query=lambda argv, timeout_s: policy),
+        apt=SimpleNamespace(pins=tuple(pins), disabled_sources=()),
         archives=GivenArchives(
-            updates=tuple(updates), origins=("Ubuntu",), packages_there=[(one.name, one.version) for one in of_driver]
+            updates=tuple(updates),
+            origins=("Ubuntu",),
+            kept_back=(),
+            without_origin=(),
+            packages_there=[(one.name, one.version) for one in of_driver],
         ),
         nvidia=SimpleNamespace(
             is_vgpu=is_vgpu,

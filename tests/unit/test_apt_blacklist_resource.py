@@ -1,6 +1,7 @@
 """The list of what unattended-upgrades leaves alone: its review, its proof, an administrator's own patterns."""
 
 import re
+from collections import defaultdict
 from types import SimpleNamespace
 
 import pytest
@@ -275,8 +276,9 @@ def test_updates_that_wait_are_those_that_the_patterns_hold():
         SimpleNamespace(name=name, installed="1", candidate="2")
         for name in ("nvidia-utils-580", "ubuntu-drivers-common")
     )
+    unset = defaultdict(lambda: SimpleNamespace(last=None))
     facts = SimpleNamespace(
-        packages=Packages({}), driver=SimpleNamespace(held=()), archives=SimpleNamespace(updates=offers)
+        packages=Packages({}), driver=SimpleNamespace(held=()), archives=SimpleNamespace(updates=offers), apt=unset
     )
     assert choose(facts, {"kernel": "auto"}).updates == ("nvidia-utils-580 1 -> 2",)
 

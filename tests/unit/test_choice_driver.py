@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +10,10 @@ from hosttune.choices.driver import choose
 from hosttune.choices.drivers.choice import DEFAULTS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact
+from hosttune.facts.apt_pins import Pin
+from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.packages import Packages
+from hosttune.host.door import Completed
 from tests.unit.driver_machine import (
     A100,
     B200,
@@ -228,9 +230,7 @@ LIBRARY = "libnvidia-compute-580-server"
 
 
 def offer(name, candidate="580.142-0ubuntu1", *, origin="Ubuntu"):
-    return SimpleNamespace(
-        name=name, installed="580.95.05-0ubuntu1", candidate=candidate, installed_from="Ubuntu", candidate_from=origin
-    )
+    return Offer(name, "580.95.05-0ubuntu1", candidate, "Ubuntu", origin)
 
 
 def test_choose_update_within_the_branch_only_when_asked():
@@ -243,10 +243,43 @@ def test_choose_update_within_the_branch_only_when_asked():
     assert choose(machine(offer=None, packages=INSTALLED), PARAMS | {"update": True}).action == "keep"
 
 
+def test_choose_update_never_takes_another_branch():
+    facts = machine(offer=None, packages=INSTALLED, updates=(offer("nvidia-open", "595.71.05-1ubuntu1"),))
+    assert choose(facts, PARAMS | {"update": True}).action == "keep"
+    both = (offer(LIBRARY), offer("cuda-drivers", "595.71.05-1"), offer("nvidia-settings", "510.47.03-1"))
+    choice = choose(machine(offer=None, packages=INSTALLED, updates=both), PARAMS | {"update": True})
+    assert choice.versions == (f"{LIBRARY}=580.142-0ubuntu1", "nvidia-settings=510.47.03-1")
+
+
 def test_choose_update_from_another_archive_is_refused():
     facts = machine(offer=None, packages=INSTALLED, updates=(offer(LIBRARY, origin="NVIDIA"),))
     choice = choose(facts, PARAMS | {"update": True})
     assert (choice.action, "comes from NVIDIA" in choice.reason) == ("refuse", True)
+
+
+def test_choose_names_the_hold_on_what_is_not_installed():
+    facts = machine()
+    facts.packages = replace(
+        facts.packages, held_absent=("libnvidia-compute-580-server", "nvidia-utils-580-server", "x")
+    )
+    choice = choose(facts, PARAMS)
+    assert (choice.action, choice.told[1][:60]) == (
+        "refuse",
+        "an administrator holds libnvidia-compute-580-server, nvidia-",
+    )
+    assert (
+        choice.way_out == "sudo apt-mark unhold libnvidia-compute-580-server nvidia-utils-580-server, then run it again"
+    )
+    facts.packages = replace(facts.packages, held_absent=("nvidia-utils-535", "nvidia-utils-580"))
+    assert choose(facts, PARAMS).action == "install"
+
+
+def test_choose_pin_that_keeps_the_whole_offer_away_is_the_reason():
+    pin = Pin(("*nvidia*",), "release *", -1, "/etc/apt/preferences.d/no", 4)
+    told = Completed(0, b"Pinned packages:\n     nvidia-driver-580 -> 580.1-1 with priority -1\n", b"")
+    choice = choose(machine(problem="no package", pins=(pin,), policy=told), PARAMS)
+    assert (choice.action, choice.told[1].partition(" ")[0]) == ("refuse", "/etc/apt/preferences.d/no:4")
+    assert "edit /etc/apt/preferences.d/no (line 4)" in choice.way_out
 
 
 def test_choose_update_never_unholds():
@@ -400,8 +433,7 @@ def test_choose_brings_the_headers_of_the_kernel_that_boots_next_where_dkms_comp
 
 def test_choose_update_of_a_version_that_the_archive_has_no_more():
     """Ubuntu's archives keep the newest version alone, so that an old one is nobody's."""
-    gone = offer(LIBRARY)
-    gone.installed_from = ""
+    gone = replace(offer(LIBRARY), installed_from="")
     facts = machine(offer=None, packages=INSTALLED, updates=(gone,))
     assert choose(facts, PARAMS | {"update": True}).action == "update"
     facts.archives.origins = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,9 @@ from hosttune.choices.driver_state import STATES, choose
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact, unread
+from hosttune.facts.apt_pins import Pin
 from hosttune.facts.base import Fact
+from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.driver_modules import DkmsBuild
 from hosttune.facts.gpu.gpu_holders import GpuHolder
@@ -20,6 +23,7 @@ from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.gpu.strangers import GRAPHICS_PPA
 from hosttune.facts.packages import Packages
+from hosttune.facts.placed import Placed
 from hosttune.frozen import frozen
 from tests.unit.driver_machine import NOW, GivenArchives, tables
 
@@ -27,6 +31,10 @@ KERNEL, NEXT, VERSION = "6.8.0-60-generic", "6.8.0-71-generic", "580.126.20"
 FALLEN = SilentGpu("0000:1b:00.0", "has fallen off the bus (Xid 79)", "log")
 LEFT_OUT = SilentGpu("0000:43:00.0", "is on the PCI bus and does not answer (nvidia-smi lists 7 of 8)", "left out")
 HALF = "dpkg stopped half-way with nvidia-dkms-580 (half-configured)"
+PIN = Pin(("nvidia-utils-*",), "version 580.126*", 1001, "/etc/apt/preferences.d/driver", 3)
+SWITCHED_OFF = Placed(
+    "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/ /", "/etc/apt/cuda.list", 2
+)
 PACKAGE = "580.126.20-0ubuntu0.24.04.1"
 
 
@@ -136,11 +144,13 @@ def host(
         os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(**files | (boot or {})),
         archives=GivenArchives(
-            **{"origins": ("Ubuntu",), "updates": (), "packages_there": there} | (archives or {}),
+            **{"origins": ("Ubuntu",), "updates": (), "kept_back": (), "without_origin": (), "packages_there": there}
+            | (archives or {}),
         ),
         nvidia=SimpleNamespace(**quiet | (nvidia or {})),
         gsp_firmware=GspFirmware(failures),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
+        apt=SimpleNamespace(pins=(PIN,), disabled_sources=(SWITCHED_OFF,)),
     )
 
 
@@ -152,10 +162,8 @@ def names(facts):
     return [one.name for one in states(facts)]
 
 
-def offer(name="libnvidia-compute-580-server"):
-    return SimpleNamespace(
-        name=name, installed=PACKAGE, candidate="580.142-1", installed_from="Ubuntu", candidate_from="Ubuntu"
-    )
+def offer(name="libnvidia-compute-580-server", candidate="580.142-1", origin="Ubuntu"):
+    return Offer(name, PACKAGE, candidate, origin, origin)
 
 
 def test_healthy_host_is_current():
@@ -227,6 +235,16 @@ TABLE = {
     "reboot pending": ({"boot": {"reboot_required": True, "reboot_packages": ("linux-image-6.8.0-71-generic",)}}, "linux-image", "reboot"),
     "outdated branch": ({"branch": "535", "name": "535-server"}, "support of branch 535 has ended", "switch_branch"),
     "held": ({"held": ("libnvidia-compute-580-server",), "archives": {"updates": (offer(),)}}, "libnvidia-compute", "never unholds"),
+    "other branch offered": (
+        {"archives": {"updates": (offer("libnvidia-compute", "595.71.05-1ubuntu1"),)}},
+        "the next `apt upgrade` moves this host from branch 580 to 595 (production, supported until 2027-03)",
+        "to stay in branch 580: sudo apt-mark hold libnvidia-compute",
+    ),
+    "kept back": (
+        {"archives": {"kept_back": (Offer("nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", "580.142-1"),)}},
+        "/etc/apt/preferences.d/driver:3 keeps nvidia-utils-580-server at 580.126.20-0ubuntu0.24.04.1, and an archive has 580.142-1",
+        "to change it, edit /etc/apt/preferences.d/driver (line 3)",
+    ),
     "update offered": ({"archives": {"updates": (offer(),)}}, "580.142-1", "update: true"),
 }  # fmt: skip
 
@@ -238,6 +256,66 @@ def test_state_says_its_evidence_and_the_way_out(name):
     assert (leading.name, leading.is_fault) == (name, True), names(host(**changes))
     assert evidence in leading.evidence
     assert way_out in leading.way_out
+
+
+def moving(*names, candidate="595.71.05-1ubuntu1", **more):
+    updates = tuple(offer(name, candidate, "NVIDIA") for name in names)
+    facts = host(archives={"updates": updates, "origins": ("NVIDIA",)}, **more)
+    return {state.name: state for state in states(facts)}
+
+
+def test_upgrade_to_another_branch_is_no_update():
+    """NVIDIA's archive leaves the branch out of the names from 590 on."""
+    found = moving("nvidia-kernel-common", "nvidia-persistenced", "nvidia-imex")
+    state = found["other branch offered"]
+    assert "update offered" not in found
+    assert state.way_out == (
+        "to stay in branch 580: sudo apt-get install nvidia-driver-pinning-580; where apt does not know it: "
+        "sudo apt-mark hold nvidia-kernel-common nvidia-persistenced nvidia-imex"
+    )
+    pinned = moving("nvidia-kernel-common", names=("nvidia-driver-pinning-580",))
+    assert "apt-get install" not in pinned["other branch offered"].way_out
+
+
+def test_metapackage_that_moves_needs_a_full_upgrade():
+    assert "the next `apt full-upgrade`" in moving("cuda-drivers")["other branch offered"].evidence
+
+
+def test_branch_that_does_not_drive_every_gpu_is_named():
+    state = moving("cuda-drivers", generations=("volta", "ampere"))["other branch offered"]
+    assert state.evidence.endswith("; branch 595 does not drive volta, and these GPUs would stop working")
+    assert "does not drive" not in moving("cuda-drivers")["other branch offered"].evidence
+
+
+def test_tools_and_modules_name_no_branch():
+    """Ubuntu's nvidia-settings is 510 beside every driver, and modules are versioned as their kernel."""
+    assert "other branch offered" not in moving("nvidia-settings", candidate="510.47.03-1")
+    assert "other branch offered" not in moving("linux-modules-nvidia-580-generic", candidate="6.8.0-146.146")
+    assert "other branch offered" not in moving("nvlsm", candidate="2025.10.11-1")
+
+
+def test_hold_that_keeps_the_branch_is_not_said_to_be_lifted():
+    assert "other branch offered" not in moving("nvidia-open", held=("nvidia-open",))
+    assert "held" not in moving("nvidia-open", held=("nvidia-open",))
+
+
+def test_pin_that_keeps_the_driver_out_of_another_branch_is_not_said():
+    newer = Offer("nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", "595.71.05-1")
+    assert names(host(archives={"kept_back": (newer,)})) == ["current"]
+
+
+def test_archive_of_nvidia_that_is_switched_off_is_named():
+    (state,) = states(host(archives={"origins": (), "without_origin": ("nvidia-open", "nvidia-driver-open")}))
+    assert state.evidence.startswith(
+        "no archive has the installed version of nvidia-open and 1 more: /etc/apt/cuda.list:2"
+    )
+    assert state.way_out == "take the # away in line 2 of /etc/apt/cuda.list, then sudo apt-get update"
+
+
+def test_phased_update_is_said_to_be_one():
+    phased = replace(offer(), phased=20)
+    (state,) = states(host(archives={"updates": (phased,)}))
+    assert state.evidence.endswith("phased, to 20% of hosts by now: `apt upgrade` may still leave it out")
 
 
 def test_states_that_another_rule_reports_name_it():

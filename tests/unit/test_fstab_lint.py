@@ -353,7 +353,7 @@ def test_lint_of_many_lines_of_one_target_stays_short():
         "//nas/x username=me,password=geheim1 cifs /mnt 0 0",
         "//nas/x password=geheim1,username=me cifs /mnt 0 0",
         "//nas/x /mnt cifs username=me;password=geheim1 0 0",
-        "//nas/x /mnt cifs username=me,PassWord=\"ge,heim1\" # x",
+        '//nas/x /mnt cifs username=me,PassWord="ge,heim1" # x',
         "//nas/x /mnt username=me%geheim1 0 0",
         "curlftpfs#me:geheim1@ftp.example.net /mnt fuse rw 0 0",
         "me:geheim1@ftp.example.net /mnt fuse.curlftpfs rw 0 0",

@@ -10,6 +10,7 @@ from hosttune.errors import Conflict, HalfWay, Refused
 from hosttune.facts import Facts
 from hosttune.facts import apt_get as apt
 from hosttune.facts.gpu.archives import POLICY as ARCHIVES
+from hosttune.facts.gpu.archives import POLICY as POLICY_OF_ALL
 from hosttune.facts.packages import REPAIR
 from hosttune.host.door import Completed
 from hosttune.host.overlay import Overlay
@@ -221,6 +222,10 @@ OBJECTIONS = {
     "compiles modules": (NEW + "Inst a-dkms (1 s [all])\n", {}, "compile kernel modules on this host (a-dkms)"),
     "does not install it": ("Inst b-helper (2 s [all])\n", {}, "apt would not install a"),
     "two versions": (NEW, {"one_version": ["a", "b-helper"]}, "one version, and the archive has a 1.5-1, b-helper 2"),
+    "another branch": (
+        NEW + "Inst libnvidia-compute [580.126.20-1] (595.71.05-1 s [all])\nInst nvidia-settings (510.47.03-1 s [all])\n",
+        {"branch": "580"}, "apt would bring packages of another branch than 580: libnvidia-compute 595.71.05-1",
+    ),
     "fails": (
         Completed(100, b"", b"W: odd\nE: Held packages were changed and -y was used without --allow-change-held-p\n"),
         {}, "apt-get would fail: Held packages were changed",
@@ -234,6 +239,32 @@ def test_compare_refuses_what_apt_must_not_do(simulated, fields, objection):
     finding = compare(reader(simulated=simulated), **fields)
     assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
     assert objection in finding.hold.detail
+
+
+BROKEN = Completed(100, b"", b"E: Unable to correct problems, you have held broken packages.\n")
+MISSING = Completed(100, b"", b"E: Package 'a' has no installation candidate\n")
+
+
+def test_compare_names_the_hold_that_apt_does_not():
+    """`apt-mark hold` of a pattern holds packages that are not installed, too, of which apt says nothing."""
+    held = "Package: {}\nStatus: hold ok not-installed\nArchitecture: all\n\n"
+    finding = compare(reader(held.format("a") + held.format("other"), simulated=BROKEN))
+    assert finding.hold.detail == (
+        "an administrator holds a (apt-mark showhold; not installed) "
+        "(apt-get: Unable to correct problems, you have held broken packages.)"
+    )
+    assert finding.todo == "sudo apt-mark unhold a, then run it again"
+    assert compare(reader(held.format("other"), simulated=BROKEN)).hold.detail.startswith("apt-get would fail: ")
+
+
+def test_compare_names_the_pin_that_takes_a_candidate_away():
+    host = reader(simulated=MISSING)
+    host.files["/etc/apt/preferences.d/no"] = b"Package: a\nPin: release *\nPin-Priority: -1\n"
+    host.queries[POLICY_OF_ALL] = "Package files:\nPinned packages:\n     a -> 1 with priority -1\n"
+    finding = compare(host)
+    assert finding.verdict is Verdict.DIFFERS
+    assert finding.hold.detail.startswith("/etc/apt/preferences.d/no:1 keeps a from being installed")
+    assert "edit /etc/apt/preferences.d/no (line 1)" in finding.todo
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,11 @@ Architecture: all
 Maintainer: nobody <nobody@localhost>
 Description: stands in for a driver
 """
+# unattended-upgrades may take the driver, at a time that does not come while the test runs.
+UNATTENDED = """\
+APT::Periodic::Unattended-Upgrade "1";
+Unattended-Upgrade::Origins-Pattern:: "origin=site";
+"""
 # The daemon as its package starts it, and a program of its name.
 DAEMON = "/bin/sh /usr/bin/nvidia-persistenced --verbose --no-persistence-mode"
 FILES = {
@@ -77,6 +82,8 @@ FILES = {
     "/usr/lib/systemd/system/clock.service": CLOCK_UNIT,
     "/usr/lib/systemd/timesyncd.conf.d/image.conf": "[Time]\nNTP=127.0.0.1\n",
     "/root/driver/DEBIAN/control": DRIVER,
+    "/root/archive/unattended.conf": UNATTENDED,
+    "/root/archive/apt-daily-upgrade.timer": "[Timer]\nOnCalendar=2099-01-01\n[Install]\nWantedBy=timers.target\n",
 }
 # An old systemd's pid_max, an image without a journal on the disk, folders that an apply makes and an undo leaves empty.
 PREPARATION = """
@@ -85,6 +92,14 @@ for unit in stand-ins clock nvidia-persistenced systemd-timesyncd; do ln -s ../$
 rm /etc/systemd/system/systemd-timesyncd.service /usr/lib/sysctl.d/50-pid-max.conf; rm -r /var/log/journal
 sysctl -qw kernel.pid_max=32768
 dpkg-deb -b /root/driver /root/driver.deb; dpkg -i /root/driver.deb
+rm /etc/systemd/system/apt-daily-upgrade.timer; cd /root/archive; mv apt-daily-upgrade.timer /etc/systemd/system
+systemctl -q enable apt-daily-upgrade.timer; mv unattended.conf /etc/apt/apt.conf.d/30site; cp ../driver.deb .
+(dpkg-deb -f driver.deb; echo Filename: ./driver.deb; echo Size: $(stat -c %s driver.deb)) > Packages
+echo SHA256: $(sha256sum driver.deb | cut -c1-64) >> Packages
+printf 'Origin: site\\nDate: Thu, 01 Jan 2026 00:00:00 UTC\\nSHA256:\\n %s %s Packages\\n' \\
+    $(sha256sum Packages | cut -c1-64) $(stat -c %s Packages) > Release
+echo 'deb [trusted=yes] file:/root/archive ./' > /etc/apt/sources.list.d/site.list
+apt-get -q update -o Dir::Etc::sourcelist=/etc/apt/sources.list.d/site.list -o Dir::Etc::sourceparts=-
 install -d /etc/default/grub.d /etc/systemd/coredump.conf.d /etc/systemd/journald.conf.d /etc/systemd/logind.conf.d
 systemctl daemon-reload; systemctl restart systemd-journald; systemctl start stand-ins clock nvidia-persistenced systemd-timesyncd
 """

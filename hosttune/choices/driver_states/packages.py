@@ -6,14 +6,18 @@ import re
 from shlex import join
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.told import RUNFILE, UNHOLD, UNINSTALL, ByPolicy, Told, switch
+from hosttune.choices.driver_states.branch_moves import list_offers
+from hosttune.choices.driver_states.told import RUNFILE, UNINSTALL, ByPolicy, Told, switch
 from hosttune.choices.drivers.branch import stale_note, why_over
+from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.components import fabric_packages, managers
 from hosttune.choices.drivers.switches import has_switches
 from hosttune.choices.next_kernel import commands
+from hosttune.facts.apt_decisions import unhold
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.gpu.archives import Offer
 
 
 def broken(facts: Facts) -> Told | None:
@@ -62,26 +66,29 @@ def outdated(facts: Facts) -> Told | None:
 
 
 def held(facts: Facts) -> Told | None:
-    """Held packages matter where something newer is kept from them."""
-    held = [name for name in facts.driver.held if name in {offer.name for offer in facts.archives.updates}]
+    """Held packages matter where something newer of their branch is kept from them."""
+    held = [name for name in facts.driver.held if name in {offer.name for offer in offers_within(facts)}]
     if not held:
         return None
     return (
         f"held by an administrator (apt-mark), with an update waiting: {', '.join(held)}",
-        f"hosttune never unholds; {UNHOLD}",
+        f"hosttune never unholds; {unhold_driver(facts)}",
     )
+
+
+def unhold_driver(facts: Facts) -> str:
+    """All of them together: a driver of which a part is held is of two versions after the next upgrade."""
+    return f"when the hold has served: {unhold(facts.driver.held)}"
 
 
 def update(facts: Facts) -> Told | None:
     own = managers(facts) if has_switches(facts) and fabric_packages(facts) else ()  # said by `fabric different`
     known = {*facts.driver.held, *own}
-    updates = [offer for offer in facts.archives.updates if offer.name not in known]
+    updates = [offer for offer in offers_within(facts) if offer.name not in known]
     if not facts.driver.branch or not updates:
         return None
-    shown = ", ".join(f"{offer.name} {offer.installed} -> {offer.candidate}" for offer in updates[:3])
-    more = f" and {len(updates) - 3} more" if len(updates) > 3 else ""
     return (
-        f"an update within branch {facts.driver.branch} is offered: {shown}{more}",
+        f"an update within branch {facts.driver.branch} is offered: {list_offers(updates)}{_phasing(updates)}",
         ByPolicy(
             "",
             "update: true for gpu-driver in the policy",
@@ -89,3 +96,9 @@ def update(facts: Facts) -> Told | None:
             {"update": True},
         ),
     )
+
+
+def _phasing(updates: list[Offer]) -> str:
+    """Ubuntu hands updates out step by step (apt_preferences(5)); a package that is named is installed all the same."""
+    percent = min(offer.phased for offer in updates)
+    return f"; phased, to {percent}% of hosts by now: `apt upgrade` may still leave it out" if percent < 100 else ""

@@ -17,7 +17,6 @@ REBOOT = "drain the host and reboot"
 INITRAMFS = REBUILD
 RUNFILE = "NVIDIA's own installer (runfile) put a driver here"
 UNINSTALL = "sudo nvidia-uninstall, then let gpu-driver install packages"
-UNHOLD = "when the hold has served, sudo apt-mark unhold, all of the driver's packages together"
 
 
 @frozen

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hosttune.facts import Facts
     from hosttune.facts.gpu.gpus import Gpu
 
@@ -105,6 +107,15 @@ def is_given(facts: Facts, number: int, gpu: Gpu) -> bool:
 
 def not_driven(facts: Facts) -> tuple[str, ...]:
     """The generations (a GPU of none that is known by its name) that the installed branch does not drive, each once."""
-    number = int(facts.driver.branch)
-    left = [gpu for gpu in facts.gpus.ours if not works(facts, gpu) and drives(facts, number, gpu) is False]
+    return _left_by(facts, int(facts.driver.branch), [gpu for gpu in facts.gpus.ours if not works(facts, gpu)])
+
+
+def describe_not_driven(facts: Facts, number: int) -> str:
+    """Which GPUs here a branch does not drive, as a sentence; empty where it drives all, or that is not known."""
+    left = _left_by(facts, number, facts.gpus.ours)
+    return f"branch {number} does not drive {', '.join(left)}, and these GPUs would stop working" if left else ""
+
+
+def _left_by(facts: Facts, number: int, gpus: Iterable[Gpu]) -> tuple[str, ...]:
+    left = [gpu for gpu in gpus if drives(facts, number, gpu) is False]
     return tuple(dict.fromkeys(gpu.title if gpu.generation == "unknown" else gpu.generation for gpu in left))

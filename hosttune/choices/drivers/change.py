@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.choices.driver_states.packages import held
-from hosttune.choices.driver_states.told import UNHOLD, BootOutlook, DriverState
+from hosttune.choices.driver_states.packages import held, unhold_driver
+from hosttune.choices.driver_states.told import BootOutlook, DriverState
+from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
 from hosttune.choices.drivers.install import choose_install
 from hosttune.choices.drivers.nvidia_archive import switch_within_archive
+from hosttune.facts.apt_decisions import unhold
 from hosttune.facts.gpu.strangers import home_of, maker_of, mixture_of
 from hosttune.facts.versions import upstream_of
 from hosttune.regex import regex
@@ -30,6 +32,8 @@ _NUMBERED = regex(
     r"(?:lib)?nvidia-[a-z0-9-]+?-|xserver-xorg-video-nvidia-)"
     r"(?P<number>\d{3})(?P<server>-server)?(?P<open>-open)?(?=-|$)"
 )
+# What has the driver's own version, and what works beside it in that version only.
+_ONE_VERSION = regex(r"nvidia-(?:utils|fabricmanager)(?:-.*)?|libnvidia-nscq(?:-.*)?|libnvidia-compute")
 # What works beside a driver of its own version alone, and carries the branch in its name.
 _COMPANION = regex(r"(nvidia-fabricmanager|libnvidia-nscq|nvidia-imex)-\d{3}")
 
@@ -57,7 +61,7 @@ def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: Fir
         return refuse(
             why,
             f"an administrator holds {', '.join(kept_back)}",
-            way_out=UNHOLD,
+            way_out=f"when the hold has served: {unhold(kept_back)}",
             driver=driver,
         )
     first = before()
@@ -103,11 +107,11 @@ def _others(packages: Iterable[DriverPackage], new: DriverChoice) -> tuple[str, 
 def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> DriverChoice | None:
     """The newer versions that apt offers of the packages that are there; None where there are none."""
     driver = facts.driver
-    offers = facts.archives.updates
+    offers = offers_within(facts)
     if not offers:
         return None
     if kept_back := held(facts):
-        return replace(keep_driver(facts, kept_back[0]), way_out=UNHOLD)
+        return replace(keep_driver(facts, kept_back[0]), way_out=unhold_driver(facts))
     offered = f"an update within branch {driver.branch} is offered"
     foreign = [offer for offer in offers if offer.candidate_from != (offer.installed_from or _home(offer, facts))]
     if foreign:
@@ -131,8 +135,8 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
         )
     versions = tuple(f"{offer.name}={offer.candidate}" for offer in offers)
     told = f"{offered}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
-    coupled = [one for one in driver.packages if re.match(r"nvidia-(?:utils|fabricmanager)-|libnvidia-nscq-", one.name)]
-    has_manager = any(one.name.startswith("nvidia-fabricmanager-") for one in coupled)
+    coupled = [one for one in driver.packages if _ONE_VERSION.fullmatch(one.name)]
+    has_manager = any(one.name.startswith("nvidia-fabricmanager") for one in coupled)
     one_version = tuple(one.name for one in coupled) if has_manager else ()
     needs_dkms = bool(params["allow_dkms"]) and any(re.search(r"-dkms(?:-|$)", one.name) for one in driver.packages)
     names = tuple(dict.fromkeys((*keep_driver(facts, "").packages, *(offer.name for offer in offers))))
@@ -149,7 +153,7 @@ def _left_behind(facts: Facts) -> str:
     upstream version and it would not; empty where there is none, or it comes along.
     """
     driver, kernel = facts.driver, facts.boot.next_kernel or facts.kernel.release
-    updates = facts.archives.updates
+    updates = offers_within(facts)
     is_newer = any(
         upstream_of(offer.candidate) != upstream_of(offer.installed)
         for offer in updates

@@ -8,6 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.components import turn_on
 from hosttune.facts.versions import upstream_of
 from hosttune.regex import regex
@@ -75,7 +76,8 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str:
     first = unknown_to_apt(facts, package) if package != "nvidia-fabricmanager" else ""
     command = f"sudo apt-get install {quote(package + which)} {quote(library + which)}"
     offered = facts.packaging.packages.get(package)
-    if wanted and offered and upstream_of(offered.version) != wanted:
+    is_update = offered is not None and branch_in(offered.version) == branch_in(wanted)  # another branch is none
+    if wanted and offered and is_update and upstream_of(offered.version) != wanted:
         command += (
             f"; where apt has that version no more (it offers {upstream_of(offered.version)}), update: true for "
             "gpu-driver in the policy first"

@@ -18,6 +18,7 @@ from hosttune.choices.drivers.choice import DriverChoice, keep_driver, module_ki
 from hosttune.choices.drivers.install import choose_install
 from hosttune.choices.drivers.nvidia_archive import tell_updates
 from hosttune.facts import Facts
+from hosttune.facts.apt_decisions import decisions_about_offer, join_decisions
 from hosttune.facts.base import UnknownFact, raw
 
 if TYPE_CHECKING:
@@ -50,10 +51,11 @@ def decide(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoic
     except UnknownFact as missing:
         if facts.driver.is_present:
             raise
+        decided = join_decisions(decisions_about_offer(facts))
         return refuse(
             f"no driver for {facts.gpus.summary}",
-            f"what to install is not known: {missing}",
-            way_out="see what sudo ubuntu-drivers devices says, and run it again",
+            decided.what if decided else f"what to install is not known: {missing}",
+            way_out=decided.undo if decided else "see what sudo ubuntu-drivers devices says, and run it again",
         )
 
 

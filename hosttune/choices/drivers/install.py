@@ -20,6 +20,7 @@ from hosttune.choices.drivers.branch import (
 from hosttune.choices.drivers.choice import DriverChoice, module_kind, refuse
 from hosttune.choices.drivers.components import unknown_to_apt, where_off
 from hosttune.choices.drivers.switches import has_switches
+from hosttune.facts.apt_decisions import decisions_about_offer, hold_on_absent, join_decisions
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.branches import GIVEN
 from hosttune.facts.kernel.kernel import HEADERS, metapackages
@@ -126,9 +127,12 @@ def _usable(
         if not remaining:
             names = ", ".join(candidate.name for candidate in left)
             narrow = ("restricted",) if why_not in (_DKMS, _CLOSED) or way_out == old else ()  # multiverse has none
+            asks = _ASKS.get(why_not, "")
             lists = where_off(facts, *narrow) if why_not != _THIRD_PARTY else ""
-            ways = "; or ".join(part for part in (lists, way_out) if part)
-            return (), f"{why_not} (offered: {names})", ways, _ASKS.get(why_not, "")
+            decided = join_decisions(decisions_about_offer(facts)) if why_not != _THIRD_PARTY else None
+            ways = "; or ".join(part for part in (decided.undo if decided else lists, way_out) if part)
+            said = f"{why_not} (offered: {names})"
+            return (), f"{said}; {decided.what}" if decided else said, ways, asks
         left = remaining
     return left, "", "", ""
 
@@ -256,6 +260,8 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
         told.append(f"with Fabric Manager for {facts.gpus.nvswitches or 'its'} NVSwitches")
     one_version = (f"nvidia-utils-{base}", *fabric) if fabric else ()
     packages = (*main, modules, *for_kernels, *headers, *fabric)
+    if decided := hold_on_absent(facts, packages):
+        return refuse(f"driver {full} fits {facts.gpus.summary}", decided.what, way_out=decided.undo)
     return DriverChoice(
         "install", packages, tuple(told), str(best.branch), flavour, needs_dkms, one_version, modules=prefix
     )

@@ -27,12 +27,14 @@ POLICY = ("apt-cache", "policy")
 _TIMEOUT_S = 60.0  # apt reads all of its lists for it, without the cache file that it would write
 _NONE = "(none)"
 _STATUS = "/var/lib/dpkg/status"  # dpkg's own list of what is installed: no archive
-_ARCHIVE = regex(r"^ *(-?\d+) (\S(?:.*\S)?)\s*$")
+_ARCHIVE = regex(r"^ *(-?\d{1,9}) (\S(?:.*\S)?)\s*$")
 _RELEASE = regex(r"^ {5,}release (.*)$")
 _COMPONENT = regex(r"(?:^|,)c=([^,]*)")
 _ORIGIN = regex(r"(?:^|,)o=([^,]*)")
 _SITE = regex(r"^ {5,}origin (\S+)$")
+_PINNED = regex(r"^ {5}(\S+) -> \S+ with priority (-?\d{1,9})$", re.MULTILINE)
 _VERSION = regex(r"^ (?:\*\*\*|   ) (\S+) -?\d+(?: .*)?$")
+_PHASED = regex(r"^ {5}(\S+) -?\d+ \(phased (\d{1,3})%\)$")
 _SOURCE = regex(r"^ {8,}-?\d+ (\S(?:.*\S)?)\s*$")
 _PASSWORD = regex(r"//[^/@\s]*@")
 # What stands beside a driver of any origin.
@@ -40,7 +42,11 @@ BESIDE = regex(
     r"nvidia-(?:fabricmanager|imex|modprobe|settings|xconfig|persistenced|powerd)(?:-\d+)?|libnvidia-nscq(?:-\d+)?|nvlsm|"
     r"cuda-drivers-fabricmanager(?:-\d+)?"
 )
-_NVIDIA_SITES = ("developer.download.nvidia.com", "developer.download.nvidia.cn")
+# Tools that work beside a driver of any version; Ubuntu keeps nvidia-settings at 510.
+_ANY_VERSION = regex(r"nvidia-(?:settings|xconfig|modprobe)")
+# 580.126.20 or 595.84: the first number is the branch. Modules are versioned as their kernel, nvlsm by the year.
+_BRANCH = regex(r"(?:\d+:)?(\d{3})\.\d")
+NVIDIA_SITES = ("developer.download.nvidia.com", "developer.download.nvidia.cn")
 
 
 @frozen
@@ -57,11 +63,38 @@ class Offer(Fact):
     installed_from: str
     candidate_from: str
     versions: Mapping[str, str] = field(default_factory=dict)  # those that archives have -> whose
+    newest: str = ""  # the highest version that an archive has, the candidate or not
+    phased: int = 100  # percent of hosts to which Ubuntu hands the candidate out by now
+    sources: tuple[
+        tuple[str, str], ...
+    ] = ()  # (version, the line of an archive that has it), the highest version first
 
     @property
     def is_newer(self) -> bool:
         """The candidate is newer than what is installed."""
         return bool(self.installed and self.candidate) and compare_versions(self.candidate, self.installed) > 0
+
+    @property
+    def branch(self) -> int:
+        """The driver branch of the candidate, as `branch_in` reads it; 0 for a tool that fits every branch."""
+        return 0 if fits_every_driver(self.name) else branch_in(self.candidate)
+
+
+def fits_every_driver(name: str) -> bool:
+    """Whether a package works beside a driver of any version."""
+    return _ANY_VERSION.fullmatch(name) is not None
+
+
+def branch_in(version: str) -> int:
+    """The driver branch in a package's version: 595 of 595.71.05-1ubuntu1; 0 for a version that names none."""
+    match = _BRANCH.match(version)
+    return int(match[1]) if match else 0
+
+
+def of_other_branch(versions: Mapping[str, str], branch: int) -> tuple[str, ...]:
+    """Of driver packages (name -> version) those of another branch than this one, as `name version`, sorted."""
+    found = [(name, Offer(name, "", version, "", "").branch) for name, version in versions.items()]
+    return tuple(sorted(f"{name} {versions[name]}" for name, number in found if number not in (0, branch)))
 
 
 @frozen
@@ -74,6 +107,16 @@ class Archives(Fact):
     def updates(self) -> tuple[Offer, ...]:
         """Those with a newer candidate, by name."""
         return tuple(self.packages[name] for name in sorted(self.packages) if self.packages[name].is_newer)
+
+    @property
+    def kept_back(self) -> tuple[Offer, ...]:
+        """Those of which an archive has a newer version that apt does not take as it is set up, by name."""
+        known = (self.packages[name] for name in sorted(self.packages))
+        return tuple(
+            one
+            for one in known
+            if one.installed == one.candidate and one.newest and compare_versions(one.newest, one.installed) > 0
+        )
 
     @property
     def origins(self) -> tuple[str, ...]:
@@ -108,6 +151,36 @@ def parse_archives(output: str) -> Mapping[str, str]:
     return {line: word for line, word in words.items() if line not in ("", _STATUS)}
 
 
+def releases_in(output: str) -> tuple[tuple[Mapping[str, str], int], ...]:
+    """(the fields of its Release file by letter, with `site`; its priority) of each archive in the same output."""
+    found: list[tuple[dict[str, str], int]] = []
+    for line in output.splitlines():
+        if release := _RELEASE.match(line):
+            if found:
+                found[-1][0].update(_field(one) for one in release[1].split(","))
+        elif site := _SITE.match(line):
+            if found:
+                found[-1][0]["site"] = site[1]
+        elif archive := _ARCHIVE.match(line):
+            found.append(({"source": archive[2]}, int(archive[1])))
+        elif line.startswith("Pinned packages"):
+            break
+    return tuple(one for one in found if one[0]["source"] != _STATUS)
+
+
+def _field(word: str) -> tuple[str, str]:
+    name, _, value = word.partition("=")
+    return name, value
+
+
+def pinned_away(output: str) -> tuple[str, ...]:
+    """The packages of which the same output shows versions with a priority below 0 and no others, sorted."""
+    priorities: dict[str, list[int]] = {}
+    for match in _PINNED.finditer(output):
+        priorities.setdefault(match[1], []).append(int(match[2]))
+    return tuple(sorted(name for name, known in priorities.items() if max(known) < 0))
+
+
 def components_in(output: str) -> tuple[str, ...]:
     """The components of Ubuntu's archive in what `apt-cache policy` without names shows, sorted."""
     releases = (match[1] for line in output.splitlines() if (match := _RELEASE.match(line)))
@@ -119,7 +192,7 @@ def word_for(origin: str, site: str, archive: str) -> str:
     """Ubuntu, NVIDIA, or what the archive calls itself; its address for one that does not."""
     from urllib.parse import urlsplit
 
-    if origin == "NVIDIA" or site in _NVIDIA_SITES or urlsplit(archive.partition(" ")[0]).hostname in _NVIDIA_SITES:
+    if origin == "NVIDIA" or site in NVIDIA_SITES or urlsplit(archive.partition(" ")[0]).hostname in NVIDIA_SITES:
         return "NVIDIA"
     if origin == "Ubuntu" or re.fullmatch(r"UbuntuESM\w*", origin):
         return "Ubuntu"
@@ -139,10 +212,14 @@ def parse_policy(
         fields = dict(line.strip().partition(": ")[::2] for line in lines[:2])
         installed, candidate = (_version(fields.get(key, "")) for key in ("Installed", "Candidate"))
         installed = installed_now.get(name, installed)
-        origins = _origins(lines, archives)
-        offers[name] = Offer(
-            name, installed, candidate, origins.get(installed, ""), origins.get(candidate, ""), origins
+        sources = tuple(_sources(lines))
+        origins = _origins(sources, archives)
+        phased = next(
+            (int(match[2]) for line in lines if (match := _PHASED.match(line)) and match[1] == candidate), 100
         )
+        origin = origins.get(installed, ""), origins.get(candidate, "")
+        newest = next(iter(origins), "")
+        offers[name] = Offer(name, installed, candidate, *origin, origins, newest, phased, sources)
     return MappingProxyType(offers)
 
 
@@ -163,17 +240,22 @@ def _version(spelled: str) -> str:
     return "" if spelled == _NONE else spelled
 
 
-def _origins(lines: Iterable[str], archives: Mapping[str, str]) -> dict[str, str]:
-    """Version -> the word for who has it; where several have, Ubuntu before the others, then the first."""
-    found: dict[str, list[str]] = {}
+def _sources(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """(version, archive) as the version table shows them."""
     version = ""
     for line in lines:
         if match := _SOURCE.match(line):
-            source = match[1]
-            if version and source != _STATUS:
-                found.setdefault(version, []).append(archives.get(source) or word_for("", "", source))
+            if version and match[1] != _STATUS:
+                yield version, match[1]
         elif match := _VERSION.match(line):
             version = match[1]
+
+
+def _origins(sources: Iterable[tuple[str, str]], archives: Mapping[str, str]) -> dict[str, str]:
+    """Version -> the word for who has it; where several have, Ubuntu before the others, then the first."""
+    found: dict[str, list[str]] = {}
+    for version, source in sources:
+        found.setdefault(version, []).append(archives.get(source) or word_for("", "", source))
     return {version: "Ubuntu" if "Ubuntu" in words else words[0] for version, words in found.items()}
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hosttune.facts.apt_decisions import decisions_about_offer, join_decisions
 from hosttune.facts.base import Fact, UnknownFact, whole
 from hosttune.facts.gpu.components import turn_on
 from hosttune.frozen import frozen
@@ -166,6 +167,8 @@ def _why_empty(reader: Reader, facts: Facts) -> str:
     if lists is ABSENT or (isinstance(lists, tuple) and not any("_Packages" in name for name in lists)):
         return "apt's package lists are missing: sudo apt-get update"
     offered = "`ubuntu-drivers` offers no package for the GPUs of this host"
+    if decided := join_decisions(decisions_about_offer(facts)):
+        return f"{offered}: {decided.what}"
     try:
         missing = tuple(one for one in ("restricted", "multiverse") if one in facts.components.off)
     except UnknownFact:

@@ -23,7 +23,7 @@ _SECRETS = regex(
 _USER_SECRET = regex(r"(^|[^\w-])((?:user|username)=[^,%]{0,512}%)((?:\\,|[^,])*)", re.IGNORECASE)
 # `https://me:...@host`, `curlftpfs#me:...@host`, `me:...@host`; not the path of `nas:/volume@snapshot`.
 _URL_SECRET = regex(r"((?:^|[#/])[^/\s:@#,]{1,512}:)([^@\s/][^@\s]{0,511})(@)")
-_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|user|:[^@]*@", re.IGNORECASE)
+_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|user|@", re.IGNORECASE)
 _OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
 _SIZE = regex(r"([0-9]+)([kmgtpe%]?)", re.IGNORECASE)
 

@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts import apt_get as apt
+from hosttune.facts.apt_decisions import AptDecision, decisions_about, join_decisions
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.archives import of_other_branch
 from hosttune.facts.gpu.components import turn_on
+from hosttune.facts.gpu.driver import is_driver_package
 from hosttune.facts.packages import INTERRUPTED
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, action_between, in_general
@@ -65,6 +68,7 @@ class PackagesWish(WishKind):
         "todo": FieldSpec(str, help="What a person should do then"),
         "allow_dkms": FieldSpec(bool, help="Kernel modules may be compiled on this host"),
         "may_remove": FieldSpec(list, help="Beginnings of package names that apt may remove for it"),
+        "branch": FieldSpec(str, help="The driver branch in which all driver packages of it must be; empty for any"),
         "one_version": FieldSpec(list, help="Packages that must come in the same upstream version"),
         "modules": FieldSpec(
             str, help="How packages of a driver's modules begin, of which the kernel that boots next needs one"
@@ -160,7 +164,8 @@ def _differs(
     except UnknownFact as unknown:
         unsaid = prefix_reason(f"{reason}; what apt would do is unknown", unknown.reason)
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unsaid)
-    if would.knows_no_such_package:
+    decided = _decisions(operands, would, context.facts) if would.error else None
+    if would.knows_no_such_package and not decided:
         said = f"{reason}; apt: {would.error}"
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=said, todo=_known_by(context.facts))
     objection, todo = _objection(wish, operands, would, context.facts), ""
@@ -169,11 +174,18 @@ def _differs(
     if not objection:
         objection, todo = find_lack(would, context.facts)
     if objection:
-        hold = Hold(HoldKind.REFUSED, objection)
+        hold = Hold(HoldKind.REFUSED, f"{decided.what} (apt-get: {would.error})" if decided else objection)
         details = (*evidence, *apt.describe(would))
+        todo = decided.undo if decided else todo
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, details, todo=todo)
     change = _change(wish, operands, would, context)
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (change,))
+
+
+def _decisions(operands: tuple[str, ...], would: apt.Transaction, facts: Facts) -> AptDecision | None:
+    """What an administrator has decided in apt that explains why apt-get would not do this."""
+    asked = [one for one in versions(operands) if not one.endswith("-")]
+    return join_decisions(decisions_about(facts, (*asked, *would.unmet)))
 
 
 def _known_by(facts: Facts) -> str:
@@ -239,6 +251,10 @@ def _objection(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, fa
     dkms = [step.name for step in would.steps if _BUILDS.search(step.name) and step.after]
     if dkms and not wish.fields.get("allow_dkms", False):
         return f"it would compile kernel modules on this host ({', '.join(dkms)}), which is not allowed"
+    branch = str(wish.fields.get("branch", ""))
+    drivers = {name: version for name, version in would.after.items() if is_driver_package(name)}
+    if branch and (other := of_other_branch(drivers, int(branch))):
+        return f"apt would bring packages of another branch than {branch}: {', '.join(other)}"
     then = {name: would.after.get(name) or facts.packages[name].version for name in wish.fields.get("one_version", ())}
     coupled = {name: version for name, version in then.items() if version}
     if len({apt.upstream(version) for version in coupled.values()}) > 1:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Conflict, HalfWay, Refused
 from hosttune.facts import Facts
 from hosttune.facts import apt_get as apt
+from hosttune.facts.apt_decisions import decisions_about, join_decisions
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.packages import DATABASE, REPAIR
 from hosttune.regex import regex
@@ -358,12 +359,14 @@ def _settled(
         if not would.error and (would.before, would.after) == wanted:
             return operands, would
     if would.error:
-        raise Refused(f"apt-get: {would.error}", hint=_way_in(writer, would.error))
+        raise Refused(f"apt-get: {would.error}", hint=_way_in(writer, would.error, asked))
     raise Conflict(f"apt would now do something else: {_difference(would, after)}", hint="run the plan again")
 
 
-def _way_in(reader: Reader, error: str) -> str:
+def _way_in(reader: Reader, error: str, asked: tuple[str, ...]) -> str:
     """What to do where apt-get says that it would not begin."""
+    if "dpkg was interrupted" not in error and (decided := join_decisions(decisions_about(Facts(reader), asked))):
+        return f"{decided.what}: {decided.undo}"
     if "Held packages" in error:
         return "a hold of an administrator is in the way: apt-mark showhold; when it has served, sudo apt-mark unhold"
     if "dpkg was interrupted" in error or "Unmet dependencies" in error:

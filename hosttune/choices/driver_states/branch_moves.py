@@ -1,0 +1,53 @@
+"""The state in which apt's next upgrade would move this host to another driver branch."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from hosttune.choices.driver_states.told import Told
+from hosttune.choices.drivers.branch import describe_not_driven, end_words
+from hosttune.choices.drivers.branch_offers import offers_elsewhere
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.facts import Facts
+    from hosttune.facts.gpu.archives import Offer
+
+# What carries a driver. Where only a metapackage moves (cuda-drivers beside nvidia-driver-580), the old branch has to
+# be removed for it, which `apt upgrade` does not do.
+_CARRIES = regex(r"libnvidia-compute(?:-.*)?|nvidia-(?:kernel-common|utils|compute-utils|driver|dkms|headless)(?:-.*)?")
+
+
+def other_branch(facts: Facts) -> Told | None:
+    driver = facts.driver
+    if not driver.branch or not (moving := offers_elsewhere(facts)):
+        return None
+    number = max(offer.branch for offer in moving)
+    command = "apt upgrade" if any(_CARRIES.fullmatch(offer.name) for offer in moving) else "apt full-upgrade"
+    words = f" ({words})" if (words := end_words(facts, number)) else ""
+    said = f"the next `{command}` moves this host from branch {driver.branch} to {number}{words}: {list_offers(moving)}"
+    if undriven := describe_not_driven(facts, number):
+        said += f"; {undriven}"
+    return said, stay_in_branch(facts, (offer.name for offer in moving))
+
+
+def stay_in_branch(facts: Facts, names: Iterable[str]) -> str:
+    """The commands that keep the driver in its branch. NVIDIA's archive has a package that pins one; its fixes still
+    come, while a hold keeps them back, too."""
+    hold = f"sudo apt-mark hold {' '.join(map(quote, names))}"
+    pinning = f"nvidia-driver-pinning-{facts.driver.branch}"
+    if "NVIDIA" not in facts.archives.origins or facts.packages[pinning].is_installed:
+        return f"to stay in branch {facts.driver.branch}: {hold}"
+    return (
+        f"to stay in branch {facts.driver.branch}: sudo apt-get install {pinning}; where apt does not know it: {hold}"
+    )
+
+
+def list_offers(offers: Iterable[Offer]) -> str:
+    """The first of these offers with their versions, and how many more there are."""
+    shown = [f"{one.name} {one.installed} -> {one.candidate}" for one in offers]
+    more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+    return ", ".join(shown[:3]) + more

@@ -1,0 +1,43 @@
+"""The state in which apt's settings keep updates of the driver away: a pin, or an archive that is switched off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.choices.driver_states.told import Told
+from hosttune.facts.apt_decisions import change_pin, nvidia_switched_off
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.archives import branch_in
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+
+
+def kept_back(facts: Facts) -> Told | None:
+    return (_pinned(facts) or _without_archive(facts)) if facts.driver.branch else None
+
+
+def _pinned(facts: Facts) -> Told | None:
+    """A pin that keeps the driver out of another branch does what it is for, and is not said."""
+    waiting = [one for one in facts.archives.kept_back if branch_in(one.newest) == int(facts.driver.branch)]
+    try:
+        pins = [pin for pin in facts.apt.pins if not pin.is_general]
+        found = [(one, pin) for one in waiting for pin in pins if pin.names(one.name) and not pin.wants(one.newest)]
+    except UnknownFact:  # preferences that cannot be read explain nothing
+        return None
+    if not found:
+        return None
+    offer, pin = found[0]
+    return (
+        f"{pin.place} keeps {offer.name} at {offer.installed}, and an archive has {offer.newest} ({pin.words})",
+        f"{change_pin(pin)}, then sudo apt-get update",
+    )
+
+
+def _without_archive(facts: Facts) -> Told | None:
+    """Packages as NVIDIA's archive has them, whose archive a person has switched off: no fixes come any more."""
+    left = facts.archives.without_origin
+    if not left or "NVIDIA" in facts.archives.origins or not (decided := nvidia_switched_off(facts)):
+        return None
+    more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+    return f"no archive has the installed version of {left[0]}{more}: {decided.what}", decided.undo

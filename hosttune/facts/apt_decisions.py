@@ -1,0 +1,175 @@
+"""What an administrator has decided in apt that keeps packages from being installed: holds, pins, archives that are
+switched off. Each with the file and line, or the command, that would change it.
+
+They explain what apt-get, apt-cache and `ubuntu-drivers` say, so where they cannot be read there is no explanation, and
+the rest of an answer stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.gpu.archives import NVIDIA_SITES, POLICY, ask_apt, pinned_away, releases_in
+from hosttune.facts.gpu.driver import is_driver_package
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.apt_pins import Pin
+    from hosttune.facts.placed import Placed
+
+AGAIN = "then run it again"
+_NUMBER = regex(r"[a-z].*?-(\d{3})(?=-|$)")
+_SHOWN = 3
+_OF_DRIVERS = ("restricted", "multiverse")
+
+
+@frozen
+class AptDecision(Fact):
+    """One decision."""
+
+    what: str  # a clause
+    undo: str  # what a person does to change it
+
+
+def decisions_about(facts: Facts, names: Iterable[str]) -> tuple[AptDecision, ...]:
+    """Those that keep these packages, or what belongs to the same driver, from being installed."""
+    return _decisions(facts, _belongs_to(names), with_holds=True)
+
+
+def hold_on_absent(facts: Facts, names: Iterable[str]) -> AptDecision | None:
+    """The hold on packages that are to be installed, of which one is among these; apt-get fails then."""
+    asked = tuple(names)
+    if not {*facts.packages.held_absent} & {*asked}:
+        return None
+    return join_decisions(_holds(facts, _belongs_to(asked)))
+
+
+def _belongs_to(names: Iterable[str]) -> Callable[[str], bool]:
+    """Whether a package is one of these, or of the same branch of the driver."""
+    asked = frozenset(names)
+    numbers = {_number(name) for name in asked if is_driver_package(name)}
+    return lambda name: name in asked or (is_driver_package(name) and _number(name) in numbers)
+
+
+def decisions_about_offer(facts: Facts) -> tuple[AptDecision, ...]:
+    """Those that keep apt and `ubuntu-drivers` from offering a driver: a hold does not."""
+    return _decisions(facts, is_driver_package, with_holds=False)
+
+
+def _decisions(facts: Facts, is_wanted: Callable[[str], bool], *, with_holds: bool) -> tuple[AptDecision, ...]:
+    found = [*_holds(facts, is_wanted)] if with_holds else []
+    looks: tuple[Callable[[], list[AptDecision]], ...] = (
+        lambda: _pins(facts, is_wanted),
+        lambda: _components_off(facts),
+    )
+    for look in looks:
+        try:
+            found += look()
+        except UnknownFact:
+            continue
+    return tuple(found)
+
+
+def join_decisions(decisions: Iterable[AptDecision]) -> AptDecision | None:
+    """All of them as one; None where there is none."""
+    told = tuple(decisions)
+    return AptDecision("; ".join(one.what for one in told), "; ".join(one.undo for one in told)) if told else None
+
+
+def _number(name: str) -> str:
+    match = _NUMBER.match(name)
+    return match[1] if match else ""
+
+
+def _holds(facts: Facts, is_wanted: Callable[[str], bool]) -> list[AptDecision]:
+    try:
+        held = [name for name in facts.packages.held if is_wanted(name)]
+    except UnknownFact:
+        return []
+    if not held:
+        return []
+    absent = [name for name in held if not facts.packages[name].is_installed]
+    state = "; not installed" if absent == held else f"; not installed: {_list(absent)}" if absent else ""
+    return [
+        AptDecision(f"an administrator holds {_list(held)} (apt-mark showhold{state})", f"{unhold(held)}, {AGAIN}"),
+    ]
+
+
+def unhold(names: Iterable[str]) -> str:
+    """The command that takes holds away."""
+    return f"sudo apt-mark unhold {' '.join(map(quote, names))}"
+
+
+def _list(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _pins(facts: Facts, is_wanted: Callable[[str], bool]) -> list[AptDecision]:
+    """The pins below 0 that take effect. apt-cache(8) shows which packages and archives have such a priority, and not
+    by which stanza."""
+    told = ask_apt(facts.reader, POLICY)
+    away = [name for name in pinned_away(told) if is_wanted(name)]
+    archives = [release for release, priority in releases_in(told) if priority < 0]
+    below = [pin for pin in facts.apt.pins if pin.priority < 0]
+    general = [pin for pin in below if pin.is_general and any(map(pin.fits_archive, archives))]
+    named = {pin.place: pin for name in away for pin in below if not pin.is_general and pin.names(name)}
+    blamed = [*named.values(), *general]
+    if away and not named and not general:
+        what = f"a pin of apt's preferences keeps {_list(away)} from being installed"
+        return [AptDecision(what, f"find it: grep -rn Pin-Priority /etc/apt/preferences*; change it, {AGAIN}")]
+    return [
+        AptDecision(
+            f"{pin.place} keeps {_kept(pin, away)} from being installed ({pin.words})",
+            f"{change_pin(pin)}, {AGAIN}",
+        )
+        for pin in blamed
+    ]
+
+
+def _components_off(facts: Facts) -> list[AptDecision]:
+    """The lines that switch off a component of Ubuntu's archive which apt has no list of."""
+    off = {one for one in facts.components.off if one in _OF_DRIVERS}
+    if not off:
+        return []
+    fits = [one for one in facts.apt.disabled_sources if "ubuntu" in one.value and off & {*one.value.split()[2:]}]
+    return [_switched_off(one) for one in fits]
+
+
+def change_pin(pin: Pin) -> str:
+    """What a person does to change a pin."""
+    return f"an administrator's decision: to change it, edit {quote(pin.path)} (line {pin.line})"
+
+
+def _kept(pin: Pin, away: list[str]) -> str:
+    if pin.is_general:
+        return "what its archives have"
+    names = [name for name in away if pin.names(name)]
+    return _list(names) if len(names) <= _SHOWN else f"{len(names)} packages"
+
+
+def nvidia_switched_off(facts: Facts) -> AptDecision | None:
+    """The line that switches NVIDIA's archive off; None where there is none, or sources cannot be read."""
+    try:
+        sources = facts.apt.disabled_sources
+    except UnknownFact:
+        return None
+    return next((_switched_off(one) for one in sources if any(site in one.value for site in NVIDIA_SITES)), None)
+
+
+def _switched_off(source: Placed) -> AptDecision:
+    return AptDecision(f"{source.place} has the archive {source.value} switched off", switch_on(source))
+
+
+def switch_on(source: Placed) -> str:
+    """What enables an archive again."""
+    update = "sudo apt-get update"
+    if not source.line:
+        return f"sudo mv {quote(source.path)} {quote(source.path.rpartition('.')[0])} && {update}"
+    change = "set Enabled: yes" if source.path.endswith(".sources") else "take the # away"
+    return f"{change} in line {source.line} of {quote(source.path)}, then {update}"

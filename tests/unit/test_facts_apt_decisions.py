@@ -1,0 +1,191 @@
+"""What an administrator has decided in apt: pins, holds, archives that are switched off, each with its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts import Facts
+from hosttune.facts.apt_decisions import decisions_about, decisions_about_offer, join_decisions, nvidia_switched_off
+from hosttune.facts.apt_pins import Pin, parse_preferences
+from hosttune.facts.apt_sources import parse_disabled
+from hosttune.facts.gpu.archives import POLICY, pinned_away, releases_in
+from hosttune.values import Unreadable
+from tests.unit.fake_reader import FakeReader
+
+PREFERENCES = """\
+# of the site
+Explanation: no driver on these hosts
+Package: *nvidia*
+Pin: release *
+Pin-Priority: -1
+
+package: libcuda1 libnvidia-compute-580
+  libnvidia-compute-595
+Pin: version 580.126.*
+pin-priority: 1001
+# no blank line, a comment
+
+Package: *
+Pin: origin "developer.download.nvidia.com"
+Pin-Priority: -10
+
+Package: half
+Pin: version 1
+"""
+# As apt 2.6 prints it where these pins take effect.
+POLICY_ALL = """\
+Package files:
+ 100 /var/lib/dpkg/status
+     release a=now
+ -10 https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages
+     release o=NVIDIA,l=NVIDIA CUDA,c=
+     origin developer.download.nvidia.com
+ 500 http://archive.ubuntu.com/ubuntu noble-updates/restricted amd64 Packages
+     release v=24.04,o=Ubuntu,a=noble-updates,n=noble,l=Ubuntu,c=restricted,b=amd64
+     origin archive.ubuntu.com
+Pinned packages:
+     nvidia-utils-580-server -> 580.126.20-0ubuntu0.24.04.2 with priority -1
+     nvidia-driver-580 -> 580.142-0ubuntu0.24.04.1 with priority -1
+     nvidia-driver-580 -> 580.126.20-0ubuntu1 with priority 500
+     vim -> 2:9 with priority -1
+"""
+STATUS = "Package: dpkg\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n\n"
+ABSENT_AND_HELD = "Package: {}\nStatus: hold ok not-installed\nArchitecture: amd64\n\n"
+
+
+def facts(files=None, policy=POLICY_ALL, status=STATUS, unreadable=()):
+    return Facts(
+        FakeReader(
+            {"/var/lib/dpkg/status": status, **(files or {})},
+            unreadable=dict(unreadable),
+            queries={POLICY: policy},
+        )
+    )
+
+
+def test_pins_have_their_line():
+    pins = tuple(parse_preferences(PREFERENCES, "/etc/apt/preferences"))
+    assert pins == (
+        Pin(("*nvidia*",), "release *", -1, "/etc/apt/preferences", 3),
+        Pin(("libcuda1", "libnvidia-compute-580", "libnvidia-compute-595"), "version 580.126.*", 1001, "/etc/apt/preferences", 7),
+        Pin(("*",), 'origin "developer.download.nvidia.com"', -10, "/etc/apt/preferences", 13),
+    )  # fmt: skip
+    assert not tuple(parse_preferences("Package: a\nPin: release *\nPin-Priority: many\n", "x"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("nvidia-*", True), ("src:*nvidia*:any", True), ("nvidia-utils-580:amd64", True), ("/nvidia/", True),
+        ("/^nvidia-utils-580$/", True), ("/utils$/", False), ("/nvidia-(utils|x)/", False), ("nvidia-utils", False),
+        ("[", False),
+    ],
+)  # fmt: skip
+def test_pin_names_packages_by_glob_or_plain_regular_expression(pattern, names):
+    assert Pin((pattern,), "release *", -1, "x", 1).names("nvidia-utils-580") is names
+
+
+def test_pin_that_prefers_a_version_does_not_keep_it_away():
+    assert Pin(("a",), "version 580.*", 1000, "x", 1).wants("580.142-1")
+    assert not Pin(("a",), "version 580.126*", 1000, "x", 1).wants("580.142-1")
+    assert not Pin(("a",), "version 580.*", -1, "x", 1).wants("580.142-1")
+
+
+@pytest.mark.parametrize(
+    ("pin", "fits"),
+    [
+        ("release *", True), ("release o=NVIDIA", True), ("release o=NVIDIA, l=*CUDA", True), ("release o=Ubuntu", False),
+        ('origin "developer.download.nvidia.com"', True), ("origin *.nvidia.com", True), ("origin x", False),
+        ("version 580*", False),
+    ],
+)  # fmt: skip
+def test_pin_fits_archives(pin, fits):
+    (nvidia, priority), (ubuntu, _) = releases_in(POLICY_ALL)
+    assert (priority, ubuntu["a"]) == (-10, "noble-updates")
+    assert Pin(("*",), pin, -1, "x", 1).fits_archive(nvidia) is fits
+
+
+def test_package_with_a_version_that_may_come_is_not_pinned_away():
+    assert pinned_away(POLICY_ALL) == ("nvidia-utils-580-server", "vim")
+
+
+def test_pins_that_keep_drivers_away_are_named_with_their_place():
+    found = decisions_about_offer(facts({"/etc/apt/preferences.d/no-nvidia": PREFERENCES}))
+    assert [one.what for one in found] == [
+        (
+            "/etc/apt/preferences.d/no-nvidia:3 keeps nvidia-utils-580-server from being installed "
+            "(Package: *nvidia*, Pin: release *, Pin-Priority: -1)"
+        ),
+        (
+            "/etc/apt/preferences.d/no-nvidia:13 keeps what its archives have from being installed "
+            '(Package: *, Pin: origin "developer.download.nvidia.com", Pin-Priority: -10)'
+        ),
+    ]
+    assert "edit /etc/apt/preferences.d/no-nvidia (line 3)" in found[0].undo
+
+
+def test_pin_counts_only_where_apt_shows_its_effect():
+    quiet = POLICY_ALL.partition("Pinned")[0].replace(" -10 ", " 500 ")
+    assert decisions_about_offer(facts({"/etc/apt/preferences": PREFERENCES}, policy=quiet)) == ()
+
+
+def test_pin_that_no_file_shows_is_said_without_one():
+    ignored = facts({"/etc/apt/preferences.d/no-nvidia.bak": PREFERENCES}, policy=POLICY_ALL.replace(" -10 ", " 500 "))
+    (found,) = decisions_about_offer(ignored)
+    assert found.what.startswith("a pin of apt's preferences keeps nvidia-utils-580-server")
+
+
+def test_preferences_that_cannot_be_read_explain_nothing():
+    hidden = facts(unreadable={"/etc/apt/preferences": Unreadable("no rights").reason})
+    assert decisions_about_offer(hidden) == ()
+
+
+def test_holds_of_absent_packages_are_named_with_the_command():
+    names = ("libnvidia-compute-580-server", "nvidia-utils-580-server", "nvidia-utils-535", "nvidia-container-toolkit")
+    host = facts(status=STATUS + "".join(map(ABSENT_AND_HELD.format, names)), policy="Package files:\n")
+    (found,) = decisions_about(host, ("nvidia-headless-no-dkms-580-server-open", "nvidia-utils-580-server"))
+    assert found.what == (
+        "an administrator holds libnvidia-compute-580-server, nvidia-utils-580-server (apt-mark showhold; not installed)"
+    )
+    assert found.undo == (
+        "sudo apt-mark unhold libnvidia-compute-580-server nvidia-utils-580-server, then run it again"
+    )
+    assert decisions_about(host, ("tuned",)) == ()
+    assert join_decisions(()) is None
+
+
+def test_archives_that_are_switched_off():
+    lists = (
+        "deb http://archive.ubuntu.com/ubuntu noble main\n"
+        "# deb [arch=amd64] http://user:secret@archive.ubuntu.com/ubuntu noble restricted  # disabled on upgrade\n"
+        "#deb-src http://archive.ubuntu.com/ubuntu noble restricted\n# a comment about deb packages\n"
+    )
+    (found,) = parse_disabled(lists, "/etc/apt/sources.list")
+    assert (found.value, found.place) == (
+        "http://archive.ubuntu.com/ubuntu noble restricted",
+        "/etc/apt/sources.list:2",
+    )
+    stanzas = "Types: deb\nURIs: https://x/\nSuites: a\nComponents: main\nEnabled: no\n\nTypes: deb\nURIs: https://y/\n"
+    (found,) = parse_disabled(stanzas, "/etc/apt/sources.list.d/x.sources")
+    assert (found.value, found.line) == ("https://x/ a main", 5)
+    whole = parse_disabled(stanzas, "/etc/apt/sources.list.d/x.sources.disabled")
+    assert [one.place for one in whole] == ["/etc/apt/sources.list.d/x.sources.disabled"] * 2
+    assert not tuple(parse_disabled(lists, "/etc/apt/sources.list.d/old.list.distUpgrade"))
+
+
+def test_line_that_switches_a_missing_component_off_is_named():
+    lists = {"/etc/apt/sources.list": "# deb http://archive.ubuntu.com/ubuntu noble multiverse\n"}
+    off = facts(lists, policy=POLICY_ALL.partition("Pinned")[0].replace(" -10 ", " 500 "))
+    (found,) = decisions_about_offer(off)
+    assert found.what.startswith(
+        "/etc/apt/sources.list:1 has the archive http://archive.ubuntu.com/ubuntu noble multiverse"
+    )
+    assert found.undo == "take the # away in line 1 of /etc/apt/sources.list, then sudo apt-get update"
+
+
+def test_archive_of_nvidia_that_a_file_name_switches_off():
+    path = "/etc/apt/sources.list.d/cuda.list.disabled"
+    host = facts({path: "deb https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/ /\n"})
+    found = nvidia_switched_off(host)
+    assert found is not None
+    assert found.undo == f"sudo mv {path} {path.removesuffix('.disabled')} && sudo apt-get update"
