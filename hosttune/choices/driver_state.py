@@ -209,13 +209,13 @@ def _current(facts: Facts) -> DriverState:
 # has its module, and an update is the last thing.
 STATES: Mapping[str, Look] = {
     "broken packages": packages.broken,
+    "DKMS failed": modules.dkms_failed,
     "in part": packages.in_part,
     "GPU lost": gpus.lost,
     "vGPU guest": gpus.guest,
     "runfile": packages.runfile,
     "mixed sources": packages.mixed,
     "foreign archive": packages.foreign,
-    "DKMS failed": modules.dkms_failed,
     "Secure Boot refuses": modules.rejected,
     "unsupported GPU": gpus.unsupported,
     "wrong flavour": gpus.wrong_flavour,

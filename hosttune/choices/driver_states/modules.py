@@ -7,13 +7,24 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from hosttune.choices.dpkg_stop import Cause, try_find_stop
 from hosttune.choices.driver_states.told import REBOOT, BootOutlook, Told, holds, said_by_log
-from hosttune.choices.next_kernel import commands, is_compiled, prebuilt_instead, suggest_replacement
+from hosttune.choices.next_kernel import (
+    commands,
+    dkms_packages,
+    has_prebuilt,
+    is_leftover,
+    prebuilt_instead,
+    replace_leftover,
+    suggest_replacement,
+)
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.package_roles import BRINGS_MODULES, role_of
 
 if TYPE_CHECKING:
+    from hosttune.choices.dpkg_stop import Stop
     from hosttune.facts import Facts
-    from hosttune.facts.gpu.driver import DriverModule
+    from hosttune.facts.gpu.driver import DkmsBuild, DriverModule
 
 _ENROL = "enrol the key: sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, and confirm it at the console"
 _LOAD = "; then sudo modprobe nvidia"
@@ -24,22 +35,39 @@ def dkms_failed(facts: Facts) -> Told | None:
     failed = [build for build in facts.driver.dkms if build.failed]
     if not failed:
         return None
+    if (stop := _stopped_by_build(facts)) is not None:
+        return stop.evidence, stop.repair
     kernels = ", ".join(sorted({build.kernel for build in failed if build.kernel})) or "a kernel"
     said = f"DKMS could not build nvidia {failed[0].version} for {kernels}"
     left = _left_by_dkms(facts)
     if not left:
-        if is_compiled(facts):
-            return f"{said} ({failed[0].log})", commands(facts, failed[0].kernel or facts.kernel.release)
-        built = quote(f"{failed[0].name}/{failed[0].version}")
-        idle = f"sudo dkms remove {built} --all, as prebuilt modules are installed"
-        return f"{said} ({failed[0].log})", idle
+        return f"{said} ({failed[0].log})", _end_build(facts, failed[0])
     boot = "after a reboot no GPU works" if boot_after_dkms(facts) is BootOutlook.HARMS else "no reboot brings it"
     return f"{said}: {boot}", left[1]
 
 
+def _stopped_by_build(facts: Facts) -> Stop | None:
+    stop = try_find_stop(facts)
+    return stop if stop is not None and stop.cause is Cause.BUILD else None
+
+
+def _end_build(facts: Facts, build: DkmsBuild) -> str:
+    """What ends the attempts to build for a kernel that lacks nothing now. What DKMS built goes only while no kernel
+    uses it: `dkms remove --all` takes the modules of all kernels."""
+    kernel = build.kernel or facts.kernel.release
+    if dkms_packages(facts) or not has_prebuilt(facts, kernel):
+        return commands(facts, kernel)
+    same = [one for one in facts.driver.dkms if (one.name, one.version) == (build.name, build.version)]
+    in_use = any(one.is_installed for one in same) or any(one.source == "dkms" for one in facts.driver.modules)
+    built = quote(f"{build.name}/{build.version}")
+    if in_use:
+        return f"sudo dkms remove {built} -k {quote(kernel)}, which has a prebuilt module"
+    return f"sudo dkms remove {built} --all, as no kernel has a module of it and prebuilt ones are installed"
+
+
 def leaves_none(facts: Facts) -> bool:
-    """Whether a build that failed is why a kernel has no module, or a stale one."""
-    return _left_by_dkms(facts) is not None
+    """Whether a build that failed is why packages are half-way, or why a kernel has no module or a stale one."""
+    return _stopped_by_build(facts) is not None or _left_by_dkms(facts) is not None
 
 
 def _left_by_dkms(facts: Facts) -> Told | None:
@@ -56,6 +84,8 @@ def _left_by_dkms(facts: Facts) -> Told | None:
 
 def boot_after_dkms(facts: Facts) -> BootOutlook:
     """A build that failed for the kernel that runs or starts next is not there after the boot either."""
+    if _stopped_by_build(facts) is not None:
+        return BootOutlook.HARMS  # dpkg and the files for the next boot are half-way
     wanted = {"", facts.kernel.release, _next_kernel(facts)}
     if not any(build.failed and build.kernel in wanted for build in facts.driver.dkms):
         return BootOutlook.NOTHING
@@ -67,17 +97,33 @@ def rejected(facts: Facts) -> Told | None:
     if facts.driver.is_loaded or not facts.driver.is_installed:
         return None
     if said_by_log(facts, "rejected_key"):
-        return "the kernel refused the nvidia module for its signature (kernel log)", _signed(facts)
+        return f"the kernel refused the nvidia module for its signature (kernel log){_say_leftover(facts)}", _signed(
+            facts
+        )
     module = running_module(facts)
     if module is None or module.source == "prebuilt" or not facts.boot.secure_boot:
         return None
     return (
-        f"Secure Boot is on, and {module.path} was compiled here: only modules signed with a known key load",
+        f"Secure Boot is on, and {module.path} was compiled here: only modules signed with a known key load"
+        f"{_say_leftover(facts)}",
         _signed(facts),
     )
 
 
+def _leftover(facts: Facts) -> DriverModule | None:
+    """The module of the running kernel, if it is a leftover that hides the prebuilt one."""
+    module = running_module(facts)
+    return module if module is not None and facts.driver.branch and is_leftover(facts, module) else None
+
+
+def _say_leftover(facts: Facts) -> str:
+    module = _leftover(facts)
+    return f": no package brings {module.path}, and it goes before the prebuilt module" if module else ""
+
+
 def _signed(facts: Facts) -> str:
+    if module := _leftover(facts):
+        return replace_leftover(facts, module)
     ready = prebuilt_instead(facts, facts.kernel.release)
     return f"{ready}{_LOAD}; or {_ENROL}" if ready else _ENROL
 
@@ -91,7 +137,15 @@ def missing_now(facts: Facts) -> Told | None:
     if boot_after_missing(facts) is BootOutlook.MENDS:
         return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
     boot = "boot a kernel that has one, or: " if driver.kernels_with_module else ""
+    if stop := try_find_stop(facts):
+        return said, _after_repair(facts, stop, f"{commands(facts, release)}{_LOAD}", "sudo modprobe nvidia")
     return said, f"{boot}{commands(facts, release)}{_LOAD if driver.branch else ''}"
+
+
+def _after_repair(facts: Facts, stop: Stop, commands: str, then: str = "") -> str:
+    """What is left to do once the packages are whole: half-way packages that bring a module bring it then."""
+    brought = stop.cause is Cause.BUILD or any(role_of(one.name) in BRINGS_MODULES for one in facts.packages.broken)
+    return f"after `{stop.state}` is solved: {(then or 'the module is there then') if brought else commands}"
 
 
 def boot_after_missing(facts: Facts) -> BootOutlook:
@@ -123,13 +177,21 @@ def stale(facts: Facts) -> Told | None:
     """A module on the disk that is not of the libraries' version, and that the next boot loads."""
     module = next_module(facts)
     wanted = facts.driver.userspace_version
-    if module is None or not wanted or module.version in ("", wanted):
+    if module is None or not wanted or module.version in ("", wanted) or _is_library_wrong(facts, wanted):
         return None
     how = suggest_replacement(facts, module)
     said = f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}"
     if boot_after_stale(facts) is BootOutlook.HARMS:
         return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}; {INITRAMFS}"
     return f"{said}: no reboot mends that", f"{how}; {INITRAMFS}; then {REBOOT}"
+
+
+def _is_library_wrong(facts: Facts, version: str) -> bool:
+    """Whether the libraries are the wrong side: of another branch than the driver, with unmet dependencies."""
+    if version.partition(".")[0] == facts.driver.branch:
+        return False
+    stop = try_find_stop(facts)
+    return stop is not None and stop.cause is Cause.DEPENDENCIES
 
 
 def boot_after_stale(facts: Facts) -> BootOutlook:
@@ -148,10 +210,10 @@ def missing_next(facts: Facts) -> Told | None:
     is_said = kernel == facts.kernel.release and not driver.is_loaded  # by missing_now
     if not driver.is_on_disk or not kernel or is_said or driver.has_module_for_next_kernel:
         return None
-    return (
-        f"the kernel that boots next, {kernel}, has no nvidia module: after a reboot no GPU works",
-        f"do not reboot before: {commands(facts, kernel)}",
-    )
+    said = f"the kernel that boots next, {kernel}, has no nvidia module: after a reboot no GPU works"
+    if stop := try_find_stop(facts):
+        return said, f"do not reboot before; {_after_repair(facts, stop, commands(facts, kernel))}"
+    return said, f"do not reboot before: {commands(facts, kernel)}"
 
 
 def mismatch(facts: Facts) -> Told | None:
@@ -159,6 +221,9 @@ def mismatch(facts: Facts) -> Told | None:
     if not driver.is_mismatched or holds(stale, facts):
         return None
     versions = f"the loaded module is {driver.loaded_version} and the libraries are {driver.userspace_version}"
+    if _is_library_wrong(facts, driver.userspace_version):
+        way = "after `broken packages` is solved: nvidia-smi shows whether it works again"
+        return f"{versions}: CUDA and nvidia-smi refuse to start", way
     return (
         f"{versions}: CUDA and nvidia-smi refuse to start",
         f"{REBOOT}; if it is still so afterwards, an old module is in the initramfs: {INITRAMFS} and reboot again",

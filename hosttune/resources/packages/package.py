@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hosttune.choices.dpkg_stop import repair_of
 from hosttune.facts import apt_get as apt
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.components import turn_on
@@ -116,7 +117,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
     refused = str(wish.fields.get("refused", ""))
     if refused:
         reason, todo = "the packages to install cannot be chosen", str(wish.fields.get("todo", ""))
-        if todo == context.facts.packages.repair:
+        if todo == repair_of(context.facts):
             reason, todo = _NOT_WHOLE, _repair(context)
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason, todo=todo)
     if not (wish.name.split() or _removed(wish)):
@@ -196,7 +197,7 @@ def _repair(context: Context) -> str:
     packages = context.facts.packages
     half = {one.name for one in packages.unfinished}
     ours = (one.goes_on for address, one in context.ledger.items() if half & set(_names(address)))
-    return "; by hand: ".join([*list(filter(None, ours))[-1:], packages.repair])
+    return "; by hand: ".join([*list(filter(None, ours))[-1:], repair_of(context.facts)])
 
 
 def _names(address: Address) -> tuple[str, ...]:

@@ -1,0 +1,272 @@
+"""What stopped dpkg or apt half-way, and the commands that make the packages whole again.
+
+`dpkg --configure -a` repeats the step that failed, so it repairs only what was interrupted. A build that fails, a full
+/boot, two packages with the same file and an unmet dependency each need another step first. dpkg keeps no reason in its
+database; the reason follows from the states of the packages and from what their scripts work with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from hosttune.choices.next_kernel import dkms_packages, failed_log, kernels_in_use, prebuilt_instead
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.package_roles import PackageName, Role, is_driver_package, parse_package
+from hosttune.facts.packages import REPAIR
+from hosttune.facts.versions import compare_versions, upstream_of
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.gpu.driver_modules import DkmsBuild
+    from hosttune.facts.packages import Package, Relation
+
+_OF_KERNEL = regex(r"linux-(?:image|headers|modules)(?:-unsigned|-extra)?-(\d\S*)")
+_REBUILDS_INITRD = frozenset({"initramfs-tools", "dracut"})
+_LEAST_INITRD = 64 << 20  # bytes; with NVIDIA's firmware an initial RAM disk has 60 to 200 MiB
+
+
+class Cause(str, Enum):
+    """What stopped it."""
+
+    BUILD = "a DKMS build that failed"
+    BOOT = "no room on /boot"
+    FILES = "two packages with the same file"
+    DEPENDENCIES = "unmet dependencies"
+    OTHER = "unknown"
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@frozen
+class Stop:
+    """Why packages are not whole."""
+
+    cause: Cause
+    evidence: str  # a sentence
+    repair: str  # the commands; their first step removes the cause
+
+    @property
+    def state(self) -> str:
+        """The state of the driver that says it."""
+        return "DKMS failed" if self.cause is Cause.BUILD else "broken packages"
+
+
+def find_stop(facts: Facts) -> Stop | None:
+    """Why the packages of the driver are not whole; None if they are. Also why those of a kernel are not, where the
+    driver or /boot is the cause."""
+    half, broken = facts.driver.half_way, facts.packages.broken
+    of_kernels = tuple(one for one in broken if _OF_KERNEL.fullmatch(one.name))
+    stopped = half or _say_stopped(of_kernels)
+    if (of_kernels or _waits_for_initrd(facts, broken)) and is_boot_full(facts):
+        return Stop(Cause.BOOT, f"there is no room on /boot for an initial RAM disk: {stopped}", _make_room(facts))
+    if conflict := _find_conflict(facts, broken):
+        return conflict
+    if failed := _failed_builds(facts, broken):
+        return _stopped_build(facts, failed, of_kernels)
+    if half:
+        return Stop(Cause.OTHER, half, facts.packages.repair)
+    return _unmet(facts)
+
+
+def try_find_stop(facts: Facts) -> Stop | None:
+    """As `find_stop`; None if it is not known."""
+    try:
+        return find_stop(facts)
+    except UnknownFact:
+        return None
+
+
+def repair_of(facts: Facts) -> str:
+    """What a person types to make the packages whole: by the cause, as far as that is known."""
+    stop = try_find_stop(facts)
+    return stop.repair if stop else facts.packages.repair
+
+
+def is_boot_full(facts: Facts) -> bool:
+    """Whether the file system of /boot has no room for one more initial RAM disk. False if that is not known."""
+    try:
+        at = facts.mounts.at
+        mount = at.get("/boot") or at["/"]
+        free = mount.available_bytes + max(mount.reserved_bytes, 0)
+        stats = [facts.reader.stat(f"/boot/initrd.img-{kernel}") for kernel in facts.boot.kernels]
+    except (UnknownFact, KeyError):
+        return False
+    sizes = [one.size for one in stats if isinstance(one, Stat)]
+    return free < max(sizes, default=_LEAST_INITRD)
+
+
+def _say_stopped(packages: Iterable[Package]) -> str:
+    found = ", ".join(f"{one.name} ({one.status})" for one in packages)
+    return f"dpkg stopped half-way with {found}" if found else ""
+
+
+def _waits_for_initrd(facts: Facts, broken: Sequence[Package]) -> bool:
+    if any(one.name in _REBUILDS_INITRD for one in facts.packages.unfinished):
+        return True
+    return any(parse_package(one.name).role is Role.KERNEL_COMMON for one in broken)
+
+
+def _make_room(facts: Facts) -> str:
+    """The kernels that can go are neither the running one, nor the next one, nor the newest. apt removes packages
+    before it configures what is half-way."""
+    kernels = facts.boot.kernels
+    kept = {*kernels_in_use(facts), *kernels[-1:]}
+    brought = facts.packages.brought
+    old = [name for name in brought if (one := _OF_KERNEL.fullmatch(name)) and one[1] in set(kernels) - kept]
+    if old:
+        return f"sudo apt-get purge {' '.join(map(quote, old))}; {REPAIR}"
+    return f"make room on /boot (sudo ls -lhS /boot), then {REPAIR}"
+
+
+def _failed_builds(facts: Facts, broken: Sequence[Package]) -> tuple[DkmsBuild, ...]:
+    """The builds of the driver that failed, and that a package of these waits for."""
+    if not broken:
+        return ()
+    waits_all = any(one.name in dkms_packages(facts) for one in broken)
+    kernels = {match[1] for one in broken if (match := _OF_KERNEL.fullmatch(one.name))}
+    failed = (one for one in facts.driver.dkms if one.failed)
+    return tuple(one for one in failed if waits_all or one.kernel in kernels or (kernels and not one.kernel))
+
+
+def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequence[Package]) -> Stop:
+    """The same build runs again at each `dpkg --configure -a`, and fails. A prebuilt module makes it needless; its
+    package goes in the same command, before apt configures the rest."""
+    kernels = tuple(dict.fromkeys(one.kernel for one in failed if one.kernel)) or (facts.kernel.release,)
+    half = facts.driver.half_way or _say_stopped(of_kernels)
+    if facts.driver.half_way and of_kernels:
+        half = f"{half}, {', '.join(f'{one.name} ({one.status})' for one in of_kernels)}"
+    said = f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({failed[0].log}), so {half}"
+    fix = f"fix what {failed_log(facts, kernels[0]) or failed[0].log} names, then sudo dpkg --configure -a"
+    if ready := prebuilt_instead(facts, kernels[0]):
+        return Stop(Cause.BUILD, said, f"{ready} (if apt has none: {fix})")
+    unused = [name for kernel in kernels for name in _without(facts, kernel)]
+    if unused:
+        fix += f"; or, until the driver builds for it, remove that kernel: sudo apt-get remove {' '.join(unused)}"
+    return Stop(Cause.BUILD, said, fix)
+
+
+def _without(facts: Facts, kernel: str) -> tuple[str, ...]:
+    """The packages of a kernel that can go: it does not run, and another one in /boot has a module."""
+    others = set(facts.driver.kernels_with_module) & set(facts.boot.kernels) - {kernel}
+    if kernel == facts.kernel.release or not others:
+        return ()
+    found = ((name, _OF_KERNEL.fullmatch(name)) for name in facts.packages.brought)
+    return tuple(quote(name) for name, match in found if match and match[1] == kernel)
+
+
+def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
+    """Two packages that bring the same part of a driver under two names: dpkg does not unpack the second one. What it
+    could not unpack is half-installed, or absent and missed by another package."""
+    packages = facts.packages
+    coming = {one.name for one in broken if one.status.startswith("half-installed")}
+    unpacked = (one for one in broken if one.status == "unpacked")
+    coming |= {clause[0].name for one in unpacked for clause in _unmet_clauses(facts, one.name)}
+    whole = [name for name in packages.names if is_driver_package(name)]
+    for name in sorted(coming):
+        mine = parse_package(name)
+        if mine.role is Role.NONE:
+            continue
+        for other in whole:
+            theirs = parse_package(other)
+            if other != name and (theirs.base, theirs.role) == (mine.base, mine.role) and ":" not in other:
+                return _conflict(facts, name, other)
+    return None
+
+
+def _conflict(facts: Facts, coming: str, there: str) -> Stop:
+    """The one goes whose packaging the other packages of the driver do not have."""
+    packages = facts.packages
+    said = f"{coming} and {there} bring the same files: {facts.driver.half_way}"
+    stays = packages[coming].version or _version_missed(facts, coming)
+    rest = Counter(_packaging(one.version) for one in facts.driver.packages if one.name not in (coming, there))
+    if rest[_packaging(stays)] >= rest[_packaging(packages[there].version)]:
+        go: tuple[str, ...] = (there,)
+    else:
+        mine = _packaging(stays)
+        go = tuple(
+            one.name for one in packages.broken if is_driver_package(one.name) and _packaging(one.version) == mine
+        )
+    # Other packages can depend on it; what they lack then, `-f install` brings or removes.
+    force = "--force-depends --force-remove-reinstreq" if coming in go else "--force-depends"
+    remove = f"sudo dpkg --remove {force} {' '.join(map(quote, go))}"
+    return Stop(Cause.FILES, said, f"{remove}; sudo apt-get -f install")
+
+
+def _version_missed(facts: Facts, name: str) -> str:
+    wanting = (one for one in facts.packages.broken if _misses(facts, one.name, name))
+    return next((one.version for one in wanting), "")
+
+
+def _misses(facts: Facts, package: str, name: str) -> bool:
+    return any(one.name == name for clause in _unmet_clauses(facts, package) for one in clause)
+
+
+def _packaging(version: str) -> str:
+    """What tells the archives apart: 0ubuntu0.24.04.1 is Ubuntu's revision, 1ubuntu1 NVIDIA's."""
+    return version.rpartition("-")[2]
+
+
+def _unmet(facts: Facts) -> Stop | None:
+    """What the installed packages of the driver need and lack: apt refuses all work until it is there."""
+    whole = [one for one in facts.driver.packages if ":" not in one.name]
+    found = [(one, clause) for one in whole for clause in _unmet_clauses(facts, one.name)]
+    if not found:
+        return None
+    package, clause = found[0]
+    there = facts.packages[clause[0].name]
+    state = f"{there.name} is {there.version}" if there.is_brought else "which is not installed"
+    said = f"{package.name} {package.version} needs {' or '.join(map(str, clause))}, {state}"
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    said = f"apt refuses all work, as dependencies are unmet: {said}{more}"
+    return Stop(Cause.DEPENDENCIES, said, _bring_back(facts, package.name))
+
+
+def _bring_back(facts: Facts, name: str) -> str:
+    """A package of another branch than the driver is what is wrong: it goes back to the version of the others, and to
+    their way to name packages. Else what is missing comes."""
+    driver, version = facts.driver, facts.packages[name].version
+    if not driver.branch or upstream_of(version).partition(".")[0] in ("", driver.branch):
+        return "sudo apt-get -f install"
+    others = [one for one in driver.packages if upstream_of(one.version).partition(".")[0] == driver.branch]
+    wanted = Counter(one.version for one in others).most_common(1)[0][0] if others else ""
+    if not wanted:
+        return "sudo apt-get -f install"
+    named = [one for one in (parse_package(other.name) for other in others) if one.branch]
+    mine = parse_package(name)
+    back = _with_branch(mine, named[0]) if named and not mine.branch else name
+    if back == name:
+        return f"sudo apt-get install --allow-downgrades {quote(f'{name}={wanted}')}"
+    return f"sudo apt-get install --allow-downgrades {quote(f'{back}={wanted}')} {quote(name)}-"
+
+
+def _with_branch(mine: PackageName, other: PackageName) -> str:
+    return f"{mine.base}-{other.branch}{'-server' if other.is_server else ''}"
+
+
+def _unmet_clauses(facts: Facts, name: str) -> tuple[tuple[Relation, ...], ...]:
+    """What a package needs of the driver and nothing here brings. Of other packages it is not known what they
+    provide."""
+    clauses = facts.packages.relations[name].depends
+    of_driver = (clause for clause in clauses if all(is_driver_package(one.name) for one in clause))
+    return tuple(clause for clause in of_driver if not any(_is_met(facts, one) for one in clause))
+
+
+def _is_met(facts: Facts, wanted: Relation) -> bool:
+    packages = facts.packages
+    there = packages[wanted.name]
+    if there.is_brought and not there.status.startswith("half-installed"):
+        return not wanted.operator or _fits(compare_versions(there.version, wanted.version), wanted.operator)
+    names = (name for name in packages.brought if is_driver_package(name))
+    return any(wanted.name in packages.relations[name].provides for name in names)
+
+
+def _fits(order: int, operator: str) -> bool:
+    return {"<<": order < 0, "<=": order <= 0, "=": order == 0, ">=": order >= 0, ">>": order > 0}[operator]
