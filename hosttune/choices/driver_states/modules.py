@@ -103,11 +103,8 @@ def rejected(facts: Facts) -> Told | None:
     module = running_module(facts)
     if module is None or module.source == "prebuilt" or not facts.boot.secure_boot:
         return None
-    return (
-        f"Secure Boot is on, and {module.path} was compiled here: only modules signed with a known key load"
-        f"{_say_leftover(facts)}",
-        _signed(facts),
-    )
+    said = f"Secure Boot is on, and {module.path} was compiled here: only modules signed with a known key load"
+    return f"{said}{_say_leftover(facts)}", _signed(facts)
 
 
 def _leftover(facts: Facts) -> DriverModule | None:
