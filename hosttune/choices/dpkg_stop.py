@@ -17,7 +17,8 @@ from hosttune.choices.next_kernel import dkms_packages, failed_log, kernels_in_u
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.package_roles import PackageName, Role, is_driver_package, parse_package
 from hosttune.facts.packages import REPAIR
-from hosttune.facts.versions import compare_versions, upstream_of
+from hosttune.facts.relations import first_of, unmet_of
+from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -25,7 +26,7 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.gpu.driver_modules import DkmsBuild
-    from hosttune.facts.packages import Package, Relation
+    from hosttune.facts.packages import Package
 
 _OF_KERNEL = regex(r"linux-(?:image|headers|modules)(?:-unsigned|-extra)?-(\d\S*)")
 _REBUILDS_INITRD = frozenset({"initramfs-tools", "dracut"})
@@ -155,8 +156,11 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
 
 def _without(facts: Facts, kernel: str) -> tuple[str, ...]:
     """The packages of a kernel that can go: it does not run, and another one in /boot has a module."""
-    others = set(facts.driver.kernels_with_module) & set(facts.boot.kernels) - {kernel}
-    if kernel == facts.kernel.release or not others:
+    try:
+        others = set(facts.driver.kernels_with_module) & set(facts.boot.kernels) - {kernel}
+        if kernel == facts.kernel.release or not others:
+            return ()
+    except UnknownFact:
         return ()
     found = ((name, _OF_KERNEL.fullmatch(name)) for name in facts.packages.brought)
     return tuple(quote(name) for name, match in found if match and match[1] == kernel)
@@ -168,7 +172,7 @@ def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
     packages = facts.packages
     coming = {one.name for one in broken if one.status.startswith("half-installed")}
     unpacked = (one for one in broken if one.status == "unpacked")
-    coming |= {clause[0].name for one in unpacked for clause in _unmet_clauses(facts, one.name)}
+    coming |= {first_of(clause)[0] for one in unpacked for clause in unmet_of(packages, one.name)}
     whole = [name for name in packages.names if is_driver_package(name)]
     for name in sorted(coming):
         mine = parse_package(name)
@@ -201,12 +205,10 @@ def _conflict(facts: Facts, coming: str, there: str) -> Stop:
 
 
 def _version_missed(facts: Facts, name: str) -> str:
-    wanting = (one for one in facts.packages.broken if _misses(facts, one.name, name))
-    return next((one.version for one in wanting), "")
-
-
-def _misses(facts: Facts, package: str, name: str) -> bool:
-    return any(one.name == name for clause in _unmet_clauses(facts, package) for one in clause)
+    """The version of a half-way package that needs this absent one."""
+    packages = facts.packages
+    missing = ((one, unmet_of(packages, one.name)) for one in packages.broken)
+    return next((one.version for one, clauses in missing if name in {first_of(clause)[0] for clause in clauses}), "")
 
 
 def _packaging(version: str) -> str:
@@ -216,16 +218,15 @@ def _packaging(version: str) -> str:
 
 def _unmet(facts: Facts) -> Stop | None:
     """What the installed packages of the driver need and lack: apt refuses all work until it is there."""
-    whole = [one for one in facts.driver.packages if ":" not in one.name]
-    found = [(one, clause) for one in whole for clause in _unmet_clauses(facts, one.name)]
+    found = [(one, clause) for one in facts.driver.packages for clause in unmet_of(facts.packages, one.name)]
     if not found:
         return None
     package, clause = found[0]
-    there = facts.packages[clause[0].name]
+    there = facts.packages[first_of(clause)[0]]
     state = f"{there.name} is {there.version}" if there.is_brought else "which is not installed"
-    said = f"{package.name} {package.version} needs {' or '.join(map(str, clause))}, {state}"
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    said = f"apt refuses all work, as dependencies are unmet: {said}{more}"
+    needs = f"{package.name} {package.version} needs {clause}, {state}{more}"
+    said = f"apt refuses all work, as dependencies are unmet: {needs}"
     return Stop(Cause.DEPENDENCIES, said, _bring_back(facts, package.name))
 
 
@@ -249,24 +250,3 @@ def _bring_back(facts: Facts, name: str) -> str:
 
 def _with_branch(mine: PackageName, other: PackageName) -> str:
     return f"{mine.base}-{other.branch}{'-server' if other.is_server else ''}"
-
-
-def _unmet_clauses(facts: Facts, name: str) -> tuple[tuple[Relation, ...], ...]:
-    """What a package needs of the driver and nothing here brings. Of other packages it is not known what they
-    provide."""
-    clauses = facts.packages.relations[name].depends
-    of_driver = (clause for clause in clauses if all(is_driver_package(one.name) for one in clause))
-    return tuple(clause for clause in of_driver if not any(_is_met(facts, one) for one in clause))
-
-
-def _is_met(facts: Facts, wanted: Relation) -> bool:
-    packages = facts.packages
-    there = packages[wanted.name]
-    if there.is_brought and not there.status.startswith("half-installed"):
-        return not wanted.operator or _fits(compare_versions(there.version, wanted.version), wanted.operator)
-    names = (name for name in packages.brought if is_driver_package(name))
-    return any(wanted.name in packages.relations[name].provides for name in names)
-
-
-def _fits(order: int, operator: str) -> bool:
-    return {"<<": order < 0, "<=": order <= 0, "=": order == 0, ">=": order >= 0, ">>": order > 0}[operator]

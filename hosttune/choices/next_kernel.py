@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.gpu.package_roles import PREBUILT, Role, parse_package, role_of
+from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, Role, parse_package, role_of
 from hosttune.facts.kernel.kernel import flavour_of, metapackages
 from hosttune.frozen import frozen
 
@@ -142,22 +142,20 @@ def _take_away(facts: Facts, module: DriverModule) -> tuple[str, bool]:
 
 
 def is_compiled(facts: Facts) -> bool:
-    """The driver's modules are compiled here: by a DKMS package, or as NVIDIA's archive has no others; and no package
-    with prebuilt ones is here. What dpkg left half-way counts as here."""
+    """The driver's modules are compiled here: as NVIDIA's archive has no others, or by a DKMS package where no package
+    has prebuilt ones. What dpkg left half-way counts as here."""
+    if is_from_nvidia(facts):
+        return True
     if any(role_of(name) in PREBUILT for name in facts.packages.brought):
         return False
-    return bool(dkms_packages(facts)) or is_from_nvidia(facts)
+    return bool(dkms_packages(facts))
 
 
 def dkms_packages(facts: Facts) -> tuple[str, ...]:
     """nvidia-dkms-580-open, nvidia-kernel-dkms: installed, or half-way. Empty if there is none."""
     packages = facts.packages
-    return tuple(name for name in packages.brought if _role(facts, name) is Role.DKMS)
-
-
-def _role(facts: Facts, name: str) -> Role:
-    role = role_of(name)
-    return role_of(name, facts.packages.relations[name].provides) if role is Role.PART else role
+    provides = {owner for owner, _ in packages.provided.get(DKMS_PROVIDED, ())}
+    return tuple(name for name in packages.brought if role_of(name) is Role.DKMS or name in provides)
 
 
 def has_prebuilt(facts: Facts, kernel: str) -> bool:

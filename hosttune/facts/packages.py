@@ -8,12 +8,12 @@ from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.base import Fact, UnknownFact, whole
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import day_of, if_absent, require_known, sure
+from hosttune.facts.relations import depends_of, provided_in
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -30,32 +30,7 @@ _HALF = frozenset({"half-installed", "unpacked", "half-configured"})
 # Triggers that are still to run do not make a package less installed (dpkg(1), "Package states").
 _INSTALLED = frozenset({"installed", "triggers-awaited", "triggers-pending"})
 _SETTLED = frozenset({"installed", "config-files", "not-installed"})
-_LONGEST_PARAGRAPH = 1 << 18  # bytes of one package in the database: its list of configuration files is the longest
-_RELATION = regex(r"([a-z0-9][a-z0-9+.-]*)(?::\w+)?(?:\s*\((<<|<=|=|>=|>>)\s*([^()\s]+)\))?(?:\s*\[[^\]]*\])?")
 _REINSTALL = ", reinst-required"  # behind the state: dpkg(1), "Package flags"
-
-
-@frozen
-class Relations(Fact):
-    """What a package needs and provides, as dpkg's database has it."""
-
-    depends: tuple[tuple[Relation, ...], ...]  # of each, one of the alternatives must be there; with Pre-Depends
-    provides: tuple[str, ...]  # names of virtual packages
-
-
-@frozen
-class Relation(Fact):
-    """A package that another one names, in any version or in some: `libnvidia-cfg1 (= 590.44.01-1ubuntu1)`."""
-
-    name: str
-    operator: str  # << <= = >= >>; empty for any version
-    version: str
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.operator} {self.version})" if self.operator else self.name
-
-
-NO_RELATIONS: Final = Relations((), ())
 
 
 @frozen
@@ -94,7 +69,12 @@ class Packages(Fact):
     unpacked_on: Mapping[str, str] = field(
         default_factory=dict
     )  # by name: the date of what is installed, ISO 8601, UTC
-    relations: Mapping[str, Relations] = field(default_factory=lambda: Lookup(lambda _: NO_RELATIONS))  # by name
+    depends: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: Lookup(lambda _: ())
+    )  # by name: the clauses of Depends and Pre-Depends, as they are written
+    provided: Mapping[str, tuple[tuple[str, str], ...]] = field(
+        default_factory=dict
+    )  # by what is provided: (package, version) pairs
 
     def __getitem__(self, name: str) -> Package:
         version, status = self.entries.get(name, ("", "unknown ok not-installed"))
@@ -202,25 +182,6 @@ def _table(entries: Iterable[tuple[str, str, str, str]]) -> Mapping[str, tuple[s
     return MappingProxyType(table)
 
 
-def parse_relations(database: bytes, name: str) -> Relations:
-    """What the paragraph of this package in dpkg's status file says; the last one counts, as in `parse_status`."""
-    start = database.rfind(b"\nPackage: %s\n" % name.encode())
-    if start < 0 and not database.startswith(b"Package: %s\n" % name.encode()):
-        return NO_RELATIONS
-    paragraph = database[start + 1 :].partition(b"\n\n")[0][:_LONGEST_PARAGRAPH].decode("utf-8", "replace")
-    lines = paragraph.splitlines()
-    fields = {key: value for key, _, value in (line.partition(":") for line in lines if line[:1].strip())}
-    needed = ",".join(fields.get(key, "") for key in ("Pre-Depends", "Depends"))
-    clauses = (_alternatives(clause) for clause in needed.split(","))
-    provided = (_alternatives(clause) for clause in fields.get("Provides", "").split(","))
-    return Relations(tuple(filter(None, clauses)), tuple(one.name for clause in provided for one in clause))
-
-
-def _alternatives(clause: str) -> tuple[Relation, ...]:
-    found = (_RELATION.fullmatch(one.strip()) for one in clause.split("|"))
-    return tuple(Relation(match[1], match[2] or "", match[3] or "") for match in found if match)
-
-
 def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the interface of all subjects
     return whole(Packages, _packages, reader)
 
@@ -228,12 +189,13 @@ def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the int
 def _packages(reader: Reader) -> Packages:
     database = require_known(reader.read(DATABASE), DATABASE)
     journal = _journal(reader)
-    whole_database = database + journal if journal else database
+    again = shared(lambda: require_known(reader.read(DATABASE), DATABASE))
     return Packages(
-        parse_status(whole_database),
+        parse_status(database + journal if journal else database),
         bool(journal),
         Lookup(lambda name: _unpacked_on(reader, name)),
-        Lookup(lambda name: parse_relations(whole_database, name)),
+        Lookup(lambda name: depends_of(again(), name)),
+        lazy(lambda: provided_in(again())),
     )
 
 

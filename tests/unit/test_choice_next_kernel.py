@@ -119,5 +119,5 @@ def test_module_of_another_version_or_kind_gives_way_to_that_of_the_packages(pat
 
 def test_prebuilt_module_comes_into_use_where_the_compiled_one_goes():
     found = prebuilt_instead(host(NEXT, ("nvidia-dkms-580-server-open",)), NEXT)
-    assert found == f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-{RUNNING} nvidia-dkms-580-server-open-"
+    assert found == f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-{RUNNING} {MODULES}-generic nvidia-dkms-580-server-open-"
     assert prebuilt_instead(host(NEXT, ("nvidia-dkms-580-open",), origins=("NVIDIA",)), NEXT) == ""

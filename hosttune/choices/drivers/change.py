@@ -11,6 +11,7 @@ from hosttune.choices.driver_states.packages import held
 from hosttune.choices.driver_states.told import UNHOLD, BootOutlook, DriverState
 from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
 from hosttune.choices.drivers.install import choose_install
+from hosttune.facts.gpu.package_roles import Role, role_of
 from hosttune.facts.versions import upstream_of
 from hosttune.regex import regex
 
@@ -132,7 +133,7 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
     coupled = [one for one in driver.packages if re.match(r"nvidia-(?:utils|fabricmanager)-|libnvidia-nscq-", one.name)]
     has_manager = any(one.name.startswith("nvidia-fabricmanager-") for one in coupled)
     one_version = tuple(one.name for one in coupled) if has_manager else ()
-    needs_dkms = bool(params["allow_dkms"]) and any(re.search(r"-dkms(?:-|$)", one.name) for one in driver.packages)
+    needs_dkms = bool(params["allow_dkms"]) and any(role_of(one.name) is Role.DKMS for one in driver.packages)
     names = tuple(dict.fromkeys((*keep_driver(facts, "").packages, *(offer.name for offer in offers))))
     return DriverChoice(
         "update", names, (told,), driver.branch, driver.flavour, needs_dkms, one_version=one_version, versions=versions

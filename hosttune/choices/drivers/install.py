@@ -294,4 +294,4 @@ def _why_none(facts: Facts, full: str) -> str:
 def _kernel_flavour(facts: Facts) -> str:
     """The name of the kernel metapackage that is installed and brings kernels of the flavour that runs; empty for a
     kernel that is not Ubuntu's."""
-    return max(metapackages(facts.packages.names, facts.kernel.flavour), key=len, default="")
+    return max(metapackages(facts.packages.brought, facts.kernel.flavour), key=len, default="")

@@ -59,7 +59,7 @@ def _names(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
 def _untold(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
     """The metapackages of prebuilt modules that candidates would have of which `ubuntu-drivers` tells no modules."""
     try:
-        kernels = metapackages(facts.packages.names, facts.kernel.flavour)
+        kernels = metapackages(facts.packages.brought, facts.kernel.flavour)
     except UnknownFact:
         return []
     return [_modules(one.name, kernel) for one in candidates if not one.modules for kernel in kernels]

@@ -2,12 +2,11 @@
 
 Names as Ubuntu (github.com/canonical/nvidia-graphics-drivers), Debian (salsa.debian.org/nvidia-team) and NVIDIA's
 archive form them. `tests/unit/nvidia_package_names.tsv` holds the names that were seen, with their roles. Where a name
-says nothing, the virtual packages that Ubuntu's drivers provide decide (`Provides:`, deb-control(5)).
+says nothing, the virtual package that Ubuntu's DKMS packages provide decides (`Provides:`, deb-control(5)).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 
 from hosttune.frozen import frozen
@@ -59,7 +58,9 @@ _OF_KERNELS = regex(
 # Debian puts the series between: nvidia-tesla-470-kernel-dkms, libnvidia-legacy-390xx-cfg1, firmware-nvidia-tesla-gsp.
 _SERIES = regex(r"^((?:lib|firmware-|xserver-xorg-video-)?nvidia)-(?:tesla(?:-(\d{3}))?|legacy-(\d{3})xx)(?=-|$)")
 _TAIL = regex(r"^(.+?)(?:-(\d{3}))?(-server)?(-open)?(?:-\d{3}\.[\d.]+)?$")
-_DRIVER = regex(r"(?:lib)?nvidia-|xserver-xorg-video-nvidia|cuda-drivers|nvlsm|firmware-nvidia-gsp$|libnvsdm")
+_DRIVER = regex(
+    r"(?:lib)?nvidia-|xserver-xorg-video-nvidia|cuda-drivers|nvlsm|firmware-nvidia-(?:tesla-(?:\d{3}-)?)?gsp$|libnvsdm"
+)
 # Called nvidia too, and no part of a driver.
 _NOT_DRIVER = regex(
     r"(?:lib)?nvidia-(?:container|docker|cuda-|cudnn|profiler|visual-profiler|prime|egl-|fs\b|gds\b|dcgm|nsight|nvshmem|"
@@ -86,14 +87,14 @@ _ROLES = {
     ),
 }  # fmt: skip
 _BY_BASE = {base: role for role, bases in _ROLES.items() for base in bases}
-# Ubuntu's drivers provide these whatever they are called (debian/control of nvidia-graphics-drivers; from memory).
-_BY_PROVIDED = {"nvidia-dkms-kernel": Role.DKMS, "nvidia-prebuilt-kernel": Role.MODULES}
+# What Ubuntu's DKMS packages provide, whatever they are called (nvidia-graphics-drivers, debian/control; from memory).
+DKMS_PROVIDED = "nvidia-dkms-kernel"
+_OF_DKMS = regex(r"(?:^|-)dkms(?:$|-)")
 _OPEN = regex(r"nvidia-(?:open-kernel|kernel-open)-|nvidia-open$")
 
 
-def parse_package(name: str, provides: Iterable[str] = ()) -> PackageName:
-    """The parts of a package name. `provides`: the virtual packages that it provides, which decide where the name does
-    not."""
+def parse_package(name: str) -> PackageName:
+    """The parts of a package name; an architecture behind it does not count."""
     name = name.partition(":")[0]
     if match := _OF_KERNELS.fullmatch(name):
         role = Role.MODULES if match[5][0].isdigit() else Role.MODULES_OF_FLAVOUR
@@ -107,14 +108,13 @@ def parse_package(name: str, provides: Iterable[str] = ()) -> PackageName:
     is_server, is_open = (bool(tail[3]), bool(tail[4])) if tail else (False, False)
     if base == "nvidia" and is_open:
         base = "nvidia-open"  # NVIDIA's metapackage, nvidia-open or nvidia-open-580
-    told = _BY_BASE.get(base) or next((_BY_PROVIDED[one] for one in provides if one in _BY_PROVIDED), None)
-    role = told or (Role.LIBRARY if base.startswith(("lib", "xserver-")) else Role.PART)
+    role = _BY_BASE.get(base) or (Role.LIBRARY if base.startswith(("lib", "xserver-")) else Role.PART)
     found = branch or (series and (series[2] or series[3])) or ""
     return PackageName(role, base, found, is_server, is_open or bool(_OPEN.match(base)))
 
 
-def role_of(name: str, provides: Iterable[str] = ()) -> Role:
-    return parse_package(name, provides).role
+def role_of(name: str) -> Role:
+    return parse_package(name).role
 
 
 def is_driver_package(name: str) -> bool:
@@ -123,3 +123,9 @@ def is_driver_package(name: str) -> bool:
 
 def is_fabric_manager(name: str) -> bool:
     return parse_package(name).base == "nvidia-fabricmanager"
+
+
+def compiles_modules(name: str) -> bool:
+    """Whether installing this package compiles kernel modules on the host, also those of other makers: zfs-dkms."""
+    role = role_of(name)
+    return role is Role.DKMS or (role is Role.NONE and _OF_DKMS.search(name) is not None)

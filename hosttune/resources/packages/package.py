@@ -12,8 +12,8 @@ from hosttune.choices.dpkg_stop import repair_of
 from hosttune.facts import apt_get as apt
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.components import turn_on
+from hosttune.facts.gpu.package_roles import compiles_modules
 from hosttune.facts.packages import INTERRUPTED
-from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, action_between, in_general
 from hosttune.resources.packages.driver_use import disturbance
 from hosttune.resources.packages.kept_debs import FOLDER
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 SET = PackageSetAddress.kind
 _NOT_WHOLE = "a package of it is not whole"
-_BUILDS = regex(r"(?:^|-)(?<!no-)dkms(?:$|-)")  # dkms, nvidia-dkms-580; not nvidia-headless-no-dkms-580
 _UPDATE = "sudo apt-get update, then run it again"
 
 
@@ -228,7 +227,7 @@ def _objection(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, fa
     foreign = [one.name for one in would.removed if one.name not in _removed(wish) and not one.name.startswith(allowed)]
     if foreign:
         return f"apt would remove {', '.join(foreign)}"
-    dkms = [step.name for step in would.steps if _BUILDS.search(step.name) and step.after]
+    dkms = [step.name for step in would.steps if compiles_modules(step.name) and step.after]
     if dkms and not wish.fields.get("allow_dkms", False):
         return f"it would compile kernel modules on this host ({', '.join(dkms)}), which is not allowed"
     then = {name: would.after.get(name) or facts.packages[name].version for name in wish.fields.get("one_version", ())}

@@ -1,0 +1,92 @@
+"""Dependencies between installed packages, as dpkg's status file has them, and which of them nothing installed meets.
+
+Sources: deb-control(5), Depends, Pre-Depends and Provides; Debian's policy, chapter 7. What apt would do about them is
+apt's own answer (`apt-get check` takes its lock, so it is not asked for a look).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.facts.versions import compare_versions
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from hosttune.facts.packages import Packages
+
+_DEPENDS = regex(rb"^(?:Pre-)?Depends: (.*)$", re.MULTILINE)
+_PROVIDES = regex(rb"^Provides: (.*)$", re.MULTILINE)
+_RELATION = regex(r"([^\s(:]+)(?::\S+)?\s*(?:\((<<|<=|=|>=|>>)\s*([^\s)]+)\))?")
+_ORDERS: Mapping[str, Callable[[int], bool]] = {
+    "<<": lambda order: order < 0, "<=": lambda order: order <= 0, "=": lambda order: order == 0,
+    ">=": lambda order: order >= 0, ">>": lambda order: order > 0,
+}  # fmt: skip
+# For apt an unpacked package is there.
+_THERE = (" installed", " triggers-awaited", " triggers-pending", " unpacked", " half-configured")
+
+
+def depends_of(database: bytes, name: str) -> tuple[str, ...]:
+    """What this package needs, each clause as it is written: libnvidia-cfg1 (= 590.44.01-1ubuntu1)."""
+    head = f"Package: {name}\n".encode()
+    start = 0 if database.startswith(head) else database.find(b"\n" + head)
+    end = database.find(b"\n\n", start + 1)
+    paragraph = database[start : end if end >= 0 else len(database)] if start >= 0 else b""
+    fields = (match[1].decode("utf-8", "replace") for match in _DEPENDS.finditer(paragraph))
+    return tuple(text for one in fields for clause in one.split(",") if (text := clause.strip()))
+
+
+def provided_in(database: bytes) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """What packages provide: name -> (package, version) pairs, the version empty where none is told."""
+    found: dict[str, tuple[tuple[str, str], ...]] = {}
+    for match in _PROVIDES.finditer(database):
+        before = database.rfind(b"\n\n", 0, match.start())
+        head = before + 2 if before >= 0 else 0
+        line = database[head : database.index(b"\n", head)]
+        owner = line.removeprefix(b"Package: ").decode("utf-8", "replace")
+        for one in match[1].decode("utf-8", "replace").split(","):
+            if relation := _RELATION.match(one.strip()):
+                found[relation[1]] = (*found.get(relation[1], ()), (owner, relation[3] or ""))
+    return found
+
+
+def unmet_of(packages: Packages, name: str, gone: Container[str] = ()) -> tuple[str, ...]:
+    """The dependencies of this package that no installed one meets, were those that are `gone` not there."""
+
+    def versions_by_name(word: str) -> list[str]:
+        return [packages.entries[word][0]] if _is_there(packages, word, gone) else []
+
+    def versions_provided(word: str) -> list[str]:
+        return [version for owner, version in packages.provided.get(word, ()) if _is_there(packages, owner, gone)]
+
+    left = [one for one in packages.depends[name] if not _is_met(one, versions_by_name)]
+    return tuple(one for one in left if not _is_met(one, versions_provided))
+
+
+def first_of(clause: str) -> tuple[str, str]:
+    """What a clause asks for first, as an operand of apt-get: (libnvidia-cfg1, 590.44.01-1ubuntu1), the version empty
+    where any would do, or one of several."""
+    match = _RELATION.match(clause.partition("|")[0].strip())
+    return (match[1], match[3] if match[2] == "=" else "") if match else ("", "")
+
+
+def _is_there(packages: Packages, name: str, gone: Container[str]) -> bool:
+    return name not in gone and packages.entries.get(name, ("", ""))[1].endswith(_THERE)
+
+
+def _is_met(clause: str, versions: Callable[[str], Iterable[str]]) -> bool:
+    """`versions`: those in which a name is there; an empty one for what is provided without a version."""
+    return any(_holds(one.strip(), versions) for one in clause.split("|"))
+
+
+def _holds(relation: str, versions: Callable[[str], Iterable[str]]) -> bool:
+    match = _RELATION.match(relation)
+    if match is None:
+        return True  # of a form that is not known: nothing is claimed
+    there = tuple(versions(match[1]))
+    if not match[2]:
+        return bool(there)
+    return any(_ORDERS[match[2]](compare_versions(version, match[3])) for version in there if version)
