@@ -13,9 +13,16 @@ from enum import Enum
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.choices.next_kernel import dkms_packages, failed_log, kernels_in_use, prebuilt_instead
+from hosttune.choices.next_kernel import commands, dkms_packages, failed_log, kernels_in_use, prebuilt_instead
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.gpu.package_roles import PackageName, Role, is_driver_package, parse_package
+from hosttune.facts.gpu.package_roles import (
+    BRINGS_MODULES,
+    PackageName,
+    Role,
+    is_driver_package,
+    parse_package,
+    role_of,
+)
 from hosttune.facts.packages import REPAIR
 from hosttune.facts.relations import first_of, unmet_of
 from hosttune.facts.versions import upstream_of
@@ -89,6 +96,19 @@ def repair_of(facts: Facts) -> str:
     """What a person types to make the packages whole: by the cause, as far as that is known."""
     stop = try_find_stop(facts)
     return stop.repair if stop else facts.packages.repair
+
+
+def bring_module(facts: Facts, stop: Stop, kernel: str) -> str:
+    """What brings the module to a kernel while packages are not whole: their repair, which configures half-way packages
+    that bring it, or lets apt work again."""
+    if is_brought_by_repair(facts, stop):
+        return f"what solves `{stop.state}`, which brings the module too"
+    return f"what solves `{stop.state}`, then {commands(facts, kernel)}"
+
+
+def is_brought_by_repair(facts: Facts, stop: Stop) -> bool:
+    """Whether the repair brings a module that is missing."""
+    return stop.cause is Cause.BUILD or any(role_of(one.name) in BRINGS_MODULES for one in facts.packages.broken)
 
 
 def is_boot_full(facts: Facts) -> bool:

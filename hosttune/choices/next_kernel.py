@@ -30,7 +30,10 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> NextKernel:  # noqa: ARG0
     if driver.has_module_for_next_kernel:
         return NextKernel("", ())
     others = tuple(one for one in driver.kernels_with_module if one != kernel and one in facts.boot.kernels)
-    return NextKernel(commands(facts, kernel), others)
+    from hosttune.choices.dpkg_stop import bring_module, try_find_stop  # which itself asks for `prebuilt_instead`
+
+    stop = try_find_stop(facts)
+    return NextKernel(bring_module(facts, stop, kernel) if stop else commands(facts, kernel), others)
 
 
 def commands(facts: Facts, kernel: str) -> str:

@@ -26,6 +26,7 @@ def host(
             has_module_for_next_kernel=next_kernel in with_module, kernels_with_module=with_module, branch=branch,
             name="580-server-open" if branch else "", runfile=runfile, dkms=dkms, flavour="server-open",
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
+            half_way="", packages=(),
         ),
         archives=SimpleNamespace(origins=origins), os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)), kernel=SimpleNamespace(release=RUNNING),
@@ -119,5 +120,8 @@ def test_module_of_another_version_or_kind_gives_way_to_that_of_the_packages(pat
 
 def test_prebuilt_module_comes_into_use_where_the_compiled_one_goes():
     found = prebuilt_instead(host(NEXT, ("nvidia-dkms-580-server-open",)), NEXT)
-    assert found == f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-{RUNNING} {MODULES}-generic nvidia-dkms-580-server-open-"
+    assert (
+        found
+        == f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-{RUNNING} {MODULES}-generic nvidia-dkms-580-server-open-"
+    )
     assert prebuilt_instead(host(NEXT, ("nvidia-dkms-580-open",), origins=("NVIDIA",)), NEXT) == ""

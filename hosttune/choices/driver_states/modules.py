@@ -7,7 +7,7 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.choices.dpkg_stop import Cause, try_find_stop
+from hosttune.choices.dpkg_stop import Cause, bring_module, is_brought_by_repair, try_find_stop
 from hosttune.choices.driver_states.told import REBOOT, BootOutlook, Told, holds, said_by_log
 from hosttune.choices.next_kernel import (
     commands,
@@ -19,7 +19,6 @@ from hosttune.choices.next_kernel import (
     suggest_replacement,
 )
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.gpu.package_roles import BRINGS_MODULES, role_of
 
 if TYPE_CHECKING:
     from hosttune.choices.dpkg_stop import Stop
@@ -115,7 +114,7 @@ def _leftover(facts: Facts) -> DriverModule | None:
 
 def _say_leftover(facts: Facts) -> str:
     module = _leftover(facts)
-    return f": no package brings {module.path}, and it goes before the prebuilt module" if module else ""
+    return f"; no package brings {module.path}, and it goes before the prebuilt module" if module else ""
 
 
 def _signed(facts: Facts) -> str:
@@ -135,14 +134,9 @@ def missing_now(facts: Facts) -> Told | None:
         return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
     boot = "boot a kernel that has one, or: " if driver.kernels_with_module else ""
     if stop := try_find_stop(facts):
-        return said, _after_repair(facts, stop, f"{commands(facts, release)}{_LOAD}", "sudo modprobe nvidia")
+        rest = "sudo modprobe nvidia" if is_brought_by_repair(facts, stop) else f"{commands(facts, release)}{_LOAD}"
+        return said, f"after `{stop.state}` is solved: {rest}"
     return said, f"{boot}{commands(facts, release)}{_LOAD if driver.branch else ''}"
-
-
-def _after_repair(facts: Facts, stop: Stop, commands: str, then: str = "") -> str:
-    """What is left to do once the packages are whole: half-way packages that bring a module bring it then."""
-    brought = stop.cause is Cause.BUILD or any(role_of(one.name) in BRINGS_MODULES for one in facts.packages.broken)
-    return f"after `{stop.state}` is solved: {(then or 'the module is there then') if brought else commands}"
 
 
 def boot_after_missing(facts: Facts) -> BootOutlook:
@@ -209,7 +203,7 @@ def missing_next(facts: Facts) -> Told | None:
         return None
     said = f"the kernel that boots next, {kernel}, has no nvidia module: after a reboot no GPU works"
     if stop := try_find_stop(facts):
-        return said, f"do not reboot before; {_after_repair(facts, stop, commands(facts, kernel))}"
+        return said, f"do not reboot before: {bring_module(facts, stop, kernel)}"
     return said, f"do not reboot before: {commands(facts, kernel)}"
 
 

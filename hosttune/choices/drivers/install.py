@@ -22,6 +22,7 @@ from hosttune.choices.drivers.components import unknown_to_apt, where_off
 from hosttune.choices.drivers.switches import has_switches
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.branches import GIVEN
+from hosttune.facts.gpu.package_roles import Role, role_of
 from hosttune.facts.kernel.kernel import metapackages
 from hosttune.values import prefix_reason
 
@@ -231,7 +232,7 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
             f"with the headers of {facts.kernel.release}",
             asks="allow_dkms",
         )
-    needs_dkms = modules.startswith("nvidia-dkms")
+    needs_dkms = role_of(modules) is Role.DKMS
     if needs_dkms and not facts.boot.takes_own_modules:
         return refuse(
             f"nvidia-driver-{full} fits, and its module would be compiled here (DKMS): Secure Boot is on, and refuses "
