@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hosttune.facts.packages import Package
 
 _OF_KERNEL = regex(r"linux-(?:image|headers|modules)(?:-unsigned|-extra)?-(\d\S*)")
+_COPY = regex(r"initrd\.img-\d\S*\.(?:old-dkms|dpkg-bak|new)")
 _REBUILDS_INITRD = frozenset({"initramfs-tools", "dracut"})
 _LEAST_INITRD = 64 << 20  # bytes; with NVIDIA's firmware an initial RAM disk has 60 to 200 MiB
 
@@ -144,7 +145,16 @@ def _make_room(facts: Facts) -> str:
     old = [name for name in brought if (one := _OF_KERNEL.fullmatch(name)) and one[1] in set(kernels) - kept]
     if old:
         return f"sudo apt-get purge {' '.join(map(quote, old))}; {REPAIR}"
+    if left := _leftovers(facts):
+        return f"sudo rm {' '.join(quote(f'/boot/{name}') for name in left)}; {REPAIR}"
     return f"make room on /boot (sudo ls -lhS /boot), then {REPAIR}"
+
+
+def _leftovers(facts: Facts) -> tuple[str, ...]:
+    """Initial RAM disks that nothing boots: the copies that DKMS and initramfs-tools keep of the last one, and the
+    unfinished one of an interrupted run."""
+    names = facts.reader.list("/boot")
+    return tuple(name for name in (names if isinstance(names, tuple) else ()) if _COPY.fullmatch(name))
 
 
 def _failed_builds(facts: Facts, broken: Sequence[Package]) -> tuple[DkmsBuild, ...]:

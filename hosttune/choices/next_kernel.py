@@ -138,9 +138,9 @@ def _take_away(facts: Facts, module: DriverModule) -> tuple[str, bool]:
     built = [one for one in _builds(facts) if one.is_installed and one.kernel == kernel]
     if built:
         return f"sudo dkms remove {quote(f'{built[0].name}/{built[0].version}')} -k {quote(kernel)}", True
-    # Of the driver only: nvidia-fs and nvidia-peermem of other packages can be in the same folder.
+    # Of the driver only: nvidia-fs of another package can be in the same folder.
     folder, kept = quote(path.rpartition("/")[0]), quote(f"/root/nvidia-modules-{kernel}")
-    files = r"'.*/nvidia\(-uvm\|-modeset\|-drm\)?\.ko\(\.[a-z0-9]+\)?'"
+    files = r"'.*/nvidia\(-uvm\|-modeset\|-drm\|-peermem\)?\.ko\(\.[a-z0-9]+\)?'"
     return f"sudo mkdir -p {kept} && sudo find {folder} -regex {files} -exec mv -t {kept} {{}} +", False
 
 

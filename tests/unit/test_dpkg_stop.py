@@ -56,7 +56,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
         boot=SimpleNamespace(kernels=kernels, next_kernel=next_kernel, secure_boot=secure_boot),
         archives=SimpleNamespace(origins=origins), mounts=SimpleNamespace(at={"/": mount}),
         nvidia=SimpleNamespace(rejected_key=rejected_key),
-        reader=SimpleNamespace(stat=lambda _: Stat("file", 0o600, 0, 0, 90 << 20, 0, 0, 0, 1)),
+        reader=SimpleNamespace(list=lambda _: (), stat=lambda _: Stat("file", 0o600, 0, 0, 90 << 20, 0, 0, 0, 1)),
     )  # fmt: skip
 
 
@@ -132,6 +132,15 @@ def test_full_boot_is_the_cause_that_leads(waits):
     stop = find_stop(host(*here, kernels=(old, RUNNING, NEW), full=True, dkms=(FAILED,)))
     assert stop.cause is Cause.BOOT
     assert stop.repair == f"sudo apt-get purge linux-image-{old} linux-modules-extra-{old}; {REPAIR}"
+    facts = host(*here, kernels=(RUNNING, NEW), full=True)
+    facts.reader.list = lambda _: (
+        "initrd.img-5.15.0-9-generic.new",
+        f"initrd.img-{RUNNING}",
+        f"initrd.img-{NEW}.old-dkms",
+        "grub",
+    )
+    files = f"/boot/initrd.img-5.15.0-9-generic.new /boot/initrd.img-{NEW}.old-dkms"
+    assert find_stop(facts).repair == f"sudo rm {files}; {REPAIR}"
     none = find_stop(host(*here, kernels=(RUNNING, NEW), full=True))
     assert none.repair.startswith("make room on /boot")
 
