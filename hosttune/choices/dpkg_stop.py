@@ -73,9 +73,10 @@ def find_stop(facts: Facts) -> Stop | None:
     driver or /boot is the cause."""
     half, broken = facts.driver.half_way, facts.packages.broken
     of_kernels = tuple(one for one in broken if _OF_KERNEL.fullmatch(one.name))
-    stopped = half or _say_stopped(of_kernels)
-    if (of_kernels or _waits_for_initrd(facts, broken)) and is_boot_full(facts):
-        return Stop(Cause.BOOT, f"there is no room on /boot for an initial RAM disk: {stopped}", _make_room(facts))
+    waiting = (*of_kernels, *_waiting_for_initrd(facts))
+    if waiting and is_boot_full(facts):
+        said = f"there is no room on /boot for an initial RAM disk: {half or _say_stopped(waiting)}"
+        return Stop(Cause.BOOT, said, _make_room(facts))
     if conflict := _find_conflict(facts, broken):
         return conflict
     if failed := _failed_builds(facts, broken):
@@ -130,10 +131,14 @@ def _say_stopped(packages: Iterable[Package]) -> str:
     return f"dpkg stopped half-way with {found}" if found else ""
 
 
-def _waits_for_initrd(facts: Facts, broken: Sequence[Package]) -> bool:
-    if any(one.name in _REBUILDS_INITRD for one in facts.packages.unfinished):
-        return True
-    return any(parse_package(one.name).role is Role.KERNEL_COMMON for one in broken)
+def _waiting_for_initrd(facts: Facts) -> tuple[Package, ...]:
+    """The half-way packages that rebuild initial RAM disks."""
+    found = facts.packages.unfinished
+    return tuple(
+        one
+        for one in found
+        if one.name in _REBUILDS_INITRD or (one.is_half and parse_package(one.name).role is Role.KERNEL_COMMON)
+    )
 
 
 def _make_room(facts: Facts) -> str:
@@ -210,7 +215,9 @@ def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
             continue
         for other in whole:
             theirs = parse_package(other)
-            if other != name and (theirs.base, theirs.role) == (mine.base, mine.role) and ":" not in other:
+            # Packages of two branches exclude each other by their relations: those are an interrupted switch.
+            is_other_naming = bool(mine.branch) != bool(theirs.branch)
+            if is_other_naming and (theirs.base, theirs.role) == (mine.base, mine.role) and ":" not in other:
                 return _conflict(facts, name, other)
     return None
 

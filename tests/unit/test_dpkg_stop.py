@@ -177,6 +177,11 @@ def test_of_two_packages_with_one_file_the_one_goes_that_is_packaged_otherwise(c
     assert stop.repair == "sudo dpkg --remove --force-depends nvidia-firmware-590-590.48.01; sudo apt-get -f install"
 
 
+def test_interrupted_switch_between_branches_is_no_conflict_of_files():
+    coming = paragraph("nvidia-utils-595-server", "595.58.03-0ubuntu1", "half-installed", "reinstreq")
+    assert find_stop(host(paragraph("nvidia-utils-580-server"), coming)).cause is Cause.OTHER
+
+
 def test_package_that_comes_goes_where_the_rest_is_of_the_other_archive():
     ubuntu = [
         paragraph(name, UBUNTU) for name in ("nvidia-utils-590", "libnvidia-compute-590", "nvidia-kernel-common-590")
