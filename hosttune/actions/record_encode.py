@@ -29,7 +29,8 @@ MACHINE_ID: Final = "/etc/machine-id"
 DPKG_STATUS: Final = "/var/lib/dpkg/status"
 UDEV_DMI: Final = "/run/udev/data/+dmi:id"
 _DPKG_FIELDS = tuple(
-    b"%s:" % name for name in (b"Package", b"Status", b"Architecture", b"Version", b"Source", b"Provides")
+    b"%s:" % name
+    for name in (b"Package", b"Status", b"Architecture", b"Version", b"Source", b"Provides", b"Pre-Depends", b"Depends")
 )
 _SHOWN_FIELDS = tuple(
     f"{name}:"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from hosttune.choices.dpkg_stop import try_find_stop
 from hosttune.choices.driver_states import branch_moves, gpus, holders, kept_back, mixed, modules, packages
 from hosttune.choices.driver_states.told import (
     BootOutlook,
@@ -76,6 +77,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
             found.append(_state(name, told, facts, params, found))
     for reason, names in unknown.items():  # after what is known: one reason, one line
         found.append(DriverState(f"whether: {', '.join(names)}", unread(reason), f"not known: {reason}", ""))
+    found = _whole_first(found, facts)
     ranked = tuple(sorted(_boots_last(found), key=lambda state: not state.is_dead))  # in the order of STATES otherwise
     return DriverStates(ranked or (elsewhere or _current(facts),))
 
@@ -128,6 +130,19 @@ def _led_to(way: str | ByPolicy, facts: Facts, params: Mapping[str, Any], found:
     if then.way_out:
         return f"{then.way_out} (until then {way.how} is refused: {then.obstacle})"
     return f"sudo apt-get update, and look again: nothing else is offered now ({then.reason})"
+
+
+def _whole_first(found: list[DriverState], facts: Facts) -> list[DriverState]:
+    """The states; what apt or DKMS would do about one comes after the repair of packages that are not whole."""
+    stop = try_find_stop(facts)
+    if stop is None:
+        return found
+    first = f"`{stop.state}`"
+    waits = [("apt-get" in one.way_out or "sudo dkms" in one.way_out) and first not in one.way_out for one in found]
+    return [
+        replace(one, way_out=f"after {first} is solved: {one.way_out}") if wait and one.name != stop.state else one
+        for one, wait in zip(found, waits, strict=True)
+    ]
 
 
 def _boots_last(found: list[DriverState]) -> tuple[DriverState, ...]:
@@ -214,6 +229,7 @@ def _current(facts: Facts) -> DriverState:
 # has its module, and an update is the last thing.
 STATES: Mapping[str, Look] = {
     "broken packages": packages.broken,
+    "DKMS failed": modules.dkms_failed,
     "in part": packages.in_part,
     "GPU lost": gpus.lost,
     "GSP firmware": gpus.firmware,
@@ -224,7 +240,6 @@ STATES: Mapping[str, Look] = {
     "unmet dependencies": mixed.unmet,
     "mixed sources": mixed.other_makers,
     "third-party archive": mixed.third_party,
-    "DKMS failed": modules.dkms_failed,
     "Secure Boot refuses": modules.rejected,
     "unsupported GPU": gpus.unsupported,
     "wrong flavour": gpus.wrong_flavour,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from contextlib import suppress
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, Role, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.kernel.kernel import flavour_of, metapackages
 from hosttune.frozen import frozen
@@ -30,7 +31,10 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> NextKernel:  # noqa: ARG0
     if driver.has_module_for_next_kernel:
         return NextKernel("", ())
     others = tuple(one for one in driver.kernels_with_module if one != kernel and one in facts.boot.kernels)
-    return NextKernel(commands(facts, kernel), others)
+    from hosttune.choices.dpkg_stop import bring_module, try_find_stop  # which itself asks for `prebuilt_instead`
+
+    stop = try_find_stop(facts)
+    return NextKernel(bring_module(facts, stop, kernel) if stop else commands(facts, kernel), others)
 
 
 def commands(facts: Facts, kernel: str) -> str:
@@ -43,46 +47,64 @@ def commands(facts: Facts, kernel: str) -> str:
         return f"{again}{_or_boot(facts, kernel)}"
     if not driver.branch:
         return f"bring the module for {kernel} in the way this driver came{_or_boot(facts, kernel)}"
-    ready = prebuilt_instead(facts, kernel) if driver.module_for(kernel) else prebuilt(facts, kernel)
+    log = failed_log(facts, kernel)
+    ready = prebuilt_instead(facts, kernel) if log or driver.module_for(kernel) else prebuilt(facts, kernel)
     if not is_compiled(facts):
         return ready or f"install a driver that builds its module for {kernel}{_or_boot(facts, kernel)}"
-    if _dkms_package(facts):
+    if dkms_packages(facts):
         build = f"sudo apt-get install linux-headers-{quote(kernel)} && sudo dkms autoinstall -k {quote(kernel)}"
     else:
         build = f"sudo apt-get install linux-headers-{quote(kernel)} {_dkms_of_nvidia(facts)}"
-    log = _failed_log(facts, kernel)
-    mend = f"mend what {log} names, then {build}" if log else build
-    return f"{ready} (where apt has none: {mend})" if log and ready else mend
+    fix = f"fix what {log} names, then {build}" if log else build
+    return f"{ready} (if apt has none: {fix})" if log and ready else fix
 
 
-def prebuilt(facts: Facts, kernel: str) -> str:
+def prebuilt(facts: Facts, kernel: str, *others: str, is_instead: bool = False) -> str:
     """What installs Ubuntu's prebuilt, signed module: the package of this one kernel, and the metapackage where its
     kernel is installed, which brings the modules of later kernels, and names this one only once the archive has it.
-    Empty where there is none: for a kernel that is not Ubuntu's, or a driver of another archive.
+    Of `others` those that are missing. `is_instead`: a DKMS package goes, so the metapackage has to come: only it
+    provides what nvidia-driver-X depends on. Empty where there is none: for a kernel that is not Ubuntu's, or a driver
+    of another archive.
     """
     driver, flavour = facts.driver, flavour_of(kernel)
-    if not driver.branch or not flavour or not facts.os.is_ubuntu or home_of(facts) == "NVIDIA":
+    if not driver.branch or not flavour or not facts.os.is_ubuntu or is_from_nvidia(facts):
         return ""
-    names = [f"linux-modules-nvidia-{driver.name}-{kernel}"]
-    if facts.packages[names[0]].is_installed:  # its files are gone, or the module that it makes of them
-        return f"sudo apt-get install --reinstall {quote(names[0])}"
-    names += [f"linux-modules-nvidia-{driver.name}-{one}" for one in metapackages(facts.packages.names, flavour)]
-    return f"sudo apt-get update && sudo apt-get install {' '.join(map(quote, names))}"
+    name, *more = (f"linux-modules-nvidia-{driver.name}-{one}" for one in dict.fromkeys((kernel, *others)))
+    more = [one for one in more if not facts.packages[one].is_installed]
+    if facts.packages[name].is_installed:  # its files are gone, or the module that it makes of them
+        return f"sudo apt-get install --reinstall {' '.join(map(quote, (name, *more)))}"
+    flavours = metapackages(facts.packages.brought, flavour) or ((flavour,) if is_instead else ())
+    more += [f"linux-modules-nvidia-{driver.name}-{one}" for one in flavours]
+    return f"sudo apt-get update && sudo apt-get install {' '.join(map(quote, (name, *more)))}"
 
 
 def prebuilt_instead(facts: Facts, kernel: str) -> str:
-    """As `prebuilt`, in the place of what DKMS compiles here: depmod.d(5) puts updates/dkms before it."""
-    install, dkms = prebuilt(facts, kernel), _dkms_package(facts)
-    return f"{install} {quote(dkms)}-" if install and dkms else install
+    """As `prebuilt`, in the place of what DKMS compiles here: depmod.d(5) puts updates/dkms before it. With its package
+    the modules of all kernels go, so the running kernel and the next one get prebuilt ones in the same command.
+    """
+    if not (dkms := dkms_packages(facts)):
+        return prebuilt(facts, kernel)
+    install = prebuilt(facts, kernel, *kernels_in_use(facts), is_instead=True)
+    return " ".join((install, *(f"{quote(one)}-" for one in dkms))) if install else ""
+
+
+def kernels_in_use(facts: Facts) -> tuple[str, ...]:
+    """The running kernel and the one that starts next, as far as they are known and Ubuntu's."""
+    found: list[str] = []
+    with suppress(UnknownFact):
+        found.append(facts.kernel.release)
+    with suppress(UnknownFact):
+        found.append(facts.boot.next_kernel)
+    return tuple(one for one in dict.fromkeys(found) if flavour_of(one))
 
 
 def suggest_replacement(facts: Facts, module: DriverModule) -> str:
     """What puts the module of the installed packages in the place of this one, which is another version or kind."""
-    kernel, path = module.kernel, f"/lib/modules/{module.kernel}/{module.path}"
-    if not facts.driver.branch or _failed_log(facts, kernel):
+    kernel = module.kernel
+    if not facts.driver.branch or failed_log(facts, kernel):
         return commands(facts, kernel)
     if is_compiled(facts):
-        dkms = _dkms_package(facts)
+        dkms = next(iter(dkms_packages(facts)), "")
         is_same = module.version == facts.driver.userspace_version  # DKMS takes it for built
         return (
             f"sudo apt-get install --reinstall {quote(dkms)}"
@@ -92,27 +114,67 @@ def suggest_replacement(facts: Facts, module: DriverModule) -> str:
     install = f"sudo apt-get install --reinstall linux-modules-nvidia-{quote(facts.driver.name)}-{quote(kernel)}"
     if module.source == "prebuilt":
         return install
-    built = [one for one in _builds(facts) if module.source == "dkms" and one.is_installed and one.kernel == kernel]
+    away, is_by_dkms = _take_away(facts, module)
+    return f"{away}; {install}" if is_by_dkms else f"{away}; {install}; sudo depmod {quote(kernel)}"
+
+
+def is_leftover(facts: Facts, module: DriverModule) -> bool:
+    """Whether a module is what nothing installed brings any more, in the place of the prebuilt one of this driver."""
+    return module.source != "prebuilt" and not dkms_packages(facts) and not is_compiled(facts)
+
+
+def replace_leftover(facts: Facts, module: DriverModule) -> str:
+    """What takes a leftover module away and loads the prebuilt one. No package is removed."""
+    kernel = quote(module.kernel)
+    install = f"sudo apt-get install --reinstall linux-modules-nvidia-{quote(facts.driver.name)}-{kernel}"
+    away, _ = _take_away(facts, module)
+    return f"{away}; {install}; sudo depmod {kernel} && sudo update-initramfs -u -k {kernel}; sudo modprobe nvidia"
+
+
+def _take_away(facts: Facts, module: DriverModule) -> tuple[str, bool]:
+    """(what takes a module away that no package brings, whether DKMS does it)."""
+    kernel, path = module.kernel, f"/lib/modules/{module.kernel}/{module.path}"
+    if module.source != "dkms":
+        return f"move {path} away (dpkg -S says whether a package has it)", False
+    built = [one for one in _builds(facts) if one.is_installed and one.kernel == kernel]
     if built:
-        return f"sudo dkms remove {quote(built[0].name)}/{quote(built[0].version)} -k {quote(kernel)}; {install}"
-    return f"move {path} away (dpkg -S says whether a package has it); {install}; sudo depmod {quote(kernel)}"
+        return f"sudo dkms remove {quote(f'{built[0].name}/{built[0].version}')} -k {quote(kernel)}", True
+    # Of the driver only: nvidia-fs of another package can be in the same folder.
+    folder, kept = quote(path.rpartition("/")[0]), quote(f"/root/nvidia-modules-{kernel}")
+    files = r"'.*/nvidia\(-uvm\|-modeset\|-drm\|-peermem\)?\.ko\(\.[a-z0-9]+\)?'"
+    return f"sudo mkdir -p {kept} && sudo find {folder} -regex {files} -exec mv -t {kept} {{}} +", False
 
 
 def is_compiled(facts: Facts) -> bool:
-    """The driver's modules are compiled here: as NVIDIA's archive has no others, or by a DKMS package where none is
-    prebuilt. Modules that Ubuntu prebuilt beside a driver of NVIDIA's archive are not that driver's."""
-    if home_of(facts) == "NVIDIA":
+    """The driver's modules are compiled here: as NVIDIA's archive has no others, or by a DKMS package where no package
+    has prebuilt ones. What dpkg left half-way counts as here."""
+    if is_from_nvidia(facts):
         return True
-    names = facts.packages.names
-    if any(name.startswith(("linux-modules-nvidia-", "linux-objects-nvidia-")) for name in names):
+    if any(role_of(name) in PREBUILT for name in facts.packages.brought):
         return False
-    return bool(_dkms_package(facts))
+    return bool(dkms_packages(facts))
 
 
-def _dkms_package(facts: Facts) -> str:
-    """nvidia-dkms-580-open, nvidia-kernel-dkms; empty where none is installed."""
-    found = (name for name in facts.packages.names if re.match(r"nvidia-(?!fs-)(?:[a-z0-9-]+-)?dkms", name))
-    return next(found, "")
+def dkms_packages(facts: Facts) -> tuple[str, ...]:
+    """nvidia-dkms-580-open, nvidia-kernel-dkms: installed, or half-way. Empty if there is none."""
+    packages = facts.packages
+    provides = {owner for owner, _ in packages.provided.get(DKMS_PROVIDED, ())}
+    return tuple(name for name in packages.brought if role_of(name) is Role.DKMS or name in provides)
+
+
+def has_prebuilt(facts: Facts, kernel: str) -> bool:
+    """Whether a prebuilt module is here for this kernel: its file where that is known, else its package."""
+    if (module := facts.driver.module_for(kernel)) is not None:
+        return module.source == "prebuilt"
+    return any(
+        (one := parse_package(name)).role is Role.MODULES and one.kernel == kernel and one.branch == facts.driver.branch
+        for name in facts.packages.names
+    )
+
+
+def is_from_nvidia(facts: Facts) -> bool:
+    """Whether the driver is from NVIDIA's archive."""
+    return home_of(facts) == "NVIDIA"
 
 
 def _dkms_of_nvidia(facts: Facts) -> str:
@@ -139,5 +201,6 @@ def _builds(facts: Facts) -> tuple[DkmsBuild, ...]:
         return ()
 
 
-def _failed_log(facts: Facts, kernel: str) -> str:
+def failed_log(facts: Facts, kernel: str) -> str:
+    """The log of the build of the driver that failed for this kernel; empty if none failed."""
     return next((one.log for one in _builds(facts) if one.failed and one.kernel in ("", kernel)), "")

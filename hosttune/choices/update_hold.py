@@ -9,6 +9,7 @@ from typing import Any
 from hosttune.choices.night_upgrade import OWN, look_at_night
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.gpu.package_roles import PREBUILT, parse_package, role_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -24,7 +25,6 @@ DRIVER = (
     "^libnvsdm",
     "^nvlsm",
 )
-_PREBUILT = regex(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?-(.+)")
 _IMAGE = regex(r"linux-image-([a-z].*)")
 _NAMED = 8  # packages that a report lists by name
 
@@ -43,9 +43,9 @@ class UpdateHold(Fact):
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
     """`params`: kernel (auto | hold | float)."""
-    names = facts.packages.names
+    names = facts.packages.brought
     flavours = kernel_flavours(names) if params["kernel"] != "float" else ()
-    is_prebuilt = any(_PREBUILT.fullmatch(name) for name in names)
+    is_prebuilt = any(role_of(name) in PREBUILT for name in names)
     kernel = tuple(map(_kernel_pattern, flavours)) if is_prebuilt or params["kernel"] == "hold" else ()
     patterns = (*DRIVER, *kernel)
     held_back = tuple(name for name in names if any(re.match(pattern, name) for pattern in patterns))
@@ -90,7 +90,8 @@ def kernel_flavours(names: tuple[str, ...]) -> tuple[str, ...]:
     """Of the kernel metapackages among these installed packages: generic, generic-hwe-24.04, azure ... Ubuntu's names
     of single kernels have their number where these have a word.
     """
-    found = {match[1] for name in names if (match := _IMAGE.fullmatch(name) or _PREBUILT.fullmatch(name))}
+    found = {match[1] for name in names if (match := _IMAGE.fullmatch(name))}
+    found |= {one.kernel for one in map(parse_package, names) if one.role in PREBUILT}
     return tuple(sorted(one for one in found if one[0].isalpha() and not one.startswith(("unsigned-", "extra-"))))
 
 

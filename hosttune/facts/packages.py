@@ -48,6 +48,11 @@ class Package(Fact):
     status: str  # installed, config-files, half-configured ...; not-installed where dpkg does not know the name
 
     @property
+    def is_brought(self) -> bool:
+        """Whether it has files here: it is installed, or dpkg stopped half-way with it."""
+        return self.is_installed or self.is_half
+
+    @property
     def is_half(self) -> bool:
         """Whether dpkg stopped half-way with it."""
         return self.status in _HALF or self.status.endswith(_REINSTALL)
@@ -117,8 +122,13 @@ class Packages(Fact):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The installed packages, sorted."""
+        """The installed packages, sorted. Those that dpkg left half-way are not among them: `brought` has them."""
         return tuple(sorted(name for name, (_, status) in self.entries.items() if status.split(" ")[2] in _INSTALLED))
+
+    @property
+    def brought(self) -> tuple[str, ...]:
+        """The packages that have files here, sorted: the installed ones, and those that dpkg left half-way."""
+        return tuple(sorted({*self.names, *(one.name for one in self.broken)}))
 
 
 def is_unfinished(status: str) -> bool:

@@ -151,7 +151,7 @@ def dpkg(database, given):
     there = re.findall(r"(?m)^Package: (.*)$", database)
     new = {"dpkg": "1.22"} | {name: one for name, one in given["packages"].items() if one and name not in there}
     rows = [
-        f"Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {one}"
+        f"Package: {name}\nStatus: install ok {given['dpkg'].get(name, 'installed')}\nArchitecture: amd64\nVersion: {one}"
         for name, one in sorted(new.items())
     ]
     for row in database.split("\n\n"):

@@ -33,14 +33,16 @@ def host(
             has_module_for_next_kernel=next_kernel in with_module, kernels_with_module=with_module, branch=branch,
             name="580-server-open" if branch else "", runfile=runfile, dkms=dkms, flavour="server-open",
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
+            half_way="",
         ),
         archives=GivenArchives(origins=origins, packages_there=of_driver), os=SimpleNamespace(is_ubuntu=ubuntu),
-        boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)),
+        boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)), kernel=SimpleNamespace(release=RUNNING),
         packages=Packages(dict.fromkeys(packages, ("1", "install ok installed"))),
     )  # fmt: skip
 
 
 MODULES = "linux-modules-nvidia-580-server-open"
+RUNNING = "6.8.0-45-generic"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_module_that_is_there_needs_nothing():
 NEXT = "6.8.0-62-generic"
 BUILD = f"sudo apt-get install linux-headers-{NEXT} && sudo dkms autoinstall -k {NEXT}"
 FAILED = DkmsBuild("nvidia-srv-open", "580.126.20", NEXT, is_installed=False, failed=True)
-MEND = f"mend what {FAILED.log} names, then {BUILD}"
+MEND = f"fix what {FAILED.log} names, then {BUILD}"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ MEND = f"mend what {FAILED.log} names, then {BUILD}"
         ({"packages": ("nvidia-dkms-580-open",), "origins": ("NVIDIA",), "dkms": (FAILED,)}, MEND),
         ({"packages": ("nvidia-kernel-dkms",), "ubuntu": False, "dkms": (FAILED,)}, MEND),
         ({"packages": ("nvidia-dkms-580-server-open", "linux-image-generic"), "dkms": (FAILED,)},
-         f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-generic (where apt has none: {MEND})"),
+         f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-{RUNNING} {MODULES}-generic nvidia-dkms-580-server-open- (if apt has none: {MEND})"),
         ({"packages": (f"{MODULES}-x",), "dkms": (FAILED,)}, f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT}"),
     ],
     ids=["NVIDIA's archive", "its packages in part", "its names from 590 on", "its build failed", "Debian's failed", "Ubuntu's failed", "a leftover of DKMS"],
@@ -136,5 +138,8 @@ def test_module_of_another_version_or_kind_gives_way_to_that_of_the_packages(pat
 
 def test_prebuilt_module_comes_into_use_where_the_compiled_one_goes():
     found = prebuilt_instead(host(NEXT, ("nvidia-dkms-580-server-open",)), NEXT)
-    assert found == f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} nvidia-dkms-580-server-open-"
+    assert (
+        found
+        == f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-{RUNNING} {MODULES}-generic nvidia-dkms-580-server-open-"
+    )
     assert prebuilt_instead(host(NEXT, ("nvidia-dkms-580-open",), origins=("NVIDIA",)), NEXT) == ""

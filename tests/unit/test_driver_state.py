@@ -204,10 +204,10 @@ TABLE = {
     "mixed sources": (MIXED_SOURCES, f"{COMPUTE} {PACKAGE} (NVIDIA's archive)", "look again"),
     "third-party archive": ({"archives": {"origins": (GRAPHICS_PPA,)}}, "graphics-drivers PPA", "ppa-purge"),
     "DKMS failed": (
-        {"dkms": (DkmsBuild("nvidia", "580.1", NEXT, is_installed=False, failed=True),)}, "/var/lib/dkms/nvidia/580.1/build/make.log", "sudo dkms remove nvidia/580.1 --all",
+        {"dkms": (DkmsBuild("nvidia", "580.1", KERNEL, is_installed=False, failed=True),)}, "/var/lib/dkms/nvidia/580.1/build/make.log", "sudo dkms remove nvidia/580.1 --all",
     ),
     "Secure Boot refuses": (
-        NOT_LOADED | {"boot": {"secure_boot": True}, "modules": (module(source="dkms"),)}, "Secure Boot is on", "mokutil",
+        NOT_LOADED | {"boot": {"secure_boot": True}, "modules": (module(source="dkms"),), "names": ("nvidia-kernel-dkms",), "ubuntu": False}, "Secure Boot is on", "mokutil",
     ),
     "unsupported GPU": ({"generations": ("volta",), "branch": "595", "is_open": False, "modules": (module(is_open=False),)}, "does not drive volta", "switch_branch"),
     "wrong flavour": ({"generations": ("volta",)}, "does not drive volta", "the closed kernel module: switch_branch: true"),

@@ -7,16 +7,26 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from hosttune.choices.dpkg_stop import Cause, bring_module, is_brought_by_repair, try_find_stop
 from hosttune.choices.driver_states.mixed import explains, libraries_back, twin_of
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds, said_by_log
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
-from hosttune.choices.next_kernel import commands, is_compiled, prebuilt_instead, suggest_replacement
+from hosttune.choices.next_kernel import (
+    commands,
+    dkms_packages,
+    has_prebuilt,
+    is_leftover,
+    prebuilt_instead,
+    replace_leftover,
+    suggest_replacement,
+)
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.strangers import mixture_of
 
 if TYPE_CHECKING:
+    from hosttune.choices.dpkg_stop import Stop
     from hosttune.facts import Facts
-    from hosttune.facts.gpu.driver import DriverModule
+    from hosttune.facts.gpu.driver import DkmsBuild, DriverModule
 
 _ENROL = "enrol the key: sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, and confirm it at the console"
 _LOAD = "; then sudo modprobe nvidia"
@@ -26,22 +36,39 @@ def dkms_failed(facts: Facts) -> Told | None:
     failed = [build for build in facts.driver.dkms if build.failed]
     if not failed:
         return None
+    if (stop := _stopped_by_build(facts)) is not None:
+        return stop.evidence, stop.repair
     kernels = ", ".join(sorted({build.kernel for build in failed if build.kernel})) or "a kernel"
     said = f"DKMS could not build nvidia {failed[0].version} for {kernels}"
     left = _left_by_dkms(facts)
     if not left:
-        if is_compiled(facts):
-            return f"{said} ({failed[0].log})", commands(facts, failed[0].kernel or facts.kernel.release)
-        built = quote(f"{failed[0].name}/{failed[0].version}")
-        idle = f"sudo dkms remove {built} --all, as prebuilt modules are installed"
-        return f"{said} ({failed[0].log})", idle
+        return f"{said} ({failed[0].log})", _end_build(facts, failed[0])
     boot = "after a reboot no GPU works" if boot_after_dkms(facts) is BootOutlook.HARMS else "no reboot brings it"
     return f"{said}: {boot}", left[1]
 
 
+def _stopped_by_build(facts: Facts) -> Stop | None:
+    stop = try_find_stop(facts)
+    return stop if stop is not None and stop.cause is Cause.BUILD else None
+
+
+def _end_build(facts: Facts, build: DkmsBuild) -> str:
+    """What ends the attempts to build for a kernel that lacks nothing now. What DKMS built goes only while no kernel
+    uses it: `dkms remove --all` takes the modules of all kernels."""
+    kernel = build.kernel or facts.kernel.release
+    if dkms_packages(facts) or not has_prebuilt(facts, kernel):
+        return commands(facts, kernel)
+    same = [one for one in facts.driver.dkms if (one.name, one.version) == (build.name, build.version)]
+    in_use = any(one.is_installed for one in same) or any(one.source == "dkms" for one in facts.driver.modules)
+    built = quote(f"{build.name}/{build.version}")
+    if in_use:
+        return f"sudo dkms remove {built} -k {quote(kernel)}, which has a prebuilt module"
+    return f"sudo dkms remove {built} --all, as no kernel has a module of it and prebuilt ones are installed"
+
+
 def leaves_none(facts: Facts) -> bool:
-    """Whether a build that failed is why a kernel has no module, or a stale one."""
-    return _left_by_dkms(facts) is not None
+    """Whether a build that failed is why packages are half-way, or why a kernel has no module or a stale one."""
+    return _stopped_by_build(facts) is not None or _left_by_dkms(facts) is not None
 
 
 def _left_by_dkms(facts: Facts) -> Told | None:
@@ -58,6 +85,8 @@ def _left_by_dkms(facts: Facts) -> Told | None:
 
 def boot_after_dkms(facts: Facts) -> BootOutlook:
     """A build that failed for the kernel that runs or starts next is not there after the boot either."""
+    if _stopped_by_build(facts) is not None:
+        return BootOutlook.HARMS  # dpkg and the files for the next boot are half-way
     wanted = {"", facts.kernel.release, _next_kernel(facts)}
     if not any(build.failed and build.kernel in wanted for build in facts.driver.dkms):
         return BootOutlook.NOTHING
@@ -69,17 +98,30 @@ def rejected(facts: Facts) -> Told | None:
     if facts.driver.is_loaded or not facts.driver.is_installed:
         return None
     if said_by_log(facts, "rejected_key"):
-        return "the kernel refused the nvidia module for its signature (kernel log)", _signed(facts)
+        return f"the kernel refused the nvidia module for its signature (kernel log){_say_leftover(facts)}", _signed(
+            facts
+        )
     module = running_module(facts)
     if module is None or module.source == "prebuilt" or not facts.boot.secure_boot:
         return None
-    return (
-        f"Secure Boot is on, and {module.path} was compiled here: only modules signed with a known key load",
-        _signed(facts),
-    )
+    said = f"Secure Boot is on, and {module.path} was compiled here: only modules signed with a known key load"
+    return f"{said}{_say_leftover(facts)}", _signed(facts)
+
+
+def _leftover(facts: Facts) -> DriverModule | None:
+    """The module of the running kernel, if it is a leftover that hides the prebuilt one."""
+    module = running_module(facts)
+    return module if module is not None and facts.driver.branch and is_leftover(facts, module) else None
+
+
+def _say_leftover(facts: Facts) -> str:
+    module = _leftover(facts)
+    return f"; no package brings {module.path}, and it goes before the prebuilt module" if module else ""
 
 
 def _signed(facts: Facts) -> str:
+    if module := _leftover(facts):
+        return replace_leftover(facts, module)
     ready = prebuilt_instead(facts, facts.kernel.release)
     return f"{ready}{_LOAD}; or {_ENROL}" if ready else _ENROL
 
@@ -94,6 +136,9 @@ def missing_now(facts: Facts) -> Told | None:
     if boot_after_missing(facts) is BootOutlook.MENDS:
         return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
     boot = "boot a kernel that has one, or: " if driver.kernels_with_module else ""
+    if stop := try_find_stop(facts):
+        rest = "sudo modprobe nvidia" if is_brought_by_repair(facts, stop) else f"{commands(facts, release)}{_LOAD}"
+        return said, f"after `{stop.state}` is solved: {rest}"
     return said, f"{boot}{commands(facts, release)}{_LOAD if driver.branch else ''}"
 
 
@@ -160,10 +205,10 @@ def missing_next(facts: Facts) -> Told | None:
     is_said = kernel == facts.kernel.release and not driver.is_loaded  # by missing_now
     if not driver.is_on_disk or not kernel or is_said or driver.has_module_for_next_kernel:
         return None
-    return (
-        f"the kernel that boots next, {kernel}, has no nvidia module: after a reboot no GPU works",
-        f"do not reboot before: {commands(facts, kernel)}",
-    )
+    said = f"the kernel that boots next, {kernel}, has no nvidia module: after a reboot no GPU works"
+    if stop := try_find_stop(facts):
+        return said, f"do not reboot before: {bring_module(facts, stop, kernel)}"
+    return said, f"do not reboot before: {commands(facts, kernel)}"
 
 
 def mismatch(facts: Facts) -> Told | None:

@@ -6,6 +6,7 @@ import re
 from shlex import join
 from typing import TYPE_CHECKING
 
+from hosttune.choices.dpkg_stop import Cause, find_stop
 from hosttune.choices.driver_states.branch_moves import list_offers
 from hosttune.choices.driver_states.told import RUNFILE, UNINSTALL, ByPolicy, Told, switch
 from hosttune.choices.drivers.branch import stale_note, why_over
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def broken(facts: Facts) -> Told | None:
-    return (facts.driver.half_way, facts.packages.repair) if facts.driver.half_way else None
+    """Packages that are not whole; where a build is the cause, `DKMS failed` says both."""
+    stop = find_stop(facts)
+    return (stop.evidence, stop.repair) if stop and stop.cause is not Cause.BUILD else None
 
 
 def in_part(facts: Facts) -> Told | None:

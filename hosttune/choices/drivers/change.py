@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
 from hosttune.choices.drivers.install import choose_install
 from hosttune.choices.drivers.nvidia_archive import switch_within_archive
 from hosttune.facts.apt_decisions import unhold
+from hosttune.facts.gpu.package_roles import BRINGS_MODULES, METAPACKAGES, Role, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of, maker_of, mixture_of
 from hosttune.facts.versions import upstream_of
 from hosttune.regex import regex
@@ -26,16 +26,11 @@ if TYPE_CHECKING:
 # What has to be solved before another change of the driver; None where nothing has.
 First = Callable[[], "DriverState | None"]
 NEWEST = "the policy follows the newest branch"
-# A package of one branch; some also differ between the open and the closed module.
-_NUMBERED = regex(
-    r"(?:(?P<has_kind>nvidia-(?:driver|headless|headless-no-dkms|dkms|kernel-source)-|linux-[a-z]+-nvidia-)|"
-    r"(?:lib)?nvidia-[a-z0-9-]+?-|xserver-xorg-video-nvidia-)"
-    r"(?P<number>\d{3})(?P<server>-server)?(?P<open>-open)?(?=-|$)"
-)
+# What works only beside a driver of its own version, and carries the branch in its name.
+_COMPANIONS = ("nvidia-fabricmanager", "libnvidia-nscq", "nvidia-imex")
+_DIFFERS_BY_KIND = (*METAPACKAGES, *BRINGS_MODULES)
 # What has the driver's own version, and what works beside it in that version only.
 _ONE_VERSION = regex(r"nvidia-(?:utils|fabricmanager)(?:-.*)?|libnvidia-nscq(?:-.*)?|libnvidia-compute")
-# What works beside a driver of its own version alone, and carries the branch in its name.
-_COMPANION = regex(r"(nvidia-fabricmanager|libnvidia-nscq|nvidia-imex)-\d{3}")
 
 
 def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: First) -> DriverChoice:
@@ -79,7 +74,8 @@ def _later(why: str, what: str, first: DriverState, facts: Facts) -> DriverChoic
 
 def _with_companions(new: DriverChoice, packages: Iterable[DriverPackage]) -> DriverChoice:
     """The set with the new branch's form of what stands beside the old driver and works with its own version alone."""
-    found = [match[1] for package in packages if (match := _COMPANION.fullmatch(package.name))]
+    names = (parse_package(package.name) for package in packages)
+    found = [one.base for one in names if one.base in _COMPANIONS and one.branch]
     more = tuple(name for one in found if (name := f"{one}-{new.branch}") not in new.packages)
     coupled = tuple(name for name in more if not name.startswith("nvidia-imex"))
     if coupled and not new.one_version:
@@ -91,14 +87,14 @@ def _others(packages: Iterable[DriverPackage], new: DriverChoice) -> tuple[str, 
     """The installed packages of another branch, or of the other kind of module."""
     found = []
     for package in packages:
-        match = _NUMBERED.match(package.name)
-        if match is None:
+        one = parse_package(package.name)
+        if not one.branch:
             continue
-        is_same = match["number"] == new.branch and bool(match["server"]) == ("server" in new.flavour)
-        if match["has_kind"]:
-            is_same = is_same and bool(match["open"]) == ("open" in new.flavour)
-        if _COMPANION.fullmatch(package.name):  # one for server and plain
-            is_same = match["number"] == new.branch
+        is_same = one.branch == new.branch and one.is_server == ("server" in new.flavour)
+        if one.role in _DIFFERS_BY_KIND:
+            is_same = is_same and one.is_open == ("open" in new.flavour)
+        if one.base in _COMPANIONS:  # one for server and plain
+            is_same = one.branch == new.branch
         if not is_same:
             found.append(package.name)
     return tuple(sorted(found))
@@ -138,7 +134,7 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
     coupled = [one for one in driver.packages if _ONE_VERSION.fullmatch(one.name)]
     has_manager = any(one.name.startswith("nvidia-fabricmanager") for one in coupled)
     one_version = tuple(one.name for one in coupled) if has_manager else ()
-    needs_dkms = bool(params["allow_dkms"]) and any(re.search(r"-dkms(?:-|$)", one.name) for one in driver.packages)
+    needs_dkms = bool(params["allow_dkms"]) and any(role_of(one.name) is Role.DKMS for one in driver.packages)
     names = tuple(dict.fromkeys((*keep_driver(facts, "").packages, *(offer.name for offer in offers))))
     prebuilt = f"linux-modules-nvidia-{driver.name}"
     modules = prebuilt if any(one.name.startswith(f"{prebuilt}-") for one in driver.packages) else ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.choices.driver_states.told import said_by_log
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.nvidia_tables import is_older
+from hosttune.facts.gpu.package_roles import METAPACKAGES, parse_package
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def keep_driver(facts: Facts, *told: str) -> DriverChoice:
 
 def _is_main(name: str) -> bool:
     """Packages that somebody names to get a driver, not what comes with them or belongs to one kernel."""
-    return re.fullmatch(r"nvidia-(?:driver|headless|headless-no-dkms|utils|fabricmanager)(?:-.*)?", name) is not None
+    found = parse_package(name)
+    return found.role in METAPACKAGES or found.base in ("nvidia-utils", "nvidia-fabricmanager")
 
 
 def open_alone(facts: Facts) -> tuple[str, ...]:

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.components import turn_on
+from hosttune.facts.gpu.package_roles import is_fabric_manager
 from hosttune.facts.versions import upstream_of
-from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.facts import Facts
 
-_MANAGER = regex(r"nvidia-fabricmanager(?:-\d+)?")
 _OF_DRIVERS = ("restricted", "multiverse")
 
 
@@ -42,7 +41,7 @@ def unknown_to_apt(facts: Facts, name: str) -> str:
 
 def managers(facts: Facts) -> Mapping[str, str]:
     """The installed Fabric Managers: package -> version."""
-    return {name: facts.packages[name].version for name in facts.packages.names if _MANAGER.fullmatch(name)}
+    return {name: facts.packages[name].version for name in facts.packages.brought if is_fabric_manager(name)}
 
 
 def fabric_packages(facts: Facts) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hosttune.choices.dpkg_stop import find_stop
 from hosttune.choices.driver_states.gpus import wrong_flavour
 from hosttune.choices.driver_states.told import RUNFILE, UNINSTALL, BootOutlook, holds
 from hosttune.choices.drivers.branch import not_driven, why_over
@@ -30,8 +31,8 @@ def decide(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoic
     why_not = _not_ours(facts, params)
     if why_not:
         return DriverChoice("none", (), (why_not,))
-    if half := facts.driver.half_way:
-        return refuse(half, way_out=facts.packages.repair, driver=facts.driver)
+    if stop := find_stop(facts):
+        return refuse(stop.evidence, way_out=stop.repair, driver=facts.driver)
     pin = str(params["branch"])
     if pin and not re.fullmatch(r"\d{3}", pin):
         return refuse(

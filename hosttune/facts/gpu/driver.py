@@ -21,6 +21,16 @@ from hosttune.facts.gpu.driver_modules import (
     modules_of,
 )
 from hosttune.facts.gpu.gpu_holders import GpuHolder, holders
+from hosttune.facts.gpu.package_roles import (
+    BRINGS_MODULES,
+    PREBUILT,
+    PackageName,
+    Role,
+    is_driver_package,
+    is_fabric_manager,
+    parse_package,
+    role_of,
+)
 from hosttune.facts.packages import INTERRUPTED, is_unfinished
 from hosttune.facts.reading import all_sure, line, sure, text
 from hosttune.facts.versions import sorted_versions, upstream_of
@@ -43,38 +53,26 @@ __all__ = [
 _VERSION = r"(\d{2,}\.\d+(?:\.\d+)*)"
 _LOADED = regex(rf"^NVRM version:.*?\bKernel Module\b(?: for \S+)?\s+{_VERSION}(?:\s|$)", re.MULTILINE)
 _LIBRARY = regex(rf"/lib(?:nvidia-ml|cuda)\.so\.{_VERSION}$")
-_PACKAGE = regex(
-    r"(?:lib)?nvidia-|linux-(?:modules|objects|signatures)-nvidia-|xserver-xorg-video-nvidia|cuda-drivers|nvlsm"
-)
-# Container tools, CUDA's libraries, GPUDirect Storage and the like are called nvidia too, and are no part of a driver.
-_NOT_DRIVER = regex(
-    r"(?:lib)?nvidia-(?:container|docker|cuda-|cudnn|profiler|visual-profiler|prime|egl-|fs\b|gds\b|dcgm|nsight|nvshmem|"
-    r"openjdk|opencl-dev|ml-dev|vaapi|texture-tools|cg-|mlnx|peermem|mig-manager|system-|driver-pinning)|"
-    r"linux-modules-nvidia-fs-"
-)
 # Ubuntu names the branch in these, and they are never empty steps to another one, as nvidia-driver-570 became.
-_REAL = regex(r"nvidia-(?:kernel-common|utils|compute-utils|dkms|headless-no-dkms)-(\d+)(-server)?(?:-open)?")
-_METAPACKAGES = "(?:driver|headless|headless-no-dkms|dkms|kernel-source)"  # these differ between open and closed
+_REAL = frozenset({
+    "nvidia-kernel-common", "nvidia-utils", "nvidia-compute-utils", "nvidia-dkms", "nvidia-headless-no-dkms",
+})  # fmt: skip
+# These differ between open and closed.
+_OF_A_KIND = frozenset({
+    "nvidia-driver", "nvidia-headless", "nvidia-headless-no-dkms", "nvidia-dkms", "nvidia-kernel-source",
+    "linux-modules-nvidia",
+})  # fmt: skip
 # Debian's own names, and those of NVIDIA's archive from 590 on: the branch shows in the version only.
 _UNNUMBERED = (
     "nvidia-kernel-common", "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-dkms",
     "nvidia-dkms-open", "nvidia-driver",
 )  # fmt: skip
-_UNNUMBERED_OPEN = ("nvidia-open-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-dkms-open")
-_NUMBERED = regex(
-    r"nvidia-(?:driver|headless|headless-no-dkms|dkms|kernel-source|kernel-common|utils|compute-utils)-(\d{3})(?:-.*)?"
-)
-_MODULES = regex(r"linux-modules-nvidia-(\d{3})(?:-server)?(?:-open)?-[a-z].*")
-_FABRIC = regex(r"nvidia-fabricmanager(?:-\d+)?")
-_PERSISTENCED = regex(r"nvidia-(?:compute-utils-\d.*|persistenced)")
+_NUMBERED = _REAL | _OF_A_KIND - {"linux-modules-nvidia"}
 _LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")
 _LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
     "/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib",
 )  # fmt: skip
-_BRINGS_MODULES = regex(
-    r"linux-(?:modules|objects)-nvidia-|nvidia-(?:kernel-|open-kernel-|kernel-open-)?(?:dkms|source)"
-)
 _TRIGGERED = ("initramfs-tools", "dracut", "libc-bin")
 _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 
@@ -156,20 +154,21 @@ class Driver(Fact):
     @property
     def fabricmanager_version(self) -> str:
         """Of the installed Fabric Manager, as the driver spells its own: 580.126.20; empty without one."""
-        found = [upstream_of(one.version) for one in self.packages if _FABRIC.fullmatch(one.name)]
+        found = [upstream_of(one.version) for one in self.packages if is_fabric_manager(one.name)]
         return sorted_versions(found)[-1] if found else ""
 
     @property
     def persistenced(self) -> bool:
         """A package of the driver brings nvidia-persistenced (Ubuntu: nvidia-compute-utils-N)."""
-        return any(_PERSISTENCED.fullmatch(package.name) for package in self.packages)
+        bases = {parse_package(package.name).base for package in self.packages}
+        return bool(bases & {"nvidia-compute-utils", "nvidia-persistenced"})
 
     @property
     def is_gone(self) -> bool:
         """The module is loaded still, and on no disk: of its packages remains are left, and none that brings it."""
         if not self.is_loaded or not self.packages or self.runfile or self.kernels_with_module:
             return False
-        return not any(_BRINGS_MODULES.match(package.name) for package in self.packages)
+        return not any(role_of(package.name) in BRINGS_MODULES for package in self.packages)
 
     def module_for(self, kernel: str) -> DriverModule | None:
         """The module of the running or the next kernel; None where that kernel has none, or is another one."""
@@ -192,34 +191,30 @@ def library_version(path: str) -> str:
     return match[1] if match else ""
 
 
-def is_driver_package(name: str) -> bool:
-    return _PACKAGE.match(name) is not None and _NOT_DRIVER.match(name) is None
-
-
 def branch_and_flavour(packages: Iterable[tuple[str, str]], is_open: object = None) -> tuple[str, str]:
     """(branch, flavour) of (name, version) pairs of installed packages; ("", "") where none of them is a driver. Where
     they are of both kinds `is_open` decides: whether the module that is built or loaded is the open one."""
     versions = dict(packages)
-    real = sorted({match.groups() for name in versions if (match := _REAL.fullmatch(name))}, key=_by_number)
+    names = [parse_package(name) for name in versions]
+    real = sorted({(int(one.branch), one.is_server) for one in names if one.branch and one.base in _REAL})
     if real:
-        branch, server = real[-1]
-        kinds = _kinds(f"{branch}{server or ''}", versions)
+        branch, is_server = real[-1]
+        kinds = _kinds((str(branch), is_server), names)
         opened = bool(kinds) and (kinds == {True} or (len(kinds) > 1 and is_open is True))
-        return branch, "-".join(word for word in ("server" if server else "", "open" if opened else "") if word)
+        return str(branch), "-".join(word for word in ("server" if is_server else "", "open" if opened else "") if word)
     for name in _UNNUMBERED:
         if match := re.match(r"(?:\d+:)?(\d{3,})\.", versions.get(name, "")):
-            return match[1], "open" if any(one in versions for one in _UNNUMBERED_OPEN) else ""
+            return match[1], "open" if any(one.role is Role.DKMS and one.is_open for one in names) else ""
     return "", ""
 
 
-def _kinds(base: str, names: Iterable[str]) -> set[bool]:
+def _kinds(wanted: tuple[str, bool], names: Iterable[PackageName]) -> set[bool]:
     """Whether packages of the open or the closed module are among these. A metapackage without -open whose twin with it
     is there is an empty step to that one: nvidia-driver-615 depends on nvidia-driver-615-open, and of two that bring
     something each excludes the other. Modules of both kinds can lie side by side."""
-    bringers = re.compile(rf"(nvidia-{_METAPACKAGES}|linux-modules-nvidia)-{base}(-open)?(?!-server)(?:-.+)?")
-    found = [match.groups() for name in names if (match := bringers.fullmatch(name))]
-    opened = {kind for kind, is_open in found if is_open and kind.startswith("nvidia-")}
-    return {bool(is_open) for kind, is_open in found if is_open or kind not in opened}
+    found = [one for one in names if one.base in _OF_A_KIND and (one.branch, one.is_server) == wanted]
+    opened = {one.base for one in found if one.is_open and one.role not in PREBUILT}
+    return {one.is_open for one in found if one.is_open or one.base not in opened}
 
 
 def transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
@@ -229,24 +224,22 @@ def transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     kernel, by the modules that came with it."""
     versions = dict(packages)
     real, _ = branch_and_flavour(versions.items())
+    names = {name: parse_package(name) for name in versions}
+    of_kernels = {one.branch for one in names.values() if one.role is Role.MODULES}
     found = [
         name
-        for name, version in versions.items()
-        if (match := _NUMBERED.fullmatch(name))
-        and (number := upstream_of(version).partition(".")[0])
-        and (number != match[1] or (real and real != match[1]))
+        for name, one in names.items()
+        if one.branch
+        and (
+            (
+                one.base in _NUMBERED
+                and (number := upstream_of(versions[name]).partition(".")[0])
+                and (number != one.branch or (real and real != one.branch))
+            )
+            or (one.role is Role.MODULES_OF_FLAVOUR and real and one.branch != real and one.branch not in of_kernels)
+        )
     ]
-    for name in versions:
-        match = _MODULES.fullmatch(name)
-        if match and real and match[1] != real:
-            brought = re.compile(rf"linux-modules-nvidia-{match[1]}(?:-server)?(?:-open)?-\d.*")
-            if not any(brought.fullmatch(one) for one in versions):
-                found.append(name)
     return tuple(sorted(found))
-
-
-def _by_number(groups: tuple[str | None, ...]) -> tuple[int, bool]:
-    return int(groups[0] or 0), bool(groups[1])
 
 
 def collect(reader: Reader, facts: Facts) -> Driver:

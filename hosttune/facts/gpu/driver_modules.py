@@ -133,7 +133,7 @@ def brings_no_kernel(facts: Facts) -> bool:
     """No kernel lies in /boot, and no package of one is installed: a hypervisor starts this machine with one of its own
     (Firecracker, Kata, cloud-hypervisor, qemu -kernel), and that one brings its modules along.
     """
-    return not facts.boot.kernels and not any(name.startswith(_KERNEL_PACKAGES) for name in facts.packages.names)
+    return not facts.boot.kernels and not any(name.startswith(_KERNEL_PACKAGES) for name in facts.packages.brought)
 
 
 def modules_of(reader: Reader, folder: ModuleFolder, kernels: tuple[str, ...]) -> tuple[DriverModule, ...]:

@@ -242,7 +242,7 @@ def _has_gridd(reader: Reader, facts: Facts) -> bool:
     if any(isinstance(reader.stat(path), Stat) for path in _GRIDD):
         return True
     try:
-        return any(_GRID_PACKAGE.fullmatch(name) for name in facts.packages.names)
+        return any(_GRID_PACKAGE.fullmatch(name) for name in facts.packages.brought)
     except UnknownFact:
         return False
 

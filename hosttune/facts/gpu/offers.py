@@ -72,7 +72,7 @@ def _at_next_boot(reader: Reader, facts: Facts) -> Mapping[str, Offer]:
 def _untold(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
     """The metapackages of prebuilt modules that candidates would have of which `ubuntu-drivers` tells no modules."""
     try:
-        kernels = metapackages(facts.packages.names, facts.kernel.flavour)
+        kernels = metapackages(facts.packages.brought, facts.kernel.flavour)
     except UnknownFact:
         return []
     return [_modules(one.name, kernel) for one in candidates if not one.modules for kernel in kernels]

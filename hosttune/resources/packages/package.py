@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hosttune.choices.dpkg_stop import repair_of
 from hosttune.facts import apt_get as apt
 from hosttune.facts.apt_decisions import AptDecision, decisions_about, join_decisions
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import of_other_branch
 from hosttune.facts.gpu.components import turn_on
-from hosttune.facts.gpu.driver import is_driver_package
+from hosttune.facts.gpu.package_roles import compiles_modules, is_driver_package
 from hosttune.facts.packages import INTERRUPTED
-from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, action_between, in_general
 from hosttune.resources.packages.driver_use import disturbance
 from hosttune.resources.packages.kept_debs import FOLDER
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 SET = PackageSetAddress.kind
 _NOT_WHOLE = "a package of it is not whole"
-_BUILDS = regex(r"(?:^|-)(?<!no-)dkms(?:$|-)")  # dkms, nvidia-dkms-580; not nvidia-headless-no-dkms-580
 _UPDATE = "sudo apt-get update, then run it again"
 
 
@@ -125,7 +124,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
     refused = str(wish.fields.get("refused", ""))
     if refused:
         reason, todo = "the packages to install cannot be chosen", str(wish.fields.get("todo", ""))
-        if todo == context.facts.packages.repair:
+        if todo == repair_of(context.facts):
             reason, todo = _NOT_WHOLE, _repair(context)
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason, todo=todo)
     if not (wish.name.split() or _removed(wish)):
@@ -217,7 +216,7 @@ def _repair(context: Context) -> str:
     packages = context.facts.packages
     half = {one.name for one in packages.unfinished}
     ours = (one.goes_on for address, one in context.ledger.items() if half & set(_names(address)))
-    return "; by hand: ".join([*list(filter(None, ours))[-1:], packages.repair])
+    return "; by hand: ".join([*list(filter(None, ours))[-1:], repair_of(context.facts)])
 
 
 def _names(address: Address) -> tuple[str, ...]:
@@ -248,7 +247,7 @@ def _objection(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, fa
     foreign = [one.name for one in would.removed if one.name not in _removed(wish) and not one.name.startswith(allowed)]
     if foreign:
         return f"apt would remove {', '.join(foreign)}"
-    dkms = [step.name for step in would.steps if _BUILDS.search(step.name) and step.after]
+    dkms = [step.name for step in would.steps if compiles_modules(step.name) and step.after]
     if dkms and not wish.fields.get("allow_dkms", False):
         return f"it would compile kernel modules on this host ({', '.join(dkms)}), which is not allowed"
     branch = str(wish.fields.get("branch", ""))

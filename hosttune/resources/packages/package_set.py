@@ -12,6 +12,7 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from hosttune.choices.dpkg_stop import repair_of
 from hosttune.errors import Conflict, HalfWay, Refused
 from hosttune.facts import Facts
 from hosttune.facts import apt_get as apt
@@ -85,7 +86,7 @@ def was_interrupted(reader: Reader) -> bool:
 def describe_repair(reader: Reader) -> str:
     """What a person types to repair what dpkg left half-way, as far as its database can be read."""
     try:
-        return Facts(reader).packages.repair
+        return repair_of(Facts(reader))
     except UnknownFact:
         return REPAIR
 

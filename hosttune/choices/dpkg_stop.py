@@ -1,0 +1,223 @@
+"""What stopped dpkg or apt half-way, and the commands that make the packages whole again.
+
+`dpkg --configure -a` repeats the step that failed, so it repairs only what was interrupted. A build that fails, a full
+/boot, two packages with the same file and an unmet dependency each need another step first. dpkg keeps no reason in its
+database; the reason follows from the states of the packages and from what their scripts work with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from hosttune.choices.next_kernel import commands, dkms_packages, failed_log, prebuilt_instead
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.package_roles import (
+    BRINGS_MODULES,
+    Role,
+    is_driver_package,
+    parse_package,
+    role_of,
+)
+from hosttune.facts.packages import REPAIR
+from hosttune.facts.relations import first_of, unmet_of
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.gpu.driver_modules import DkmsBuild
+    from hosttune.facts.packages import Package
+
+_OF_KERNEL = regex(r"linux-(?:image|headers|modules)(?:-unsigned|-extra)?-(\d\S*)")
+_COPY = regex(r"initrd\.img-\d\S*\.(?:old-dkms|dpkg-bak|new)")
+_REBUILDS_INITRD = frozenset({"initramfs-tools", "dracut"})
+_LEAST_INITRD = 64 << 20  # bytes; with NVIDIA's firmware an initial RAM disk has 60 to 200 MiB
+
+
+class Cause(str, Enum):
+    """What stopped it."""
+
+    BUILD = "a DKMS build that failed"
+    BOOT = "no room on /boot"
+    FILES = "two packages with the same file"
+    OTHER = "unknown"
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@frozen
+class Stop:
+    """Why packages are not whole."""
+
+    cause: Cause
+    evidence: str  # a sentence
+    repair: str  # the commands; their first step removes the cause
+
+    @property
+    def state(self) -> str:
+        """The state of the driver that says it."""
+        return "DKMS failed" if self.cause is Cause.BUILD else "broken packages"
+
+
+def find_stop(facts: Facts) -> Stop | None:
+    """Why the packages of the driver are not whole; None if they are. Also why those of a kernel are not, where the
+    driver or /boot is the cause."""
+    half, broken = facts.driver.half_way, facts.packages.broken
+    of_kernels = tuple(one for one in broken if _OF_KERNEL.fullmatch(one.name))
+    waiting = (*of_kernels, *_waiting_for_initrd(facts))
+    if waiting and is_boot_full(facts):
+        said = f"there is no room on /boot for an initial RAM disk: {half or _say_stopped(waiting)}"
+        return Stop(Cause.BOOT, said, f"{facts.boot_room.way_out}; {REPAIR}")
+    if conflict := _find_conflict(facts, broken):
+        return conflict
+    if failed := _failed_builds(facts, broken):
+        return _stopped_build(facts, failed, of_kernels)
+    if half:
+        return Stop(Cause.OTHER, half, facts.packages.repair)
+    return None
+
+
+def try_find_stop(facts: Facts) -> Stop | None:
+    """As `find_stop`; None if it is not known."""
+    try:
+        return find_stop(facts)
+    except UnknownFact:
+        return None
+
+
+def repair_of(facts: Facts) -> str:
+    """What a person types to make the packages whole: by the cause, as far as that is known."""
+    stop = try_find_stop(facts)
+    return stop.repair if stop else facts.packages.repair
+
+
+def bring_module(facts: Facts, stop: Stop, kernel: str) -> str:
+    """What brings the module to a kernel while packages are not whole: their repair, which configures half-way packages
+    that bring it, or lets apt work again."""
+    if is_brought_by_repair(facts, stop):
+        return f"what solves `{stop.state}`, which brings the module too"
+    return f"what solves `{stop.state}`, then {commands(facts, kernel)}"
+
+
+def is_brought_by_repair(facts: Facts, stop: Stop) -> bool:
+    """Whether the repair brings a module that is missing."""
+    return stop.cause is Cause.BUILD or any(role_of(one.name) in BRINGS_MODULES for one in facts.packages.broken)
+
+
+def is_boot_full(facts: Facts) -> bool:
+    """Whether the file system of /boot has no room for one more initial RAM disk. False if that is not known."""
+    try:
+        return facts.boot_room.is_full
+    except UnknownFact:
+        return False
+
+
+def _say_stopped(packages: Iterable[Package]) -> str:
+    found = ", ".join(f"{one.name} ({one.status})" for one in packages)
+    return f"dpkg stopped half-way with {found}" if found else ""
+
+
+def _waiting_for_initrd(facts: Facts) -> tuple[Package, ...]:
+    """The half-way packages that rebuild initial RAM disks."""
+    found = facts.packages.unfinished
+    return tuple(
+        one
+        for one in found
+        if one.name in _REBUILDS_INITRD or (one.is_half and parse_package(one.name).role is Role.KERNEL_COMMON)
+    )
+
+
+def _failed_builds(facts: Facts, broken: Sequence[Package]) -> tuple[DkmsBuild, ...]:
+    """The builds of the driver that failed, and that a package of these waits for."""
+    if not broken:
+        return ()
+    waits_all = any(one.name in dkms_packages(facts) for one in broken)
+    kernels = {match[1] for one in broken if (match := _OF_KERNEL.fullmatch(one.name))}
+    failed = (one for one in facts.driver.dkms if one.failed)
+    return tuple(one for one in failed if waits_all or one.kernel in kernels or (kernels and not one.kernel))
+
+
+def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequence[Package]) -> Stop:
+    """The same build runs again at each `dpkg --configure -a`, and fails. A prebuilt module makes it needless; its
+    package goes in the same command, before apt configures the rest."""
+    kernels = tuple(dict.fromkeys(one.kernel for one in failed if one.kernel)) or (facts.kernel.release,)
+    half = facts.driver.half_way or _say_stopped(of_kernels)
+    if facts.driver.half_way and of_kernels:
+        half = f"{half}, {', '.join(f'{one.name} ({one.status})' for one in of_kernels)}"
+    said = f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({failed[0].log}), so {half}"
+    fix = f"fix what {failed_log(facts, kernels[0]) or failed[0].log} names, then sudo dpkg --configure -a"
+    if ready := prebuilt_instead(facts, kernels[0]):
+        return Stop(Cause.BUILD, said, f"{ready} (if apt has none: {fix})")
+    unused = [name for kernel in kernels for name in _without(facts, kernel)]
+    if unused:
+        fix += f"; or, until the driver builds for it, remove that kernel: sudo apt-get remove {' '.join(unused)}"
+    return Stop(Cause.BUILD, said, fix)
+
+
+def _without(facts: Facts, kernel: str) -> tuple[str, ...]:
+    """The packages of a kernel that can go: it does not run, and another one in /boot has a module."""
+    try:
+        others = set(facts.driver.kernels_with_module) & set(facts.boot.kernels) - {kernel}
+        if kernel == facts.kernel.release or not others:
+            return ()
+    except UnknownFact:
+        return ()
+    found = ((name, _OF_KERNEL.fullmatch(name)) for name in facts.packages.brought)
+    return tuple(quote(name) for name, match in found if match and match[1] == kernel)
+
+
+def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
+    """Two packages that bring the same part of a driver under two names: dpkg does not unpack the second one. What it
+    could not unpack is half-installed, or absent and missed by another package."""
+    packages = facts.packages
+    coming = {one.name for one in broken if one.status.startswith("half-installed")}
+    unpacked = (one for one in broken if one.status == "unpacked")
+    coming |= {first_of(clause)[0] for one in unpacked for clause in unmet_of(packages, one.name)}
+    whole = [name for name in packages.names if is_driver_package(name)]
+    for name in sorted(coming):
+        mine = parse_package(name)
+        if mine.role is Role.NONE:
+            continue
+        for other in whole:
+            theirs = parse_package(other)
+            # Packages of two branches exclude each other by their relations: those are an interrupted switch.
+            is_other_naming = bool(mine.branch) != bool(theirs.branch)
+            if is_other_naming and (theirs.base, theirs.role) == (mine.base, mine.role) and ":" not in other:
+                return _conflict(facts, name, other)
+    return None
+
+
+def _conflict(facts: Facts, coming: str, there: str) -> Stop:
+    """The one goes whose packaging the other packages of the driver do not have."""
+    packages = facts.packages
+    said = f"{coming} and {there} bring the same files: {facts.driver.half_way}"
+    stays = packages[coming].version or _version_missed(facts, coming)
+    rest = Counter(_packaging(one.version) for one in facts.driver.packages if one.name not in (coming, there))
+    if rest[_packaging(stays)] >= rest[_packaging(packages[there].version)]:
+        go: tuple[str, ...] = (there,)
+    else:
+        mine = _packaging(stays)
+        go = tuple(
+            one.name for one in packages.broken if is_driver_package(one.name) and _packaging(one.version) == mine
+        )
+    # Other packages can depend on it; what they lack then, `-f install` brings or removes.
+    force = "--force-depends --force-remove-reinstreq" if coming in go else "--force-depends"
+    remove = f"sudo dpkg --remove {force} {' '.join(map(quote, go))}"
+    return Stop(Cause.FILES, said, f"{remove}; sudo apt-get -f install")
+
+
+def _version_missed(facts: Facts, name: str) -> str:
+    """The version of a half-way package that needs this absent one."""
+    packages = facts.packages
+    missing = ((one, unmet_of(packages, one.name)) for one in packages.broken)
+    return next((one.version for one, clauses in missing if name in {first_of(clause)[0] for clause in clauses}), "")
+
+
+def _packaging(version: str) -> str:
+    """What tells the archives apart: 0ubuntu0.24.04.1 is Ubuntu's revision, 1ubuntu1 NVIDIA's."""
+    return version.rpartition("-")[2]

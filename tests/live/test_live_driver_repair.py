@@ -1,0 +1,293 @@
+"""What hosttune says to type where packages of a driver are half-way, typed in a Debian tree with the real apt and dpkg.
+
+The packages have the names and relations of Ubuntu's and NVIDIA's archives, in small. Each repair ends with packages
+that `dpkg --audit` and `apt-get check` find whole.
+"""
+
+from __future__ import annotations
+
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.choices.dpkg_stop import Cause, find_stop
+from hosttune.facts import Facts
+from hosttune.host.rooted import RootReader
+from tests.debian import copied
+from tests.live.driver_server import UBUNTU, put
+from tests.live.test_live_packages import build, inside
+
+pytestmark = pytest.mark.live
+VERSION = "580.142-0ubuntu0.24.04.1"
+OLDEST, OLD, NEW = "6.8.0-31-generic", "6.8.0-45-generic", "6.8.0-48-generic"
+DKMS = "/var/lib/dkms/nvidia/580.142"
+# What dkms(8) leaves of a build that failed, and of one that did not.
+BUILD = f"""\
+#!/bin/sh
+mkdir -p {DKMS}/build
+echo 'DKMS make.log for nvidia-580.142 for kernel {NEW} (x86_64)' > {DKMS}/build/make.log
+test -e /fixed && rm -r {DKMS}/build || exit 10
+"""
+AUTOINSTALL = f"#!/bin/sh\ntest ! -e {DKMS}/build || exit 11\n"
+UNBUILD = "#!/bin/sh\nrm -rf /var/lib/dkms/nvidia\n"
+INITRD = f"""\
+#!/bin/sh
+test -e /boot/vmlinuz-{OLDEST} && echo no room on /boot >&2 && exit 1
+exit 0
+"""
+PURGED = f"#!/bin/sh\nrm -f /boot/vmlinuz-{OLDEST}\n"
+FIRMWARE = "lib/firmware/nvidia/590.48.01/gsp_ga10x.bin"
+OF_NVIDIA = "590.48.01-1ubuntu1"
+
+
+def driver_580(kind: str) -> dict[str, dict[str, str]]:
+    exact = f"nvidia-dkms-580-open (<= {VERSION}), nvidia-dkms-580-open (>= 580.142)"
+    return {
+        "nvidia-kernel-common-580": {"Version": VERSION},
+        "libnvidia-compute-580": {"Version": VERSION},
+        "nvidia-dkms-580-open": {
+            "Version": VERSION, "Depends": "nvidia-kernel-common-580", "Provides": "nvidia-dkms-kernel",
+        },
+        kind: {"Version": VERSION, "Depends": f"{exact}, libnvidia-compute-580, nvidia-kernel-common-580"},
+    }  # fmt: skip
+
+
+def modules(kernel: str) -> dict[str, dict[str, str]]:
+    return {
+        f"linux-modules-nvidia-580-open-{kernel}": {
+            "Version": "6.8.0-48.48", "Depends": f"linux-image-{kernel}, nvidia-kernel-common-580",
+            "Provides": "nvidia-prebuilt-kernel",
+        }
+    }  # fmt: skip
+
+
+KERNELS = {
+    f"linux-image-{OLD}": {"Version": "6.8.0-45.45"},
+    f"linux-headers-{OLD}": {"Version": "6.8.0-45.45"},
+    f"linux-image-{NEW}": {"Version": "6.8.0-48.48"},
+    f"linux-headers-{NEW}": {"Version": "6.8.0-48.48"},
+    "linux-image-generic": {"Version": "6.8.0-48.48", "Depends": f"linux-image-{NEW}"},
+}
+METAPACKAGE = {
+    "linux-modules-nvidia-580-open-generic": {
+        "Version": "6.8.0-48.48", "Depends": f"linux-modules-nvidia-580-open-{NEW}",
+        "Provides": f"nvidia-dkms-580-open (= {VERSION}), nvidia-prebuilt-kernel",
+    }
+}  # fmt: skip
+PREBUILT = modules(OLD) | modules(NEW) | METAPACKAGE
+CUDA = {
+    "nvidia-kernel-common": {"Version": OF_NVIDIA, "Depends": f"nvidia-firmware (= {OF_NVIDIA})"},
+    "nvidia-firmware": {"Version": OF_NVIDIA},
+    "libnvidia-compute": {"Version": OF_NVIDIA},
+    "nvidia-dkms-open": {"Version": OF_NVIDIA, "Depends": f"nvidia-kernel-common (= {OF_NVIDIA})"},
+    "nvidia-driver-590-open": {
+        "Version": OF_NVIDIA,
+        "Depends": f"nvidia-dkms-open (= {OF_NVIDIA}), libnvidia-compute (= {OF_NVIDIA})",
+    },
+    "nvidia-firmware-590-590.48.01": {"Version": "590.48.01-0ubuntu0.24.04.1"},
+    "nvidia-kernel-common-590": {
+        "Version": "590.48.01-0ubuntu0.24.04.1", "Depends": "nvidia-firmware-590-590.48.01",
+    },
+}  # fmt: skip
+OTHER_BRANCH = {
+    "libnvidia-cfg1-580": {"Version": "580.105.08-1ubuntu1"},
+    "libnvidia-compute-580": {"Version": "580.105.08-1ubuntu1", "Depends": "libnvidia-cfg1-580"},
+    "nvidia-kernel-common-580": {"Version": "580.105.08-1ubuntu1"},
+    "nvidia-dkms-580-open": {"Version": "580.105.08-1ubuntu1", "Depends": "nvidia-kernel-common-580"},
+    "nvidia-driver-580-open": {
+        "Version": "580.105.08-1ubuntu1",
+        "Depends": "nvidia-dkms-580-open, libnvidia-compute-580 | libnvidia-compute, libnvidia-cfg1-580",
+    },
+    "libnvidia-compute": {
+        "Version": "590.44.01-1ubuntu1", "Depends": "libnvidia-cfg1 (= 590.44.01-1ubuntu1)",
+        "Conflicts": "libnvidia-compute-580",
+    },
+}  # fmt: skip
+
+
+class Tree:
+    """A Debian tree whose only archive is made for one trial; `start` begins the next one."""
+
+    MADE = (
+        "archive",
+        "small",
+        "boot",
+        "lib/modules",
+        "lib/firmware",
+        "var/lib/dkms",
+        "var/lib/dpkg",
+        "no-new-kernel",
+        "fixed",
+    )
+
+    def __init__(self, base):
+        self.base, self.tree = base, copied(base / "tree", "bookworm", "python3-minimal", "libpython3-stdlib")
+        shutil.copytree(self.tree / "var/lib/dpkg", base / "dpkg", symlinks=True)
+        for folder in (self.tree / "etc/apt/sources.list.d", self.tree / "var/lib/apt/lists"):
+            shutil.rmtree(folder)
+            folder.mkdir()
+        put(self.tree / "etc/apt/sources.list", "deb [trusted=yes] file:/archive ./\n")
+        put(self.tree / "etc/apt/apt.conf.d/yes", 'APT::Get::Assume-Yes "true";\n')  # the person who types says yes
+        put(self.tree / "etc/dpkg/dpkg.cfg.d/fast", "force-unsafe-io\n")
+        put(self.tree / "usr/lib/os-release", UBUNTU)
+
+    def start(self, packages, scripts=None, files=None, kernels=(OLD, NEW)):
+        for name in self.MADE:
+            one = self.tree / name
+            shutil.rmtree(one, ignore_errors=True)
+            one.unlink(missing_ok=True)
+        shutil.copytree(self.base / "dpkg", self.tree / "var/lib/dpkg", symlinks=True)
+        archive = self.tree / "archive"
+        archive.mkdir()
+        (self.tree / "small").mkdir()
+        rows = [
+            build(
+                name,
+                fields,
+                archive,
+                self.base / "build",
+                scripts=(scripts or {}).get(name),
+                files=(files or {}).get(name),
+            )
+            for name, fields in packages.items()
+        ]
+        put(archive / "Packages", "\n".join(rows))
+        for kernel in kernels:
+            put(self.tree / f"boot/vmlinuz-{kernel}", "")
+            put(self.tree / f"lib/modules/{kernel}/modules.dep", "updates/dkms/nvidia.ko:\n" if kernel == OLD else "")
+        self.type("apt-get -q update", 0)
+        return self
+
+    def type(self, command: str, *statuses: int) -> int:
+        done = inside(self.tree, "sh", "-c", command)
+        print(f"{command}\n  status {done.returncode}")
+        assert not statuses or done.returncode in statuses, done.stdout + done.stderr
+        return done.returncode
+
+    def stop(self):
+        facts = Facts(RootReader(str(self.tree)))
+        facts.__dict__["kernel"] = SimpleNamespace(release=OLD)  # it is none of this machine's
+        return find_stop(facts)
+
+    def is_whole(self) -> bool:
+        audit = inside(self.tree, "dpkg", "--audit")
+        return not audit.stdout.strip() and inside(self.tree, "apt-get", "check").returncode == 0
+
+    def has(self, name: str) -> bool:
+        done = inside(self.tree, "dpkg-query", "-W", "-f", "${Status}", name)
+        return done.stdout == "install ok installed"
+
+
+def typed(repair: str) -> str:
+    """The commands of a way out, as root types them."""
+    return repair.partition(" (if ")[0].replace("sudo ", "")
+
+
+@pytest.fixture(scope="module")
+def one_tree(tmp_path_factory):
+    base = tmp_path_factory.mktemp("repair", numbered=True)
+    yield Tree(base)
+    shutil.rmtree(base)
+
+
+@pytest.fixture
+def tree(one_tree):
+    return one_tree.start
+
+
+@pytest.mark.parametrize("kind", ["nvidia-driver-580-open", "nvidia-headless-580-open"])
+def test_failed_build_gives_way_to_prebuilt_modules(tree, kind):
+    scripts = {
+        "nvidia-dkms-580-open": {"postinst": BUILD, "prerm": UNBUILD},
+        f"linux-image-{NEW}": {"postinst": AUTOINSTALL},
+    }
+    host = tree(driver_580(kind) | KERNELS | PREBUILT, scripts)
+    host.type(f"apt-get install linux-image-{OLD} linux-headers-{OLD}", 0)
+    host.type(f"apt-get install {kind} linux-image-generic", 100)
+    stop = host.stop()
+    assert stop.cause is Cause.BUILD
+    host.type("dpkg --configure -a; apt-get -f install", 100)  # what does not help
+    host.type(typed(stop.repair), 0)
+    assert host.is_whole()
+    assert host.has(kind)
+    assert host.has(f"linux-modules-nvidia-580-open-{NEW}")
+    assert host.has(f"linux-image-{NEW}")
+    assert host.stop() is None
+
+
+def test_kernel_that_waits_for_a_failed_build_of_a_whole_driver_is_repaired_too(tree):
+    scripts = {
+        "nvidia-dkms-580-open": {"prerm": UNBUILD},
+        f"linux-image-{NEW}": {"postinst": BUILD.replace("10", "11")},
+    }
+    host = tree(driver_580("nvidia-driver-580-open") | KERNELS | PREBUILT, scripts)
+    host.type(f"apt-get install linux-image-{OLD} nvidia-driver-580-open", 0)
+    host.type("apt-get install linux-image-generic", 100)
+    stop = host.stop()
+    assert stop.cause is Cause.BUILD
+    put(host.tree / "fixed", "")  # without the source of the driver nothing is built
+    host.type(typed(stop.repair), 0)
+    assert host.is_whole()
+
+
+def test_failed_build_without_prebuilt_modules_ends_with_the_kernel(tree):
+    names = {name: fields for name, fields in CUDA.items() if "590-590" not in name and name[-4:] != "-590"}
+    build_590 = BUILD.replace("580.142", "590.48.01").replace("/fixed", "/no-new-kernel")
+    gone = {"postrm": f"#!/bin/sh\nrm -f /boot/vmlinuz-{NEW}; touch /no-new-kernel\n"}
+    host = tree(names | KERNELS, {"nvidia-dkms-open": {"postinst": build_590}, f"linux-image-{NEW}": gone})
+    host.type(f"apt-get install linux-image-{OLD} linux-image-{NEW} linux-headers-{NEW}", 0)
+    host.type("apt-get install nvidia-driver-590-open", 100)
+    stop = host.stop()
+    assert stop.cause is Cause.BUILD
+    assert "linux-modules-nvidia" not in stop.repair
+    fix, _, remove = stop.repair.partition("; or, until the driver builds for it, remove that kernel: ")
+    assert fix.endswith("then sudo dpkg --configure -a")
+    host.type(typed(remove), 0)
+    assert host.is_whole()
+    assert host.has("nvidia-driver-590-open")
+
+
+@pytest.mark.parametrize("half", ["the driver", "a kernel"])
+def test_full_boot_gets_room_before_anything_is_configured(tree, monkeypatch, half):
+    names = {f"linux-image-{OLDEST}": {"Version": "6.8.0-31.31"}, f"linux-modules-{OLDEST}": {"Version": "6.8.0-31.31"}}
+    needs_room = f"linux-image-{NEW}" if half == "a kernel" else "nvidia-kernel-common-580"
+    scripts = {needs_room: {"postinst": INITRD}, f"linux-image-{OLDEST}": {"postrm": PURGED}}
+    host = tree(driver_580("nvidia-driver-580-open") | KERNELS | names, scripts, kernels=(OLDEST, OLD, NEW))
+    host.type(f"apt-get install linux-image-{OLD} {' '.join(names)}", 0)
+    host.type("apt-get install nvidia-driver-580-open linux-image-generic", 100)
+    monkeypatch.setattr("hosttune.choices.dpkg_stop.is_boot_full", lambda _: True)
+    stop = host.stop()
+    assert stop.cause is Cause.BOOT
+    host.type("dpkg --configure -a; apt-get -f install", 100)  # what does not help
+    host.type(typed(stop.repair), 0)
+    assert host.is_whole()
+    assert host.has("nvidia-driver-580-open")
+    assert not host.has(f"linux-image-{OLDEST}")
+
+
+def test_two_packages_with_one_file_leave_the_one_of_the_driver(tree):
+    files = {name: {FIRMWARE: name} for name in ("nvidia-firmware", "nvidia-firmware-590-590.48.01")}
+    host = tree(CUDA, files=files)
+    host.type("apt-get install nvidia-firmware-590-590.48.01", 0)
+    host.type("apt-get install nvidia-driver-590-open", 100)
+    stop = host.stop()
+    assert stop.cause is Cause.FILES
+    host.type(typed(stop.repair), 0)
+    assert host.is_whole()
+    assert host.has("nvidia-driver-590-open")
+    assert not host.has("nvidia-firmware-590-590.48.01")
+
+
+def test_library_of_another_branch_goes_back(tree):
+    host = tree(OTHER_BRANCH)
+    host.type("apt-get install nvidia-driver-580-open", 0)
+    host.type("dpkg --remove --force-depends libnvidia-compute-580", 0)
+    host.type("dpkg --force-depends -i /archive/libnvidia-compute_590.44.01-1ubuntu1_all.deb", 0)
+    host.type("apt-get check", 100)
+    stop = host.stop()
+    assert stop.cause is Cause.DEPENDENCIES
+    host.type(typed(stop.repair), 0)
+    assert host.is_whole()
+    assert host.has("libnvidia-compute-580")
+    assert host.has("nvidia-driver-580-open")

@@ -1,0 +1,244 @@
+"""What stopped dpkg half-way, and the repair of each cause. tests/live types the repairs."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.choices.dpkg_stop import Cause, find_stop, is_boot_full, repair_of
+from hosttune.choices.driver_states.modules import dkms_failed, rejected
+from hosttune.choices.driver_states.packages import broken
+from hosttune.choices.next_kernel import is_compiled
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.driver import DriverPackage, branch_and_flavour
+from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
+from hosttune.facts.gpu.package_roles import is_driver_package
+from hosttune.facts.packages import REPAIR, Packages, parse_status
+from hosttune.facts.relations import depends_of, provided_in
+from hosttune.host.door import Stat
+
+RUNNING, NEW = "6.8.0-45-generic", "6.8.0-48-generic"
+VERSION = "580.142-0ubuntu0.24.04.1"
+FAILED = DkmsBuild("nvidia", "580.142", NEW, is_installed=False, failed=True)
+BUILT = DkmsBuild("nvidia", "580.142", RUNNING, is_installed=True, failed=False)
+HALF, UNPACKED = "half-configured", "unpacked"
+
+
+def paragraph(name, version=VERSION, state="installed", flag="ok", **fields):
+    more = "".join(f"{key.replace('_', '-')}: {value}\n" for key, value in fields.items())
+    return f"Package: {name}\nStatus: install {flag} {state}\nArchitecture: amd64\n{more}Version: {version}\n"
+
+
+def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNNING, NEW), next_kernel=RUNNING, full=False,
+         origins=(), ubuntu=True, secure_boot=False, rejected_key=False, loaded="580.142"):  # fmt: skip
+    database = "\n".join(paragraphs).encode()
+    packages = Packages(
+        parse_status(database), depends={name: depends_of(database, name) for name in parse_status(database)},
+        provided=provided_in(database),
+    )  # fmt: skip
+    of_driver = tuple(
+        DriverPackage(one.name, one.version, False, one.status)
+        for one in map(packages.__getitem__, sorted(packages.entries)) if is_driver_package(one.name)
+    )  # fmt: skip
+    half = [f"{one.name} ({one.status})" for one in of_driver if one.status != "installed"]
+    branch, flavour = branch_and_flavour((one.name, one.version) for one in of_driver)
+    name = "-".join(filter(None, (branch, flavour)))
+    mount = SimpleNamespace(available_bytes=0 if full else 1 << 30, reserved_bytes=-1)
+    return SimpleNamespace(
+        packages=packages,
+        driver=SimpleNamespace(
+            packages=of_driver, half_way=f"dpkg stopped half-way with {', '.join(half)}" if half else "", dkms=dkms,
+            branch=branch, flavour=flavour, name=name, runfile=False, modules=modules, kernels_with_module=with_module,
+            module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), is_loaded=bool(loaded),
+            is_installed=True, has_module_for_running_kernel=True, has_module_for_next_kernel=True, is_on_disk=True,
+            userspace_version="580.142",
+        ),
+        kernel=SimpleNamespace(release=RUNNING), os=SimpleNamespace(is_ubuntu=ubuntu),
+        boot=SimpleNamespace(kernels=kernels, next_kernel=next_kernel, secure_boot=secure_boot),
+        archives=SimpleNamespace(origins=origins), mounts=SimpleNamespace(at={"/": mount}),
+        nvidia=SimpleNamespace(rejected_key=rejected_key),
+        reader=SimpleNamespace(list=lambda _: (), stat=lambda _: Stat("file", 0o600, 0, 0, 90 << 20, 0, 0, 0, 1)),
+    )  # fmt: skip
+
+
+COMMON = paragraph("nvidia-kernel-common-580")
+DKMS = paragraph("nvidia-dkms-580-open", state=HALF)
+DRIVER = paragraph("nvidia-driver-580-open", state=UNPACKED)
+META = paragraph("linux-image-generic", "6.8.0-48.48")
+MODULE = DriverModule(RUNNING, "updates/dkms/nvidia.ko.zst", "dkms", "580.142", is_open=True)
+PREBUILT = "linux-modules-nvidia-580-open"
+INSTEAD = (
+    f"sudo apt-get update && sudo apt-get install {PREBUILT}-{NEW} {PREBUILT}-{RUNNING} {PREBUILT}-generic "
+    "nvidia-dkms-580-open-"
+)
+
+
+@pytest.mark.parametrize(
+    "half",
+    [(DKMS, DRIVER), (paragraph("nvidia-dkms-580-open"), paragraph(f"linux-image-{NEW}", "6.8.0-48.48", HALF))],
+    ids=["the driver", "only a kernel"],
+)
+def test_failed_build_gives_way_to_prebuilt_modules_of_every_kernel_that_needs_one(half):
+    facts = host(COMMON, META, *half, dkms=(BUILT, FAILED), modules=(MODULE,))
+    stop = find_stop(facts)
+    assert stop.cause is Cause.BUILD
+    assert stop.repair.startswith(INSTEAD)
+    assert FAILED.log in stop.evidence
+    assert "dpkg stopped half-way with" in stop.evidence
+    assert (broken(facts), dkms_failed(facts)) == (None, (stop.evidence, stop.repair))
+    assert repair_of(facts) == stop.repair
+
+
+def test_driver_of_nvidias_archive_gets_no_module_of_ubuntus():
+    cuda = [paragraph(name, "590.48.01-1ubuntu1", state) for name, state in
+            (("nvidia-kernel-common", "installed"), ("nvidia-dkms-open", HALF), ("nvidia-driver-590-open", UNPACKED))]  # fmt: skip
+    image = paragraph(f"linux-image-{NEW}", "6.8.0-48.48"), paragraph(f"linux-headers-{NEW}", "6.8.0-48.48")
+    stop = find_stop(host(*cuda, META, *image, dkms=(FAILED,)))
+    remove = f"sudo apt-get remove linux-headers-{NEW} linux-image-{NEW}"
+    assert stop.repair == (
+        f"fix what {FAILED.log} names, then sudo dpkg --configure -a; or, until the driver builds for it, remove that "
+        f"kernel: {remove}"
+    )
+    only = find_stop(host(*cuda, META, *image, dkms=(FAILED,), with_module=()))
+    assert "remove that kernel" not in only.repair
+
+
+def test_half_configured_dkms_package_counts_as_here():
+    assert is_compiled(host(COMMON, DKMS))
+
+
+def test_interruption_without_a_cause_gets_the_generic_repair():
+    facts = host(COMMON, paragraph("nvidia-utils-580", state=UNPACKED))
+    assert find_stop(facts).cause is Cause.OTHER
+    assert broken(facts)[1] == REPAIR
+
+
+def test_build_that_failed_for_no_half_way_package_stops_nothing():
+    facts = host(COMMON, paragraph("nvidia-dkms-580-open"), paragraph("vim", state=HALF), dkms=(BUILT, FAILED))
+    assert find_stop(facts) is None
+
+
+@pytest.mark.parametrize(
+    "waits", [paragraph(f"linux-image-{NEW}", state=HALF), paragraph("initramfs-tools", state="triggers-pending")]
+)
+def test_full_boot_is_the_cause_that_leads(waits):
+    old = "6.8.0-31-generic"
+    here = (
+        COMMON,
+        waits,
+        paragraph(f"linux-image-{old}"),
+        paragraph(f"linux-modules-extra-{old}"),
+        paragraph(f"linux-image-{RUNNING}"),
+    )
+    stop = find_stop(host(*here, kernels=(old, RUNNING, NEW), full=True, dkms=(FAILED,)))
+    assert stop.cause is Cause.BOOT
+    assert stop.repair == f"sudo apt-get purge linux-image-{old} linux-modules-extra-{old}; {REPAIR}"
+    facts = host(*here, kernels=(RUNNING, NEW), full=True)
+    facts.reader.list = lambda _: (
+        "initrd.img-5.15.0-9-generic.new",
+        f"initrd.img-{RUNNING}",
+        f"initrd.img-{NEW}.old-dkms",
+        "grub",
+    )
+    files = f"/boot/initrd.img-5.15.0-9-generic.new /boot/initrd.img-{NEW}.old-dkms"
+    assert find_stop(facts).repair == f"sudo rm {files}; {REPAIR}"
+    none = find_stop(host(*here, kernels=(RUNNING, NEW), full=True))
+    assert none.repair.startswith("make room on /boot")
+
+
+def test_room_on_boot_that_is_not_known_is_no_cause():
+    facts = host(COMMON)
+    assert not is_boot_full(facts)
+
+    class Unread:
+        @property
+        def at(self):
+            raise UnknownFact("not read")
+
+    facts.mounts = Unread()
+    assert not is_boot_full(facts)
+
+
+NVIDIA, UBUNTU = "590.48.01-1ubuntu1", "590.48.01-0ubuntu0.24.04.1"
+CUDA = [paragraph("libnvidia-compute", NVIDIA), paragraph("nvidia-dkms-open", NVIDIA, UNPACKED)]
+THEIRS = paragraph("nvidia-firmware-590-590.48.01", UBUNTU)
+
+
+@pytest.mark.parametrize(
+    "coming",
+    [
+        (paragraph("nvidia-firmware", NVIDIA, "half-installed", "reinstreq"),),
+        (paragraph("nvidia-kernel-common", NVIDIA, UNPACKED, Depends=f"nvidia-firmware (= {NVIDIA})"),),
+    ],
+    ids=["half-installed", "missed by another"],
+)
+def test_of_two_packages_with_one_file_the_one_goes_that_is_packaged_otherwise(coming):
+    stop = find_stop(host(*CUDA, THEIRS, *coming))
+    assert stop.cause is Cause.FILES
+    assert stop.repair == "sudo dpkg --remove --force-depends nvidia-firmware-590-590.48.01; sudo apt-get -f install"
+
+
+def test_interrupted_switch_between_branches_is_no_conflict_of_files():
+    coming = paragraph("nvidia-utils-595-server", "595.58.03-0ubuntu1", "half-installed", "reinstreq")
+    assert find_stop(host(paragraph("nvidia-utils-580-server"), coming)).cause is Cause.OTHER
+
+
+def test_package_that_comes_goes_where_the_rest_is_of_the_other_archive():
+    ubuntu = [
+        paragraph(name, UBUNTU) for name in ("nvidia-utils-590", "libnvidia-compute-590", "nvidia-kernel-common-590")
+    ]
+    coming = paragraph("nvidia-firmware", NVIDIA, "half-installed", "reinstreq")
+    stop = find_stop(host(*ubuntu, THEIRS, coming))
+    force = "--force-depends --force-remove-reinstreq"
+    assert stop.repair == f"sudo dpkg --remove {force} nvidia-firmware; sudo apt-get -f install"
+
+
+def test_library_of_another_branch_with_unmet_dependencies_goes_back():
+    old = "580.105.08-1ubuntu1"
+    here = [paragraph(name, old) for name in ("nvidia-kernel-common-580", "nvidia-dkms-580-open", "libnvidia-cfg1-580")]
+    stranger = paragraph("libnvidia-compute", "590.44.01-1ubuntu1", Depends="libnvidia-cfg1 (= 590.44.01-1ubuntu1)")
+    stop = find_stop(host(*here, stranger))
+    assert stop.cause is Cause.DEPENDENCIES
+    assert (
+        "libnvidia-compute 590.44.01-1ubuntu1 needs libnvidia-cfg1 (= 590.44.01-1ubuntu1), which is not installed"
+        in stop.evidence
+    )
+    assert stop.repair == f"sudo apt-get install --allow-downgrades libnvidia-compute-580={old} libnvidia-compute-"
+    missing = paragraph("libnvidia-compute-580", old, Depends="libnvidia-gl-580")
+    assert find_stop(host(*here, missing)).repair == "sudo apt-get -f install"
+
+
+@pytest.mark.parametrize(
+    ("dkms", "modules", "way"),
+    [
+        ((FAILED,), (), "sudo dkms remove nvidia/580.142 --all, as no kernel"),
+        ((FAILED, BUILT), (MODULE,), f"sudo dkms remove nvidia/580.142 -k {NEW}, which has a prebuilt module"),
+    ],
+    ids=["no module of it", "the running kernel has its module"],
+)
+def test_all_builds_go_only_while_no_kernel_uses_one(dkms, modules, way):
+    facts = host(COMMON, paragraph(f"{PREBUILT}-{NEW}", "6.8.0-48.48"), dkms=dkms, modules=modules)
+    assert dkms_failed(facts)[1].startswith(way)
+
+
+def test_prebuilt_is_said_only_where_a_prebuilt_module_is():
+    said = dkms_failed(host(COMMON, paragraph("nvidia-dkms-580-open"), META, dkms=(FAILED, BUILT), modules=(MODULE,)))[
+        1
+    ]
+    assert "dkms remove" not in said
+    assert said.startswith(INSTEAD)
+
+
+@pytest.mark.parametrize("log", [True, False], ids=["the kernel refused it", "Secure Boot is on"])
+@pytest.mark.parametrize("known", [True, False], ids=["DKMS knows it", "DKMS knows nothing"])
+def test_leftover_before_the_prebuilt_module_goes_and_no_package_does(log, known):
+    here = [paragraph(f"{PREBUILT}-{RUNNING}"), paragraph("nvidia-headless-no-dkms-580-open"), COMMON]
+    facts = host(
+        *here, dkms=(BUILT,) if known else (), modules=(MODULE,), loaded="", secure_boot=not log, rejected_key=log
+    )
+    said, way = rejected(facts)
+    assert "no package brings updates/dkms/nvidia.ko.zst" in said
+    assert not any(word.endswith("-") for word in way.split())
+    remove = f"sudo dkms remove nvidia/580.142 -k {RUNNING}"
+    move = f"sudo find /lib/modules/{RUNNING}/updates/dkms -regex"
+    assert (remove in way, move in way) == (known, not known)
+    assert way.endswith("sudo modprobe nvidia")
