@@ -241,7 +241,7 @@ TABLE = {
         "to stay in branch 580: sudo apt-mark hold libnvidia-compute",
     ),
     "kept back": (
-        {"archives": {"kept_back": (Offer("nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", "580.142-1"),)}},
+        {"archives": {"kept_back": (Offer("nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", newest="580.142-1"),)}},
         "/etc/apt/preferences.d/driver:3 keeps nvidia-utils-580-server at 580.126.20-0ubuntu0.24.04.1, and an archive has 580.142-1",
         "to change it, edit /etc/apt/preferences.d/driver (line 3)",
     ),
@@ -300,7 +300,7 @@ def test_hold_that_keeps_the_branch_is_not_said_to_be_lifted():
 
 
 def test_pin_that_keeps_the_driver_out_of_another_branch_is_not_said():
-    newer = Offer("nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", "595.71.05-1")
+    newer = Offer("nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", newest="595.71.05-1")
     assert names(host(archives={"kept_back": (newer,)})) == ["current"]
 
 

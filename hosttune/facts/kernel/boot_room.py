@@ -84,7 +84,7 @@ def collect(reader: Reader, facts: Facts) -> BootRoom:
         unmounted=lazy(_unmounted, facts),
         spare=lazy(spare),
         no_image=lazy(_no_image, reader, facts),
-        way_out=lazy(lambda: _way_out(facts, room(), spare(), _copies(reader, facts))),
+        way_out=lazy(lambda: make_room(facts, room(), spare(), _copies(reader, facts))),
     )
 
 
@@ -154,7 +154,7 @@ def _copies(reader: Reader, facts: Facts) -> tuple[str, ...]:
     return () if facts.packages.is_interrupted else found
 
 
-def _way_out(facts: Facts, room: Room, spare: tuple[str, ...], copies: tuple[str, ...]) -> str:
+def make_room(facts: Facts, room: Room, spare: tuple[str, ...], copies: tuple[str, ...]) -> str:
     """Commands that ask before they remove; none of them takes what runs or boots next."""
     running, following = facts.kernel.release, _next(facts)
     kept = f"{running} runs" + (f", {following} boots next" if following not in ("", running) else "")
