@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.driver_states.told import Told
 from hosttune.choices.drivers.branch import describe_not_driven, end_words
 from hosttune.choices.drivers.branch_offers import offers_elsewhere
-from hosttune.facts.gpu.strangers import mixture_of
+from hosttune.facts.gpu.strangers import strangers_of
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _CARRIES = regex(r"libnvidia-compute(?:-.*)?|nvidia-(?:kernel-common|utils|compu
 def other_branch(facts: Facts) -> Told | None:
     """A package that does not belong to the rest goes first: it is not to be held."""
     driver = facts.driver
-    if not driver.branch or mixture_of(facts) or not (moving := offers_elsewhere(facts)):
+    if not driver.branch or strangers_of(facts) or not (moving := offers_elsewhere(facts)):
         return None
     number = max(offer.branch for offer in moving)
     command = "apt upgrade" if any(_CARRIES.fullmatch(offer.name) for offer in moving) else "apt full-upgrade"
