@@ -151,8 +151,6 @@ def read_signs(reader: Reader, facts: Facts) -> HostStanding:
 
 
 def _mounts(facts: Facts) -> Iterator[Sign]:
-    """What fstab mounts, and /. What is mounted on demand counts as mounted: a look could wait for a dead server."""
-    asked = {*facts.fstab.by_path, "/"}
-    for target, mount in facts.mounts.at.items():
-        if target in asked:
-            yield Sign(Aspect.MOUNT, target, "ro" if mount.is_read_only and mount.fstype != "autofs" else "rw")
+    """What a boot mounts. An automount counts as mounted: a look could wait for a dead server."""
+    for mount in signs.mounts_of_boot(facts):
+        yield Sign(Aspect.MOUNT, mount.target, "ro" if mount.is_read_only and mount.fstype != "autofs" else "rw")
