@@ -73,7 +73,7 @@ def collect(reader: Reader, facts: Facts) -> AfterBoot:
 
 
 def kept_before(reader: Reader) -> KeptStanding | None:
-    """How the host was before this boot; None if nothing was kept, it is long ago, or not of the boot before this one."""
+    """How the host was before this boot; None if nothing was kept, or not recently, or not in the boot before this."""
     if reader.persistent_only:
         return None
     content = sure(reader.read(PATH))
