@@ -207,16 +207,15 @@ def _late(aspect: Aspect, waiting: Waiting) -> list[_Found]:
 
 def _mounts(facts: Facts, before: HostStanding) -> Iterator[_Found]:
     was = {one.name for one in before.signs if one.aspect is Aspect.MOUNT}
-    asked = {*facts.fstab.by_path, "/", *was}
     at = facts.mounts.at
     waiting = [target for target in was if target in at and at[target].fstype == _AUTOMOUNT]
     if waiting:
         for target in waiting:
             facts.reader.list(target)  # who looks has it mounted
-        at = Facts(facts.reader).mounts.at
-    for target, mount in at.items():
-        if target in asked and mount.fstype != _AUTOMOUNT:
-            yield Sign(Aspect.MOUNT, target, "ro" if mount.is_read_only else "rw")
+        facts = Facts(facts.reader)
+    for mount in signs.mounts_of_boot(facts, was):
+        if mount.fstype != _AUTOMOUNT:
+            yield Sign(Aspect.MOUNT, mount.target, "ro" if mount.is_read_only else "rw")
 
 
 def _sshd(reader: Reader, before: HostStanding) -> Iterator[_Found]:

@@ -12,14 +12,15 @@ from hosttune.facts.gpu.nvidia import HANGS
 from hosttune.facts.losses import Aspect, Sign, Unseen
 from hosttune.facts.network import reached
 from hosttune.facts.reading import require_known
-from hosttune.facts.services.units import CONTINUE, GATE, failed_units, read_units
+from hosttune.facts.services.units import CONTINUE, GATE, failed_units, read_results, read_units
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hosttune.facts import Facts
+    from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
 
 UUIDS = ("nvidia-smi", "--query-gpu=pci.bus_id,uuid", "--format=csv,noheader")
@@ -30,19 +31,27 @@ SERVICES = (
     "opensmd.service", "rdma-ndd.service", "srp_daemon.service",
 )  # fmt: skip
 _ROW = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?, (GPU-[0-9A-Fa-f-]+)\s*")
-# Units that say nothing of the host: a service of Accept=yes has an instance for each connection (systemd.socket(5)),
-# and a user ends sessions, the own service manager (user@.service(5)) and mounts of sticks in any way.
+# Units that say nothing of the host: a service of Accept=yes has an instance for each connection, and a user ends
+# sessions, the own service manager (user@.service(5)) and mounts of sticks in any way. A connection is
+# named by number, of newer systemd cookie, and two addresses with ports or process and user (its instance_from_socket).
 _OF_OTHERS = regex(
-    r".*@\d+-[^@]*\.service|user(?:-runtime-dir)?@\d+\.service|session-\w+\.scope|user-\d+\.slice"
+    r"[^@]*@\d+-(?:\d+-)?(?:\d+(?:_\d+)?-\d+|unknown|[\w.:]+:\d+-[\w.:]+:\d+)\.service|user(?:-runtime-dir)?@\d+\.service|session-\w+\.scope|user-\d+\.slice"
     r"|(?:run-user|run-media|media)-.*\.mount"
 )
+
+# systemd gives up a socket to which too many connect, which any user can do to some (systemd-coredump.socket by
+# crashes). What lies behind it has not failed; a socket that sshd is lost with counts by itself.
+_FLOODED = "trigger-limit-hit"
 
 Found = Sign | Unseen
 
 
 def read_failed_units(reader: Reader) -> Iterator[Found]:
-    for name in failed_units(reader):
-        if not _OF_OTHERS.fullmatch(name) and name not in {GATE, CONTINUE}:  # they hold work until the trial is over
+    failed = [name for name in failed_units(reader) if not _OF_OTHERS.fullmatch(name)]
+    sockets = [name for name in failed if name.endswith(".socket")]
+    results = read_results(reader, sockets) if sockets else {}
+    for name in failed:
+        if name not in {GATE, CONTINUE} and results.get(name) != _FLOODED:  # they hold work until the trial is over
             yield Sign(Aspect.FAILED_UNIT, name)
 
 
@@ -50,6 +59,15 @@ def read_services(reader: Reader) -> Iterator[Found]:
     for name, unit in read_units(reader, SERVICES).items():
         if unit.is_active:
             yield Sign(Aspect.SERVICE, name)
+
+
+def mounts_of_boot(facts: Facts, others: Iterable[str] = ()) -> Iterator[Mount]:
+    """What is mounted at /, where a boot mounts something, and at `others`; not by a user, nor where any user may
+    unmount it.
+    """
+    entries = (one for one in facts.fstab.at_boot if "users" not in one.options)
+    asked = {*(one.path or one.target for one in entries), "/", *others}
+    return (mount for target, mount in facts.mounts.at.items() if target in asked and not mount.is_of_user)
 
 
 def read_routes(reader: Reader) -> Iterator[Found]:

@@ -1,6 +1,7 @@
 """What a boot has lost of what was there before it, as hosttune kept it."""
 
 import json
+from uuid import UUID
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.unit.trial_host import TrialHost
 ROOT = "22 1 259:2 / / rw shared:1 - ext4 /dev/nvme0n1p2 rw\n"
 DATA = "31 22 259:16 / /data rw shared:9 - ext4 /dev/nvme1n1 rw\n"
 NOW = 1_750_000_000
+OLD = "0123456789abcdef0123456789abcdef"
 BEFORE = HostStanding((Sign(Aspect.MOUNT, "/data", "rw"), Sign(Aspect.DRIVER, "0000:1a:00.0", "nouveau")))
 
 
@@ -61,6 +63,23 @@ def test_unit_that_failed_since_is_told_by_itself(monkeypatch):
 def test_host_is_not_compared_in_the_same_boot_nor_after_a_day(more):
     seen = host(**more)
     assert (seen.is_compared, seen.lost) == (False, ())
+
+
+@pytest.mark.parametrize(
+    ("told", "days", "is_compared"),
+    [
+        (OLD, 6, True),
+        ("f" * 32, 0, False),
+        ("", 0, True),  # the journal is not kept over boots, or does not reach back so far
+        ("", 2, False),
+        ("\nMESSAGE=x _BOOT_ID=" + OLD, 2, False),
+    ],
+)
+def test_standing_counts_for_the_boot_that_follows_it(told, days, is_compared):
+    answer = f"__CURSOR=s=1;b={told}\n__REALTIME_TIMESTAMP=1\n_BOOT_ID={told}\n\n" if told else ""
+    queries = {(*after_boot._ENTRY, "--boot=new-1"): answer}
+    found = host(boot=str(UUID(OLD)), at=NOW - 5000 - days * 86400, queries=queries)
+    assert (found.is_compared, len(found.lost)) == (is_compared, is_compared)
 
 
 def test_young_boot_that_lacks_something_is_not_judged_yet():

@@ -146,10 +146,13 @@ def test_space_of_a_network_mount_is_never_asked_for():
         ("30 20 8:2 /srv /data rw,relatime - ext4 /dev/sda2 rw", False),
         ("30 20 0:60 / /data rw,relatime - nfs nas:/x rw", False),
         ("30 20 8:17 / /bootstrap rw,relatime - ext4 /dev/sdb1 rw", True),
+        ("30 20 8:17 / /media/eve/stick rw,relatime - ext4 /dev/sdb1 rw", False),  # of udisks2
     ],
 )
-def test_local_data_is_writable_disks_beside_the_system(line, counts):
-    found = mounts(line)
+def test_local_data_is_writable_disks_beside_the_system_that_no_user_mounted(line, counts):
+    found = mounts(
+        line, files={"/run/mount/utab": "SRC=/dev/sdb1 TARGET=/media/eve/stick ROOT=/ OPTS=uhelper=udisks2\n"}
+    )
 
     assert [mount.id for mount in found.local_data] == ([30] if counts else [])
 
@@ -263,13 +266,14 @@ def test_rotating_disk_below_one_of_several_is_told():
 def test_lines_of_fstab_that_a_boot_mounts_and_whether_something_is_there():
     fstab = (
         "/dev/sda1 / ext4 defaults 0 1\n/dev/sdb1 /data ext4 defaults,nofail 0 2\nnfs01:/x /work nfs4 _netdev 0 0\n"
-        "/dev/sdc1 /spare ext4 noauto 0 2\nnfs01:/y /home/shared nfs4 x-systemd.automount 0 0\n/swap.img none swap sw 0 0\n"
+        "/dev/sdc1 /spare ext4 noauto 0 2\n/dev/sdd1 /last ext4 noauto,auto,users 0 2\nnfs01:/y /home/shared nfs4 x-systemd.automount 0 0\n/swap.img none swap sw 0 0\n"
     )
     found = mounts(DATA, fstab=fstab).expected
-    assert [(one.target, one.line, one.is_mounted) for one in found] == [
-        ("/", 1, True),
-        ("/data", 2, True),
-        ("/work", 3, False),
+    assert [(one.target, one.line, one.is_mounted, one.is_optional) for one in found] == [
+        ("/", 1, True, False),
+        ("/data", 2, True, False),
+        ("/work", 3, False, False),
+        ("/last", 5, False, True),
     ]
 
 

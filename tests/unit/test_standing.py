@@ -13,6 +13,7 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.errors import BadInput
 from hosttune.facts import Facts, signs
+from hosttune.facts.kernel import after_boot
 from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, losses
 from hosttune.facts.network import reached
 from hosttune.facts.services.units import FAILED
@@ -125,11 +126,46 @@ def test_automount_whose_disk_is_gone_is_lost_and_one_that_was_only_idle_is_not(
     assert losses(HostStanding(idle), HostStanding(idle)) == ()
 
 
+@pytest.mark.parametrize("options", ["noauto,user", "noauto", "users,nofail"])
+def test_mount_that_no_boot_makes_or_that_any_user_ends_is_no_loss(options):
+    table = ROOT + "41 22 8:17 / /stick rw,relatime - ext4 /dev/sdb1 rw\n"
+    fstab = f"/dev/sda1 / ext4 defaults 0 1\n/dev/sdb1 /stick ext4 {options} 0 0\n"
+    facts = Facts(FakeReader({"/proc/self/mountinfo": table, "/etc/fstab": fstab}))
+    assert [one.name for one in standing._mounts(facts, HostStanding())] == ["/"]
+    assert names(after_boot.read_signs(facts.reader, facts), Aspect.MOUNT) == ["/"]
+
+
+def test_mount_of_a_user_stands_for_none_that_was_before():
+    table = ROOT + "41 22 8:17 / /data rw,relatime - ext4 /dev/sdb1 rw\n"
+    files = {"/proc/self/mountinfo": table, "/etc/fstab": "", "/run/mount/utab": "TARGET=/data OPTS=uhelper=udisks2\n"}
+    before = HostStanding((Sign(Aspect.MOUNT, "/data", "rw"),))
+    now = HostStanding(tuple(standing._mounts(Facts(FakeReader(files)), before)))
+    assert [one.sentence for one in losses(before, now)] == ["/data is not mounted any more"]
+
+
+OF_CONNECTIONS = (
+    "ssh@9-10.0.0.5:22-203.0.113.9:4711.service", "sshd@2-7-fd00::1:22-fd00::2:50000.service", "x@1-2-0.service",
+    "systemd-coredump@0-3-2193_2194-0.service", "y@4-unknown.service",
+)  # fmt: skip
+OF_USERS = ("user@1001.service", "user-runtime-dir@1001.service", "session-c2.scope", "media-eve-stick.mount")
+OF_HOST = (
+    "a.service", "getty@tty1.service", "postgresql@15-main.service", "openvpn@2-site.service", "kafka@0-node.service",
+    "x@1-node-a@b.service",
+)  # fmt: skip
+
+
 def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_host(monkeypatch):
-    names = ["a.service", "ssh@9-10.0.0.5:22-203.0.113.9:4711.service", "getty@tty1.service", "x@1-2-0.service"]
-    names += ["user@1001.service", "user-runtime-dir@1001.service", "session-c2.scope", "media-eve-stick.mount"]
-    monkeypatch.setattr(signs, "failed_units", lambda _: names)
-    assert [one.name for one in signs.read_failed_units(FakeReader())] == ["a.service", "getty@tty1.service"]
+    monkeypatch.setattr(signs, "failed_units", lambda _: (*OF_CONNECTIONS, *OF_HOST, *OF_USERS))
+    assert [one.name for one in signs.read_failed_units(FakeReader())] == list(OF_HOST)
+
+
+def test_socket_that_was_flooded_is_no_loss_and_one_that_failed_otherwise_is(monkeypatch):
+    sockets = ("systemd-coredump.socket", "x.socket")
+    asked = ("systemctl", "show", "--no-pager", "--property=Id,Result", "--", *sockets)
+    monkeypatch.setattr(signs, "failed_units", lambda _: sockets)
+    shown = "Id=systemd-coredump.socket\nResult=trigger-limit-hit\n\nResult=resources\nId=x.socket\n"
+    for answer, found in ((shown, ["x.socket"]), (Unreadable("no answer"), list(sockets))):
+        assert [one.name for one in signs.read_failed_units(FakeReader(queries={asked: answer}))] == found
 
 
 NOTHING = HostStanding()

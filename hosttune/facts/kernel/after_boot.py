@@ -7,6 +7,7 @@ against the host as it is now, as after a boot on trial (losses.py), for a day. 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from hosttune.codec import decoded
@@ -16,6 +17,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, losses
 from hosttune.facts.reading import line, require_known, sure
 from hosttune.frozen import frozen
+from hosttune.host.door import Completed
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -31,6 +33,9 @@ SETTLE_S = 300.0  # what comes late in a boot has come: links, daemons, disks wi
 SMI_S = 30.0
 _DAY_S = 86400.0
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# One entry of a boot, with no field that a user writes.
+_ENTRY = ("journalctl", "--lines=1", "--output=export", "--output-fields=_BOOT_ID", "--no-pager", "--quiet")
+_IDENTITY = regex(r"^_BOOT_ID=([0-9a-f]{32})$", re.MULTILINE)
 _UPTIME = regex(r"\d+\.?\d*")
 _UNITS = frozenset({Aspect.FAILED_UNIT, Aspect.SERVICE})
 _ASPECTS = _UNITS | {
@@ -68,7 +73,7 @@ def collect(reader: Reader, facts: Facts) -> AfterBoot:
 
 
 def kept_before(reader: Reader) -> KeptStanding | None:
-    """How the host was before this boot; None where nothing was kept, it is of this boot, or long ago."""
+    """How the host was before this boot; None if nothing was kept, or not recently, or not in the boot before this."""
     if reader.persistent_only:
         return None
     content = sure(reader.read(PATH))
@@ -81,8 +86,20 @@ def kept_before(reader: Reader) -> KeptStanding | None:
     if kept.format_version != FORMAT_VERSION:
         raise UnknownFact(f"{PATH} is of another version of hosttune")
     age_s = _age_s(reader)
-    is_recent = age_s < _DAY_S and reader.now() - age_s - kept.at < 7 * _DAY_S
-    return kept if is_recent and kept.boot_id != require_known(line(reader, _BOOT_ID), _BOOT_ID) else None
+    before_s = reader.now() - age_s - kept.at
+    this = require_known(line(reader, _BOOT_ID), _BOOT_ID)
+    if age_s >= _DAY_S or before_s >= 7 * _DAY_S or kept.boot_id == this:
+        return None
+    return kept if _is_followed_by(reader, kept, this, before_s) else None
+
+
+def _is_followed_by(reader: Reader, kept: KeptStanding, this: str, before_s: float) -> bool:
+    """Whether this boot is the next one after that of `kept`: before a later one the host may have been changed on
+    purpose. If the journal lacks the boot before this one, what was kept within a day before this boot counts.
+    """
+    answer = reader.query((*_ENTRY, f"--boot={this.replace('-', '')}-1"))
+    found = _IDENTITY.search(answer.text) if isinstance(answer, Completed) else None
+    return found[1] == kept.boot_id.replace("-", "") if found else before_s < _DAY_S
 
 
 def _age_s(reader: Reader) -> float:
@@ -151,8 +168,6 @@ def read_signs(reader: Reader, facts: Facts) -> HostStanding:
 
 
 def _mounts(facts: Facts) -> Iterator[Sign]:
-    """What fstab mounts, and /. What is mounted on demand counts as mounted: a look could wait for a dead server."""
-    asked = {*facts.fstab.by_path, "/"}
-    for target, mount in facts.mounts.at.items():
-        if target in asked:
-            yield Sign(Aspect.MOUNT, target, "ro" if mount.is_read_only and mount.fstype != "autofs" else "rw")
+    """What a boot mounts. An automount counts as mounted: a look could wait for a dead server."""
+    for mount in signs.mounts_of_boot(facts):
+        yield Sign(Aspect.MOUNT, mount.target, "ro" if mount.is_read_only and mount.fstype != "autofs" else "rw")

@@ -14,6 +14,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.reading import ask, is_there
 from hosttune.facts.services.unit_files import UnitFiles, enabled_names
 from hosttune.frozen import frozen
+from hosttune.host.door import Completed
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -141,6 +142,15 @@ def failed_units(reader: Reader) -> tuple[str, ...]:
         said = answer.errors.strip().splitlines() or [f"exit status {answer.status}"]
         raise UnknownFact(f"systemctl list-units failed: {said[0]}")
     return tuple(row.split()[0] for row in answer.text.splitlines() if row.strip())
+
+
+def read_results(reader: Reader, names: Iterable[str]) -> Mapping[str, str]:
+    """Why each of these units has failed, in the word of its property Result; nothing if systemd does not answer."""
+    command = ("systemctl", "show", "--no-pager", "--property=Id,Result", "--", *names)
+    answer = reader.query(command)
+    units = answer.text.split("\n\n") if isinstance(answer, Completed) else []
+    rows = [dict(row.partition("=")[::2] for row in one.splitlines()) for one in units]
+    return {row["Id"]: row.get("Result", "") for row in rows if "Id" in row}
 
 
 def collect(reader: Reader, facts: Facts) -> Units:

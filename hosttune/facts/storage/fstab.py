@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Refused, Where
 from hosttune.facts.base import Fact, keep_last, unread
 from hosttune.facts.storage.fstab_lines import PATH, FstabLine, FstabText, LineKind, line_problem, parse, separator_of
-from hosttune.facts.storage.fstab_options import decode, items, masked, masked_line
+from hosttune.facts.storage.fstab_options import decode, is_automount, is_on_demand, items, masked, masked_line
 from hosttune.facts.storage.mounts import is_network
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
@@ -89,6 +89,13 @@ class Fstab(Fact):
             if not entry.is_swap:
                 found.setdefault(entry.path or entry.target, entry)
         return MappingProxyType(found)
+
+    @property
+    @keep_last
+    def at_boot(self) -> tuple[FstabEntry, ...]:
+        """What a boot mounts, or makes an automount for (systemd.mount(5): also with noauto)."""
+        wanted = (one for one in self.entries if one.target.startswith("/") and not one.is_swap)
+        return tuple(one for one in wanted if is_automount(one.options) or not is_on_demand(one.options))
 
 
 def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subject is collected alike

@@ -13,9 +13,10 @@ from hosttune.facts.storage.fstab_readers import split_options
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 ATIME_WORDS = ("atime", "relatime", "norelatime", "strictatime", "nostrictatime", "noatime")
+_AUTOMOUNTS = frozenset({"x-systemd.automount", "comment=systemd.automount"})  # systemd.mount(5)
 # In front of the name of an option stands whatever people take for a separator.
 _SECRETS = regex(
     r"(^|[^\w-])((?:pass|passwd|password|password2|pwd|secret|key|token)=)(\"[^\"]*\"|(?:\\,|[^,])*)", re.IGNORECASE
@@ -38,6 +39,17 @@ def items(options: str) -> tuple[str, ...]:
             "the options have an open quote, which swallows all that follows", hint="close it by hand, then run again"
         )
     return tuple(decode(item) for item in found)
+
+
+def is_automount(options: Iterable[str]) -> bool:
+    """Whether a boot makes an automount for it, which mounts it at the first look."""
+    return not _AUTOMOUNTS.isdisjoint(options)
+
+
+def is_on_demand(options: Iterable[str]) -> bool:
+    """Whether no boot mounts it by itself; of `auto` and `noauto` the last counts."""
+    words = tuple(options)
+    return [word for word in words if word in {"auto", "noauto"}][-1:] == ["noauto"] or is_automount(words)
 
 
 def encode(text: str) -> bytes:

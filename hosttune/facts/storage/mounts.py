@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy, shared, unread
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.reading import require_known, sure
+from hosttune.facts.storage.fstab_options import is_on_demand
 from hosttune.frozen import frozen
 from hosttune.host.mounters import UTAB, users_in
 from hosttune.host.mountinfo import MountLine, folders_above, parse, topmost_at, visible
@@ -48,7 +49,6 @@ _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "ex
 _WRITTEN_TYPES = (LOCAL_TYPES | NETWORK_TYPES | {"vfat", "exfat", "ntfs3", "fuseblk", "reiserfs", "nilfs2"}) - {
     "fuse.cvmfs2", "fuse.httpdirfs", "fuse.ipfs",
 }  # fmt: skip
-_ON_DEMAND = frozenset({"noauto", "x-systemd.automount"})  # fstab(5), systemd.mount(5)
 _DEVICES = ("/dev/", "UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "ID=")  # sources that are disks (mount(8))
 _SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
 _SYSTEM_TREES = (
@@ -99,7 +99,7 @@ class ExpectedMount(Fact):
     target: str  # `line 7` where a misread line has none
     source: str  # empty of a misread line
     line: int  # from 1
-    is_optional: bool  # a disk of which cloud-init wrote the line, and which not every size of instance has
+    is_optional: bool  # any user may unmount it, or cloud-init wrote the line of a disk that not every instance has
     is_mounted: bool  # something is mounted there
     misread: str = ""  # why the line is no entry, or a different one, to a program that reads it, as a sentence
     is_read_only: bool = False  # nothing can be written there, no line asks for that, and no error stopped it
@@ -129,7 +129,7 @@ class Mounts(Fact):
 
     @property
     def local_data(self) -> tuple[Mount, ...]:
-        """Writable file systems on local disks that hold data: not those the system itself lives on, no bind mounts."""
+        """Writable file systems on local disks that hold data: not the system's own, no bind mounts, none of a user."""
         return tuple(mount for mount in self.visible if _is_local_data(mount))
 
     @property
@@ -155,6 +155,7 @@ def _is_local_data(mount: Mount) -> bool:
         and not mount.is_network
         and not mount.is_bind
         and not mount.is_read_only
+        and not mount.is_of_user
         and not is_system(mount.target)
     )
 
@@ -184,12 +185,8 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     at = facts.mounts.at
     asked = {path for one in facts.fstab.entries if asks_read_only(one.options) for path in (one.target, one.path)}
     # One in memory holds nobody's data, and /tmp as one comes with the next boot (storage-tmp-tmpfs).
-    wanted = (
-        one
-        for one in facts.fstab.entries
-        if one.target.startswith("/") and not one.is_swap and one.fstype not in {"tmpfs", "ramfs"}
-    )
-    misread = (one for one in facts.fstab.misread if not one.is_swap and not _ON_DEMAND & set(one.options))
+    wanted = (one for one in facts.fstab.at_boot if one.fstype not in {"tmpfs", "ramfs"})
+    misread = (one for one in facts.fstab.misread if not one.is_swap and not is_on_demand(one.options))
     found = [
         ExpectedMount(
             one.target, one.source, one.line, _is_optional(one),
@@ -201,7 +198,7 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
             way_out=lazy(_source_fault, facts, one, "way_out"),
         )
         for one in wanted
-        if not _ON_DEMAND & set(one.options)
+        if not is_on_demand(one.options)
     ]  # fmt: skip
     found += [
         ExpectedMount(
@@ -268,7 +265,11 @@ def _is_behind_link(reader: Reader, entry: FstabEntry, mounted: tuple[Mount, ...
 
 
 def _is_optional(entry: FstabEntry) -> bool:
-    """By the mark of cloud-init in the line itself; what a server shares is there for every instance."""
+    """By the mark of cloud-init in the line itself; what a server shares is there for every instance. `users` lets any
+    user unmount it (mount(8)).
+    """
+    if "users" in entry.options:
+        return True
     is_local = entry.source.startswith(_DEVICES) and not is_network(entry.fstype, entry.source)
     return is_local and "comment=cloudconfig" in entry.options and "_netdev" not in entry.options
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, parse
-from hosttune.facts.storage.fstab_options import decode, encode
+from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.sources import EPHEMERAL, ZRAM, SourceKind, Sources, find_fault, names_device, sources_of
 from hosttune.facts.storage.ways import Ways
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
-_ON_DEMAND = frozenset({"noauto", "x-systemd.automount", "comment=systemd.automount"})
 # Errors with which a boot goes on, and mounts what it mounted before.
 _HARMLESS = frozenset({"duplicate", "relative-target"})
 # What fails on some boots: a line by which something is mounted now has shown that it need not.
@@ -92,7 +91,7 @@ def _lines(facts: Facts, document: FstabText, mounted: frozenset[str]) -> Iterat
     done: set[str] = set()
     for line in document.lines:
         fields = line.libmount or line.getmntent
-        if line.kind is LineKind.BLANK or fields is None or _ON_DEMAND.intersection(_words(fields)):
+        if line.kind is LineKind.BLANK or fields is None or is_on_demand(_words(fields)):
             continue
         if fields.fstype == b"swap":
             if line.number in entries:
