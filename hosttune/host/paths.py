@@ -61,7 +61,7 @@ class ResolvedPath:
         """Look at what the path leads to (stat(2)); not for a missing one."""
         return self.mounters.look(self.fd if self.fd >= 0 else self.folders[-1])
 
-    def open(self, flags: int) -> int:
+    def open_file(self, flags: int) -> int:
         """The file that was looked at; without /proc, as in a chroot, what has its name. Raises OSError."""
         try:
             return open_place(self.fd, flags)

@@ -223,7 +223,7 @@ class FileTree:
                 limit = self._limit_of(path, info)
                 passed = found.visited if self._is_live else found.visited[1:]  # an image's top is its unpacker's
                 others = [_stranger(found, *one) for one in (*passed, (found.canonical, info))]
-                fd = found.open(_LOOK)
+                fd = found.open_file(_LOOK)
                 try:
                     content = read_all(fd, limit)
                 finally:
@@ -260,7 +260,7 @@ class FileTree:
                 if found.fd < 0:
                     fd = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=found.parent)
                 elif stat.S_ISREG(info.st_mode):
-                    fd = found.open(_LOOK)
+                    fd = found.open_file(_LOOK)
                 else:
                     yield info, -1
                     return

@@ -260,5 +260,5 @@ def test_what_is_opened_of_a_walk_is_what_was_looked_at(root):
     with walk(str(root), "/etc/conf") as found:
         (root / "etc/conf").unlink()
         os.mkfifo(root / "etc/conf")
-        with open(found.open(os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        with open(found.open_file(os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             assert file.read() == b"inside\n"
