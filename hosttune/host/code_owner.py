@@ -13,13 +13,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 
 from hosttune.frozen import frozen
 from hosttune.host.attributes import is_open_by_acl
-from hosttune.host.bounded import head_of, names_in, read_head
+from hosttune.host.bounded import names_in, read_head
 from hosttune.host.mounters import Mounters
-from hosttune.host.paths import ResolvedPath, walk
+from hosttune.host.paths import ResolvedPath, open_place, walk
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 
@@ -29,7 +30,7 @@ _MODULE_FOLDERS = ("site-packages", "dist-packages")
 _FINDER = "_finder.py"  # __editable___NAME_finder.py (setuptools, command/editable_wheel.py)
 _QUOTED = regex(r"['\"](/[^'\"\n]{1,4095})['\"]")
 _MOST_STEPS = 50_000  # folders and links passed on all ways together
-_LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class _SharedCode(Exception):
@@ -186,16 +187,8 @@ def _home(found: _Places, folder: str) -> str:
         if reached.missing:
             return ""
         _take(found, reached)
-        if not reached.name or not stat.S_ISREG(reached.stat().st_mode):
-            raise _SharedCode(f"{reached.canonical} is not a regular file")
-        fd = os.open(reached.name, _LOOK, dir_fd=reached.parent)
-        try:
-            text, is_whole = read_head(fd, _CONFIG_LIMIT)
-        finally:
-            os.close(fd)
-    if not is_whole:
-        raise _SharedCode(f"{place}/pyvenv.cfg has more than {_CONFIG_LIMIT >> 10} KiB")
-    for line in os.fsdecode(text).splitlines():
+        text = _text_of(reached.fd, reached.canonical)
+    for line in text.splitlines():
         key, _, value = line.partition("=")
         if key.strip().lower() == "home" and value.strip():
             return os.path.normpath(os.path.join(place, value.strip()))
@@ -211,7 +204,7 @@ def _take_library(found: _Places, prefix: str) -> None:
     for lib in (f"{one.rstrip('/')}/{name}" for one in prefixes for name in ("lib", "lib64")):
         if not (folder := _take_folder(found, lib)):
             continue
-        for name in _names(folder):
+        for name in _names(folder, folder):
             if name.startswith("python3"):
                 for library in (f"{folder}/{name}", *(f"{folder}/{name}/{one}" for one in _MODULE_FOLDERS)):
                     _take_entries(found, library)
@@ -220,31 +213,71 @@ def _take_library(found: _Places, prefix: str) -> None:
 def _take_entries(found: _Places, folder: str) -> None:
     """Note a folder of modules and what is directly in it: a package, a module or a .pth file of another user is his
     code."""
-    if not (place := _take_folder(found, folder)):
-        return
-    for name in _names(place):
-        path = f"{place}/{name}"
+    listed: list[tuple[str, str]] = []  # files of root's that name more places, with their texts
+    with walk("/", folder, mounters=found.mounters) as reached:
+        if reached.missing or reached.name:
+            return
+        _take(found, reached, is_searched=True)
+        place = reached.canonical
+        inner = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=reached.parent)
         try:
-            info = os.lstat(path)
-        except FileNotFoundError:
-            continue
-        if stat.S_ISLNK(info.st_mode) or info.st_dev not in found.mounters:
-            with walk("/", path, mounters=found.mounters) as reached:
-                _take(found, reached)
-        elif path not in found:
-            has_acl = bool(info.st_mode & stat.S_IWGRP) and "system.posix_acl_access" in _attributes(path)
-            _note(found, path, found.mounters.owned(info), has_acl=has_acl)
-        is_finder = name.startswith("__editable__") and name.endswith(_FINDER)
-        if (is_finder or name.endswith(".pth")) and path in found and not found[path].uid:
-            _take_named(found, place, path)
+            for name in _names(inner, place):
+                with suppress(FileNotFoundError):
+                    _take_entry(found, inner, place, name, listed)
+        finally:
+            os.close(inner)
+    for path, text in listed:
+        _take_named(found, place, path, text)
 
 
-def _take_named(found: _Places, folder: str, path: str) -> None:
-    """Note the folders that a .pth file of root's names, or the packages in a finder of an editable install."""
-    content, is_whole = head_of(path, _CONFIG_LIMIT)
+def _take_entry(found: _Places, folder: int, place: str, name: str, listed: list[tuple[str, str]]) -> None:
+    """Note one entry of an open folder, and the text of a file of root's that names more places. Who owns the folder
+    can put another one in its place meanwhile, so everything is done by its descriptor.
+    """
+    path = f"{place}/{name}"
+    is_finder = name.startswith("__editable__") and name.endswith(_FINDER)
+    if is_finder or name.endswith(".pth"):
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            info = found.mounters.look(fd)
+            if stat.S_ISLNK(info.st_mode):
+                with walk("/", path, mounters=found.mounters) as reached:
+                    _take(found, reached)
+                    if not info.st_uid and not reached.missing:
+                        listed.append((path, _text_of(reached.fd, reached.canonical)))
+                return
+            _note(found, path, info, has_acl=is_open_by_acl(fd, info.st_mode))
+            if not info.st_uid:
+                listed.append((path, _text_of(fd, path)))
+        finally:
+            os.close(fd)
+        return
+    info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISLNK(info.st_mode) or info.st_dev not in found.mounters:
+        with walk("/", path, mounters=found.mounters) as reached:
+            _take(found, reached)
+    elif path not in found:
+        attributes = f"/proc/self/fd/{folder}/{name}"
+        has_acl = bool(info.st_mode & stat.S_IWGRP) and "system.posix_acl_access" in _attributes(attributes)
+        _note(found, path, found.mounters.owned(info), has_acl=has_acl)
+
+
+def _text_of(fd: int, path: str) -> str:
+    """The text of a small regular file, by an O_PATH descriptor: nothing else is opened that comes in its place."""
+    if fd < 0 or not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise _SharedCode(f"{path} is not a regular file")
+    file = open_place(fd, _LOOK)
+    try:
+        content, is_whole = read_head(file, _CONFIG_LIMIT)
+    finally:
+        os.close(file)
     if not is_whole:
         raise _SharedCode(f"{path} has more than {_CONFIG_LIMIT >> 10} KiB")
-    text = os.fsdecode(content)
+    return os.fsdecode(content)
+
+
+def _take_named(found: _Places, folder: str, path: str, text: str) -> None:
+    """Note the folders that a .pth file of root's names, or the packages in a finder of an editable install."""
     if path.endswith(_FINDER):
         places = [match[1] for match in _QUOTED.finditer(text)]
     else:
@@ -268,8 +301,8 @@ def _attributes(path: str) -> list[str]:
         return []
 
 
-def _names(folder: str) -> list[str]:
+def _names(folder: str | int, path: str) -> list[str]:
     names, are_all = names_in(folder, _MOST_ENTRIES)
     if not are_all:
-        raise _SharedCode(f"{folder} has more than {_MOST_ENTRIES} entries")
+        raise _SharedCode(f"{path} has more than {_MOST_ENTRIES} entries")
     return names

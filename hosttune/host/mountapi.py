@@ -2,7 +2,8 @@
 
 A plain `mount -o remount,noatime` can turn a read-only mount writable and drop nosuid, nodev and noexec;
 mount_setattr changes the atime field alone. The kernel wants the whole field cleared (MOUNT_ATTR__ATIME) when any of
-it is set.
+it is set. Each call gets the descriptor of the mount: a user may be able to exchange a folder on the way to it for a
+link to another mount.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.host.attributes import mount_id
 from hosttune.host.bounded import own_mounts
 from hosttune.host.mountinfo import MountLine, parse, topmost_at
-from hosttune.host.process import act
-from hosttune.values import ABSENT
 
 SYS_MOUNT_SETATTR = 442  # the same number on every architecture (include/uapi/asm-generic/unistd.h)
 AT_EMPTY_PATH = 0x1000
 MOUNT_ATTR_ATIME = 0x70
 ATIME_VALUES = {"relatime": 0x00, "noatime": 0x10, "strictatime": 0x20}
-_KEPT = ("ro", "nosuid", "nodev", "noexec", "nosymfollow", "nodiratime")
-TIMEOUT_S = 30.0
+# Flags of mount(2), linux/mount.h.
+_REMOUNT_BIND = 0x20 | 0x1000
+_KEPT = {"ro": 0x1, "nosuid": 0x2, "nodev": 0x4, "noexec": 0x8, "nosymfollow": 0x100, "nodiratime": 0x800}
+_MODES = {"relatime": 1 << 21, "noatime": 0x400, "strictatime": 1 << 24}
 
 
 class _MountAttr(ctypes.Structure):
@@ -60,17 +61,17 @@ def set_atime(target: str, mode: str) -> None:
         if mount_id(fd) not in ("", str(mount.id)):  # somebody turned the way to it
             raise Refused(f"{target} leads to another mount now", hint="run the plan again")
         failed = _mount_setattr(fd, ATIME_VALUES[mode])
+        if failed == errno.ENOSYS:
+            failed = _remount(fd, mount, mode)
     finally:
         os.close(fd)
-    if failed == errno.ENOSYS:
-        _remount(target, mount, mode)
-    elif failed == errno.EPERM:
+    if failed == errno.EPERM:
         raise Refused(
             f"the atime mode of {target} is locked", hint="it belongs to the host of this container, or root is missing"
         )
-    elif failed == errno.EINVAL:
+    if failed == errno.EINVAL:
         raise Refused(f"{target} is not the root of a mount")
-    elif failed:
+    if failed:
         raise Refused(f"the atime mode of {target} cannot be set: {os.strerror(failed)}")
     _verify(mount, topmost(target), mode)
 
@@ -99,10 +100,9 @@ def _mount_setattr(fd: int, value: int) -> int:
     return 0 if result == 0 else ctypes.get_errno()
 
 
-def _remount(target: str, mount: MountLine, mode: str) -> None:
-    """Kernels before 5.12: a bind remount that names every live flag of the mount and does not look into fstab."""
-    words = [word for word in mount.options if word in _KEPT]
-    options = ",".join(("remount", "bind", *words, mode))
-    answer = act(("mount", "--options-source", "disable", "-o", options, target), timeout_s=TIMEOUT_S)
-    if answer is ABSENT or getattr(answer, "status", 1) != 0:
-        raise Refused(f"{target} cannot be remounted {mode}: {getattr(answer, 'errors', answer)}")
+def _remount(fd: int, mount: MountLine, mode: str) -> int:
+    """Kernels before 5.12: a bind remount that names every live flag of the mount. 0, or the errno."""
+    flags = _REMOUNT_BIND | _MODES[mode] | sum(flag for word, flag in _KEPT.items() if word in mount.options)
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.mount(None, b"/proc/self/fd/%d" % fd, None, ctypes.c_ulong(flags), None)
+    return 0 if result == 0 else ctypes.get_errno()

@@ -26,8 +26,12 @@ def mount(device: str, target: str, fstype: str, options: str) -> None:
 
 
 def unmount(target: str) -> None:
-    """Unmount what was mounted last at `target`; never lazily. Raises Refused while somebody uses it."""
+    """Unmount what was mounted last at `target`; never lazily. Raises Refused while somebody uses it, and where others
+    than root can turn the way to it.
+    """
     topmost(target)
+    with opened_parent("/", target):
+        pass
     hint = f"see who: fuser -vm {target}; then undo again"
     _run(("umount", "--", target), f"{target} cannot be unmounted", hint)
 

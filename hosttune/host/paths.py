@@ -61,11 +61,24 @@ class ResolvedPath:
         """Look at what the path leads to (stat(2)); not for a missing one."""
         return self.mounters.look(self.fd if self.fd >= 0 else self.folders[-1])
 
+    def open_file(self, flags: int) -> int:
+        """The file that was looked at; without /proc, as in a chroot, what has its name. Raises OSError."""
+        try:
+            return open_place(self.fd, flags)
+        except FileNotFoundError:
+            return os.open(self.name, flags | os.O_NOFOLLOW, dir_fd=self.parent)
+
     def close(self) -> None:
         for fd in [*self.folders, self.fd]:
             if fd >= 0:
                 close(fd)
         self.folders, self.fd = [], -1
+
+
+def open_place(place: int, flags: int) -> int:
+    """What an O_PATH descriptor leads to, opened: what was looked at, not what has its name by now. Raises OSError,
+    FileNotFoundError where /proc is not mounted."""
+    return os.open(f"/proc/self/fd/{place}", flags)
 
 
 def close(fd: int) -> None:

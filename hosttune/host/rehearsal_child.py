@@ -1,8 +1,8 @@
 """What an fstab would do, tried in a mount namespace of its own: a program by itself, run by `host/rehearsal.py`.
 
-argv: two files (fstab before and after), findmnt or nothing, the generator of systemd or nothing, a JSON list of tmpfs
-option lists to mount for trial, and `image` where the fstab is an image's. Prints one JSON object. All that it writes
-is in a tmpfs that ends with this process.
+argv: two files (fstab before and after), the same two as findmnt gets them, findmnt or nothing, the generator of
+systemd or nothing, a JSON list of tmpfs option lists to mount for trial, and `image` where the fstab is an image's.
+Prints one JSON object. All that it writes is in a tmpfs that ends with this process.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ NOTHING = os.open("/dev/null", os.O_RDONLY)  # of the host, which an empty one l
 
 
 def main() -> None:
-    before, after, findmnt, generator, trials, whose = sys.argv[1:7]
-    texts = [Path(before).read_bytes(), Path(after).read_bytes()]
+    *files, findmnt, generator, trials, whose = sys.argv[1:9]
+    before, after, *verified = (Path(file).read_bytes() for file in files)
     enter_private_namespace(CLONE_NEWNS | (CLONE_NEWPID if whose == "image" else 0))
     if whose == "image":
         become_first_process()
         enter_empty_host()
     user = NOBODY if whose == "image" else None
-    readings = [read(text, findmnt, generator, user) for text in texts]
+    pairs = zip((before, after), verified, strict=True)
+    readings = [read(text, for_findmnt, findmnt, generator, user) for text, for_findmnt in pairs]
     json.dump({"readings": readings, "trials": [trial(options) for options in json.loads(trials)]}, sys.stdout)
 
 
@@ -85,13 +86,14 @@ def check(step: str, result: int) -> None:
         sys.exit(f"{step}: {os.strerror(ctypes.get_errno())}")
 
 
-def read(text: bytes, findmnt: str, generator: str, user: int | None) -> dict[str, object]:
+def read(text: bytes, for_findmnt: bytes, findmnt: str, generator: str, user: int | None) -> dict[str, object]:
     """What findmnt (as `user`, None: root) and systemd's generator make of it. Always at the same paths, so that
     messages can be compared.
     """
     fstab, units = PLACE / "fstab", PLACE / "units"
-    fstab.write_bytes(text)
+    fstab.write_bytes(for_findmnt)
     verify = run([findmnt, "--verify", "--tab-file", str(fstab)], user=user) if findmnt else None
+    fstab.write_bytes(text)
     found: dict[str, object] = {"verify": verify, "units": {}}
     if generator:
         folders = [units / name for name in ("normal", "early", "late")]

@@ -15,7 +15,7 @@ from hosttune.host.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head
 from hosttune.host.door import FileType, Space, Stat, Usage
 from hosttune.host.mounters import Mounters
 from hosttune.host.named import served_mounts
-from hosttune.host.paths import ResolvedPath, is_plain, open_without_links, walk
+from hosttune.host.paths import ResolvedPath, is_plain, open_place, open_without_links, walk
 from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, TooLong, Unreadable
@@ -158,7 +158,7 @@ def _live_link(path: str) -> str:
 def _opened(place: int, path: str) -> int:
     """For reading what an O_PATH descriptor leads to; without /proc, as in a chroot, by its path."""
     try:
-        return os.open(f"/proc/self/fd/{place}", _LOOK)
+        return open_place(place, _LOOK)
     except FileNotFoundError:
         return os.open(os.path.realpath(path), _LOOK | os.O_NOFOLLOW)
 
@@ -223,7 +223,7 @@ class FileTree:
                 limit = self._limit_of(path, info)
                 passed = found.visited if self._is_live else found.visited[1:]  # an image's top is its unpacker's
                 others = [_stranger(found, *one) for one in (*passed, (found.canonical, info))]
-                fd = os.open(found.name, _LOOK | os.O_NOFOLLOW, dir_fd=found.parent)
+                fd = found.open_file(_LOOK)
                 try:
                     content = read_all(fd, limit)
                 finally:
@@ -260,7 +260,7 @@ class FileTree:
                 if found.fd < 0:
                     fd = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=found.parent)
                 elif stat.S_ISREG(info.st_mode):
-                    fd = os.open(found.name, _LOOK | os.O_NOFOLLOW, dir_fd=found.parent)
+                    fd = found.open_file(_LOOK)
                 else:
                     yield info, -1
                     return

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hosttune.errors import Refused
 from tests.live.namespace import loop_disk, own_etc, passes, run
 
 pytestmark = pytest.mark.live
@@ -16,7 +17,10 @@ MIB = 1 << 20
 MKFS = {"ext4": ("mkfs.ext4", 32 * MIB), "xfs": ("mkfs.xfs", 320 * MIB), "btrfs": ("mkfs.btrfs", 160 * MIB)}
 
 
-@pytest.mark.parametrize("name", [*MKFS, "remount_of_mount_would_have_lost_flags", "held_by_another_namespace"])
+@pytest.mark.parametrize(
+    "name",
+    [*MKFS, "remount_of_mount_would_have_lost_flags", "held_by_another_namespace", "before_linux_5_12"],
+)
 def test_scenario_in_a_private_namespace(name, tmp_path):
     passes(__file__, name, tmp_path)
 
@@ -148,6 +152,38 @@ def scenario_remount_of_mount_would_have_lost_flags(folder: Path) -> None:
         run("mount", "-o", "remount,noatime", machine.target)  # what everybody else does
         assert machine.flags() & {"ro", "nosuid", "nodev"} != {"ro", "nosuid", "nodev"}
         run("umount", machine.target)
+
+
+def scenario_before_linux_5_12(folder: Path) -> None:
+    """Without mount_setattr all other flags stay as well, and a user who turns the way meanwhile reaches no mount."""
+    import errno
+
+    from hosttune.host import mountapi
+    from hosttune.host.mountapi import set_atime, topmost
+
+    def flags(name: str) -> set[str]:
+        return {*topmost(str(folder / name)).options} & {"rw", "noatime", "relatime", *mountapi._KEPT}
+
+    kept = {"ro", "nosuid", "nodev", "noexec", "nodiratime"}
+    for name, options in (("mine", ",".join(kept)), ("other/stick", "nosuid,nodev"), ("way/stick", "rw")):
+        (folder / name).mkdir(parents=True)
+        run("mount", "--types", "tmpfs", "--options", options, "tmpfs", folder / name)
+    mountapi._mount_setattr = lambda *_: errno.ENOSYS
+    set_atime(str(folder / "mine"), "noatime")
+    assert flags("mine") == {*kept, "noatime"}
+    set_atime(str(folder / "mine"), "relatime")
+    assert flags("mine") == {*kept, "relatime"}
+
+    def exchanged(*_: object) -> int:
+        (folder / "way").rename(folder / "moved")
+        (folder / "way").symlink_to("other")
+        return errno.ENOSYS
+
+    mountapi._mount_setattr = exchanged
+    with pytest.raises(Refused):  # nothing is mounted there any more
+        set_atime(str(folder / "way/stick"), "noatime")
+    assert flags("other/stick") == {"rw", "nosuid", "nodev", "relatime"}
+    assert flags("moved/stick") == {"rw", "noatime"}
 
 
 def scenario_held_by_another_namespace(folder: Path) -> None:

@@ -38,6 +38,7 @@ def open(file):
         "memory",
         "decoding_as_nobody",
         "no_descriptor_for_the_users_python",
+        "view_of_a_folder_that_a_user_exchanges",
         "others_files",
         "prove",
         "killed",
@@ -170,7 +171,7 @@ def scenario_decoding_as_nobody(folder: Path) -> None:
 
 def scenario_no_descriptor_for_the_users_python(folder: Path) -> None:
     """What its processes have open: pipes and /dev/null, nothing below the data, and no way to write there."""
-    from hosttune.measure.bench.read import with_noatime_view
+    from hosttune.measure.bench.read import noatime_view
     from hosttune.measure.bench.read_crew import Crew
 
     with ext4(folder) as target:
@@ -186,9 +187,11 @@ def scenario_no_descriptor_for_the_users_python(folder: Path) -> None:
             "--no-new-privs",
             "--",
         )
-        command = with_noatime_view("/mnt/set", (*user, "/usr/bin/python3"))
-        assert command
-        with Crew(command, {}, 2, most=1 << 20, memory=1 << 30) as crew:
+        with (
+            noatime_view("/mnt/set", (*user, "/usr/bin/python3")) as command,
+            Crew(command, {}, 2, most=1 << 20, memory=1 << 30) as crew,
+        ):
+            assert command[: len(command) - len(user) - 1]
             crew.load([str(path)])
             for worker in crew._workers:
                 pid = worker._process.pid
@@ -202,6 +205,75 @@ def scenario_no_descriptor_for_the_users_python(folder: Path) -> None:
             assert crew.run([0], 1, "read", 30).files == 1
         assert path.stat().st_atime_ns == STAMP
         run("umount", "/mnt")
+
+
+EXCHANGER = """
+import ctypes, sys
+libc, one, other = ctypes.CDLL(None), *map(str.encode, sys.argv[1:])
+print("ready", flush=True)
+while True:
+    libc.renameat2(-100, one, -100, other, 2)
+"""
+
+
+def scenario_view_of_a_folder_that_a_user_exchanges(folder: Path) -> None:
+    """A user exchanges the data and a link to /etc. Nothing is mounted on /etc, where root's programs look for code."""
+    import subprocess
+
+    from hosttune.measure.bench import detached
+    from hosttune.measure.bench.detached import namespace_with_view
+
+    del folder
+    run("mount", "--types", "tmpfs", "--options", "mode=777", "tmpfs", "/mnt")
+    data, link = Path("/mnt/data"), Path("/mnt/link")
+    data.mkdir(mode=0o777)
+    (data / "ld.so.preload").touch()
+    link.symlink_to("/etc")
+    os.chown(data, 1003, 1003)
+    os.lchown(link, 1003, 1003)
+
+    def is_as_before(root: int) -> bool:
+        here, there = os.stat("/etc"), os.stat("etc", dir_fd=root)
+        return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+    def exchange() -> None:
+        for old, new in ((data, "/mnt/third"), (link, data), ("/mnt/third", link)):
+            os.rename(old, new)
+
+    opened = detached.open_without_links
+    looks = []
+
+    def opened_and_exchanged(path: str) -> int:
+        looks.append(opened(path))
+        exchange()
+        return looks[-1]
+
+    detached.open_without_links = opened_and_exchanged
+    with pytest.raises(OSError, match="symbolic links"), namespace_with_view(str(data)):
+        pass
+    assert len(looks) == 1
+    detached.open_without_links = opened
+    with pytest.raises(OSError, match="symbolic links"), namespace_with_view(str(data)):  # which is the link now
+        pass
+    exchange()
+    user = ("setpriv", "--reuid=1003", "--regid=1003", "--clear-groups", "--")
+    words = (*user, "/usr/bin/python3", "-c", EXCHANGER, str(data), str(link))
+    made = 0
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as exchanger:
+        try:
+            assert exchanger.stdout is not None
+            assert exchanger.stdout.readline() == b"ready\n"
+            for _ in range(300):
+                try:
+                    with namespace_with_view(str(data)) as (_, root):
+                        made += 1
+                        assert is_as_before(root)
+                except (OSError, HosttuneError):
+                    continue
+        finally:
+            exchanger.kill()
+    assert made, "the folder was never there for long enough"
+    run("umount", "/mnt")
 
 
 def scenario_others_files(folder: Path) -> None:

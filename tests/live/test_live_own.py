@@ -13,7 +13,7 @@ from tests.live.namespace import passes, run
 pytestmark = pytest.mark.live
 
 
-@pytest.mark.parametrize("name", ["acl", "policy_under_an_acl", "fifo", "mount_that_came_in_between"])
+@pytest.mark.parametrize("name", ["acl", "policy_under_an_acl", "fifo", "mount_that_came_in_between", "unmount"])
 def test_scenario_in_a_private_namespace(name, tmp_path):
     passes(__file__, name, tmp_path)
 
@@ -94,3 +94,20 @@ def scenario_mount_that_came_in_between(folder: Path) -> None:
     assert topmost(str(target)).atime == "relatime"
     mountapi.set_atime(str(target), "noatime")
     assert topmost(str(target)).atime == "noatime"
+
+
+def scenario_unmount(folder: Path) -> None:
+    """A user who owns a folder on the way could have another mount taken away."""
+    from hosttune.host.mounting import unmount
+
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "disk", "/mnt")
+    target = Path("/mnt/way/data")
+    target.mkdir(parents=True)
+    run("mount", "-t", "tmpfs", "data", target)
+    os.chown("/mnt/way", 1003, 1003)
+    with pytest.raises(Refused, match="belongs to uid 1003"):
+        unmount(str(target))
+    assert target.is_mount()
+    os.chown("/mnt/way", 0, 0)
+    unmount(str(target))
+    assert not target.is_mount()

@@ -4,7 +4,9 @@ stays behind.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import select
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -74,6 +76,14 @@ def folder():
         yield Path(name)
 
 
+@pytest.fixture
+def roots_folder():
+    """Where only root can change the way to it."""
+    with TemporaryDirectory(dir="/run", prefix="hosttune-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 def test_target_that_is_a_symbolic_link_is_accepted(folder):
     (folder / "disk").mkdir()
     (folder / "data").symlink_to("disk")
@@ -84,6 +94,46 @@ def test_target_that_is_a_symbolic_link_is_accepted(folder):
     assert isinstance(rehearsal, Rehearsal), rehearsal
     assert unit_name(str(folder / "disk")) in dict(rehearsal.after.units)
     assert complaint(rehearsal, parse(old), parse(new), target) == ""
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "sticky", "file"])
+def test_source_that_a_user_can_replace_is_not_opened(roots_folder, kind):
+    """To open it is enough for a watchdog to begin to count. What findmnt opens of the pipe is seen by inotify."""
+    folder = roots_folder
+    home = folder / "home"
+    home.mkdir()
+    pipe = folder / "pipe"
+    os.mkfifo(pipe, 0o600)
+    (home / "img").symlink_to(pipe)
+    os.chown(home / "img", 1003, 1003, follow_symlinks=False)
+    if kind == "folder":
+        os.chown(home, 1003, 1003)
+    elif kind == "sticky":
+        home.chmod(0o1777)
+        (home / "img").unlink()
+        os.link(pipe, home / "img")
+    source = pipe if kind == "file" else home / "img"
+    old = f"# a comment\n \t{source} /srv ext4 loop,noauto,user 0 0\n".encode()
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)  # so that no one waits for a writer
+    watch = _inotify(str(pipe))
+    try:
+        rehearsal = LiveReader().rehearse_fstab(old, old + b"# more\n", ())
+        assert isinstance(rehearsal, Rehearsal), rehearsal
+        assert rehearsal.after.verify is not None
+        assert rehearsal.after.verify == rehearsal.before.verify
+        assert dict(rehearsal.after.units) == dict(rehearsal.before.units)
+        assert bool(select.select([watch], [], [], 0)[0]) == (kind == "file")  # this one only root can replace
+    finally:
+        os.close(watch)
+        os.close(reader)
+
+
+def _inotify(path: str) -> int:
+    """A descriptor that can be read once the file was opened (inotify(7))."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    assert libc.inotify_add_watch(watch, path.encode(), 0x20) >= 0  # IN_OPEN
+    return int(watch)
 
 
 def test_nothing_stays_behind():

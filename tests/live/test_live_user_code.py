@@ -9,6 +9,7 @@ import os
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -18,9 +19,10 @@ from pathlib import Path
 import pytest
 
 from hosttune.errors import Refused
-from hosttune.host import job_limits
+from hosttune.host import code_owner, job_limits
 from hosttune.host.code_owner import owner_of_code
 from hosttune.host.interpreter import ask, at_path
+from hosttune.host.mounters import Mounters
 from hosttune.host.mountinfo import parse
 from hosttune.host.process import locate
 from hosttune.measure.bench.read_crew import Crew
@@ -233,6 +235,43 @@ def test_code_that_an_editable_install_by_root_leads_to_is_of_who_can_write_it(f
     (folder / "eve/src/module.py").write_text("")
     os.chown(folder / "eve/src/module.py", BOB, BOB)
     assert "module.py belongs to uid" in owner_of_code(str(python)).reason
+
+
+@pytest.mark.parametrize("name", ["a.pth", "__editable___a_finder.py", "pyvenv.cfg"])
+def test_device_that_comes_in_the_place_of_a_file_of_roots_is_not_opened(folder, name, monkeypatch):
+    """`sudo pip install` left the file, and the user exchanges it, or its folder, once it was looked at."""
+    python = venv(folder / "venv", EVE)
+    (site,) = folder.glob("venv/lib/*/site-packages")
+    file = folder / "venv" / name if name == "pyvenv.cfg" else site / name
+    file.write_text("home = /usr/bin\n" if name == "pyvenv.cfg" else "# nothing\n")
+    os.chown(file, 0, 0)
+    number, exchanged, devices = file.stat().st_ino, [], []
+    owned, opened = Mounters.owned, os.open
+
+    def exchange(self, info):
+        if info.st_ino == number and not exchanged:
+            exchanged.append(file)
+            if name == "pyvenv.cfg":  # as root of a container does, who may make devices in it
+                file.rename(file.with_suffix(".old"))
+                os.mknod(file, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+            else:
+                site.rename(site.with_name("moved"))
+                site.mkdir()
+                file.symlink_to("/dev/null")
+                give(site, EVE)
+        return owned(self, info)
+
+    def watched(path, flags, *given, **more):
+        fd = opened(path, flags, *given, **more)
+        if not flags & os.O_PATH and stat.S_ISCHR(os.fstat(fd).st_mode):
+            devices.append(path)
+        return fd
+
+    monkeypatch.setattr(Mounters, "owned", exchange)
+    monkeypatch.setattr(code_owner.os, "open", watched)
+    owner_of_code(str(python))
+    assert exchanged
+    assert devices == []
 
 
 def test_child_has_the_ids_of_its_user_no_capability_and_no_environment_of_ours(folder):

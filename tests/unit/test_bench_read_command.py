@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -215,7 +216,7 @@ def test_python_without_a_library_for_the_files_is_named_with_what_it_lacks(tmp_
     (tmp_path / "1.png").touch()
     python = Python("/v/python", os.geteuid(), ("/v/python",), {})
     bench = reading_files._Bench(Wanted(str(tmp_path), decode=True), replace(PLACE, path=str(tmp_path)), "", print, 0.0)
-    monkeypatch.setattr(reading_files, "with_noatime_view", lambda *_: ())
+    monkeypatch.setattr(reading_files, "noatime_view", lambda *_: nullcontext(()))
     with pytest.raises(
         HosttuneError, match="holds 0 files that /v/python decodes; 12 are needed; /v/python has no lib"
     ):
@@ -269,7 +270,7 @@ def test_bench_read_end_to_end_on_a_folder_of_ones_own(tmp_path):
 
 
 def test_python_that_its_user_may_not_start_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading_files, "with_noatime_view", lambda *_: ())
+    monkeypatch.setattr(reading_files, "noatime_view", lambda *_: nullcontext(()))
     python = Python("/v/python", 1000, ("sh", "-c", "exit 126"), {})
     bench = reading_files._Bench(Wanted(str(tmp_path), decode=True), replace(PLACE, path=str(tmp_path)), "", print, 0.0)
     with pytest.raises(HosttuneError, match="/v/python cannot be started by uid 1000") as refused:

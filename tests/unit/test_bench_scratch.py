@@ -8,11 +8,13 @@ import signal
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hosttune.errors import HosttuneError
+from hosttune.measure.bench import place as place_module
 from hosttune.measure.bench import scratch as module
 from hosttune.measure.bench import state
 from hosttune.measure.bench.place import look_at
@@ -284,3 +286,36 @@ def test_folder_that_cannot_be_written_in_is_refused(places, monkeypatch):
 def test_place_of_an_empty_path_is_refused():
     with pytest.raises(HosttuneError, match="the path is empty"):
         look_at("")
+
+
+def test_folder_that_was_exchanged_for_a_link_is_not_written_in(places):
+    data, where = places
+    place = look_at(str(data))
+    (data.parent / "roots").mkdir()
+    data.rename(data.parent / "moved")
+    data.symlink_to("roots")
+    for inside in (True, False):
+        with (
+            pytest.raises(HosttuneError, match="was exchanged"),
+            scratch(replace(place, target=place.path), where, inside=inside),
+        ):
+            pass
+    data.unlink()
+    (data.parent / "roots").rename(data)  # a folder, but another one
+    with pytest.raises(HosttuneError, match="was exchanged"), scratch(place, where, inside=True):
+        pass
+    assert (os.listdir(data), os.listdir(data.parent / "moved"), os.listdir(where)) == ([], [], [])
+
+
+def test_folder_that_is_exchanged_while_it_is_looked_at_is_refused(places, monkeypatch):
+    data, _ = places
+    original = place_module.walk
+
+    def walk_after_exchange(*given, **more):
+        data.rename(data.parent / "moved")
+        data.mkdir()
+        return original(*given, **more)
+
+    monkeypatch.setattr(place_module, "walk", walk_after_exchange)
+    with pytest.raises(HosttuneError, match="was exchanged"):
+        look_at(str(data))

@@ -27,7 +27,6 @@ def free(monkeypatch, tmp_path):
     """All gates open, a disk that is none, and no private tmpfs, as for a user."""
     for name in ("state", "disk", "shm"):
         (tmp_path / name).mkdir(mode=0o700)
-    place = look_at(str(tmp_path))
 
     def refused(*_):
         raise Refused("fsopen: Operation not permitted")
@@ -35,7 +34,7 @@ def free(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "memory_folder", refused)
     monkeypatch.setattr(module, "SHM", str(tmp_path / "shm"))
     monkeypatch.setattr(
-        module, "look_at", lambda path: replace(place, path=path, fstype="tmpfs" if path.endswith("shm") else "ext4")
+        module, "look_at", lambda path: replace(look_at(path), fstype="tmpfs" if path.endswith("shm") else "ext4")
     )
     monkeypatch.setattr(module, "require_quiet", lambda *_, **__: "")
     monkeypatch.setattr(module, "work_noise", lambda *_: ())

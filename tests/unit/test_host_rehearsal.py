@@ -66,3 +66,14 @@ def test_program_that_does_not_end_is_started_for_one_edit(asked):
     for number in range(3):
         rehearsal.rehearse_fstab(b"old\n", b"new %d\n" % number, ())
     assert [("findmnt" in words) for words in times] == [True, False, False]
+
+
+def test_findmnt_is_left_out_where_a_source_gives_no_answer(asked, monkeypatch: pytest.MonkeyPatch):
+    def no_answer(*_: object) -> bytes:
+        raise TimeoutError
+
+    monkeypatch.setattr(rehearsal, "can_hang", lambda: True)
+    monkeypatch.setattr(rehearsal, "answer_of", no_answer)
+    times = asked(SAID)
+    assert isinstance(rehearsal.rehearse_fstab(*EDIT), Rehearsal)
+    assert [("findmnt" in words) for words in times] == [False]

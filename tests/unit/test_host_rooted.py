@@ -254,3 +254,11 @@ def test_no_way_of_reading_reaches_a_kernel_that_is_bound_into_the_image(root):
         assert "leads to the kernel" in str(reader.refused_write(path))
     with pytest.raises(HosttuneError, match="cannot be read: no kernel runs under --root"):
         read_trusted(reader, "/etc/policy.yaml", is_local=False, is_required=True)
+
+
+def test_what_is_opened_of_a_walk_is_what_was_looked_at(root):
+    with walk(str(root), "/etc/conf") as found:
+        (root / "etc/conf").unlink()
+        os.mkfifo(root / "etc/conf")
+        with open(found.open_file(os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            assert file.read() == b"inside\n"

@@ -3,6 +3,9 @@
 open_tree(2) clones a mount, and fsmount(2) makes one, without attaching it anywhere; mount_setattr(2) sets its flags.
 No other process sees it, there is nothing to unmount, and it ends with the descriptor, however the process ends: what a
 private mount namespace would give, without one. Linux 5.12 and newer, with CAP_SYS_ADMIN.
+
+A program of a user finds a folder by its path, so it needs a namespace in which the view is mounted there. It is
+mounted by descriptor as well: a user can exchange what a path leads to between two looks of the kernel.
 """
 
 from __future__ import annotations
@@ -11,20 +14,26 @@ import ctypes
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
+from threading import Thread
 from typing import Any
 
 from hosttune.errors import Refused
 from hosttune.host.mountapi import ATIME_VALUES
+from hosttune.host.paths import open_without_links
 
 # The same numbers on every architecture but Alpha (scripts/syscall.tbl).
-_OPEN_TREE, _FSOPEN, _FSCONFIG, _FSMOUNT, _MOUNT_SETATTR = 428, 430, 431, 432, 442
+_OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _MOUNT_SETATTR = 428, 429, 430, 431, 432, 442
 _CLONE = 0x1  # OPEN_TREE_CLONE
 _EMPTY_PATH = 0x1000
+_RECURSIVE = 0x8000
+_BOTH_EMPTY = 0x4 | 0x40  # MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH
+_NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
+_ALL_PRIVATE = 0x4000 | 0x40000  # MS_REC, MS_PRIVATE
 _SET_STRING, _CREATE = 1, 6  # enum fsconfig_command
 _CLOSE_ON_EXEC = 0x1  # FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC
-_NOSUID_NODEV = 0x2 | 0x4
+_READ_ONLY, _NOSUID_NODEV = 0x1, 0x2 | 0x4
 _MODES = 0x70  # MOUNT_ATTR__ATIME: the whole field is cleared when any of it is set
 
 
@@ -35,14 +44,74 @@ class _Attributes(ctypes.Structure):
 @contextmanager
 def view_of(folder: int, atime: str) -> Iterator[int]:
     """The open folder once more, on a mount with this atime mode. Raises Refused where the kernel does not let us."""
-    fd = _call("open_tree", _OPEN_TREE, ctypes.c_int(folder), b"", ctypes.c_uint(_CLONE | _EMPTY_PATH | os.O_CLOEXEC))
+    fd = _clone(folder, ATIME_VALUES[atime])
     try:
-        wanted = _Attributes(attr_set=ATIME_VALUES[atime], attr_clr=_MODES)
-        what = (ctypes.byref(wanted), ctypes.c_size_t(ctypes.sizeof(wanted)))
-        _call("mount_setattr", _MOUNT_SETATTR, ctypes.c_int(fd), b"", ctypes.c_uint(_EMPTY_PATH), *what)
         yield fd
     finally:
         os.close(fd)
+
+
+def _clone(folder: int, attributes: int, more: int = 0) -> int:
+    """A mount of an open folder with these attributes, which is attached nowhere. `more`: flags of both calls."""
+    flags = _CLONE | _EMPTY_PATH | os.O_CLOEXEC | more
+    fd = _call("open_tree", _OPEN_TREE, ctypes.c_int(folder), b"", ctypes.c_uint(flags))
+    try:
+        wanted = _Attributes(attr_set=attributes, attr_clr=_MODES)
+        what = (ctypes.byref(wanted), ctypes.c_size_t(ctypes.sizeof(wanted)))
+        _call("mount_setattr", _MOUNT_SETATTR, ctypes.c_int(fd), b"", ctypes.c_uint(_EMPTY_PATH | more), *what)
+    except Refused:
+        os.close(fd)
+        raise
+    return fd
+
+
+@contextmanager
+def namespace_with_view(path: str) -> Iterator[tuple[int, int]]:
+    """A mount namespace in which the folder at `path` is read-only and keeps all access times: descriptors of the
+    namespace and of its root. Raises Refused where the kernel does not let us, OSError where a link is on the way.
+    """
+    held: list[int] = []
+    failed: list[Exception] = []
+
+    def make() -> None:
+        try:
+            held.extend(_make_namespace(path))
+        except (OSError, Refused) as error:
+            failed.append(error)
+
+    maker = Thread(target=make)  # a thread can have a namespace of its own (unshare(2)), and it ends with the thread
+    maker.start()
+    maker.join()
+    if failed:
+        raise failed[0]
+    try:
+        yield held[0], held[1]
+    finally:
+        for fd in held:
+            os.close(fd)
+
+
+def _make_namespace(path: str) -> tuple[int, int]:
+    """Done by a thread of its own. The folder is opened once, and its view is mounted on that descriptor. So whatever
+    a user has put at `path` by then is mounted only on itself, and no other path leads to it.
+    """
+    _require("unshare", _libc().unshare(_NEW_NAMESPACE))
+    _require("mount", _libc().mount(b"none", b"/", None, ctypes.c_ulong(_ALL_PRIVATE), None))
+    with ExitStack() as closing:
+        folder = open_without_links(path)
+        closing.callback(os.close, folder)
+        view = _clone(folder, _READ_ONLY | _NOSUID_NODEV | ATIME_VALUES["noatime"], _RECURSIVE)
+        closing.callback(os.close, view)
+        places = (ctypes.c_int(view), b"", ctypes.c_int(folder), b"")
+        _call("move_mount", _MOVE_MOUNT, *places, ctypes.c_uint(_BOTH_EMPTY))
+        seen = open_without_links(path)
+        closing.callback(os.close, seen)
+        if not os.statvfs(seen).f_flag & os.ST_NOATIME:  # of `/`, and of a folder that was exchanged since
+            raise Refused(f"{path} does not lead to its view")
+        root = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        closing.callback(os.close, root)
+        namespace = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        return namespace, os.dup(root)
 
 
 @contextmanager
@@ -76,7 +145,10 @@ def _libc() -> Any:
 
 
 def _call(name: str, number: int, *arguments: Any) -> int:
-    result = _libc().syscall(ctypes.c_long(number), *arguments)
+    return _require(name, _libc().syscall(ctypes.c_long(number), *arguments))
+
+
+def _require(name: str, result: int) -> int:
     if result < 0:
         code = ctypes.get_errno()
         way_out = "it needs root" if code == errno.EPERM else "it needs Linux 5.12 or newer"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from hosttune.errors import HosttuneError
 from hosttune.facts.storage.mounts import NETWORK_TYPES
@@ -10,6 +11,8 @@ from hosttune.frozen import frozen
 from hosttune.host.attributes import mount_id
 from hosttune.host.bounded import MOST_NAMES, names_in, own_mounts
 from hosttune.host.mountinfo import MountLine, parse
+from hosttune.host.named import served_mounts
+from hosttune.host.paths import ResolvedPath, walk
 from hosttune.measure.underneath import KERNEL as KERNEL_TYPES
 
 MEMORY_TYPES = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
@@ -31,6 +34,8 @@ class Place:
     total_bytes: int
     available_bytes: int  # to an ordinary user
     is_read_only: bool
+    inode: tuple[int, int] = (0, 0)  # st_dev and st_ino of the folder
+    link: str = ""  # a link of another user on the way there as it was named, behind which root does not write
 
     @property
     def is_network(self) -> bool:
@@ -51,16 +56,20 @@ def look_at(path: str) -> Place:
     """The place of a folder. Raises HosttuneError for what is no folder, or cannot be opened."""
     if not path:
         raise HosttuneError("the path is empty", hint="name a folder that is there")
+    named = os.path.join(os.getcwd(), path)
     try:
-        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = os.open(named, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # mounts what autofs mounts there
     except OSError as error:
         raise HosttuneError(f"{path}: cannot be opened: {error.strerror}", hint="name a folder that is there") from None
     try:
+        info = os.fstat(fd)
+        inode = (info.st_dev, info.st_ino)
+        canonical, link = _way_to(named, inode)
         mount = _mount_of(fd, path)
         space = os.statvfs(fd)
-        device = _block_device(os.fstat(fd).st_dev, mount.source)
+        device = _block_device(info.st_dev, mount.source)
         return Place(
-            path=os.path.realpath(path),
+            path=canonical,
             target=mount.target,
             mount_id=mount.id,
             source=mount.source,
@@ -71,9 +80,34 @@ def look_at(path: str) -> Place:
             total_bytes=space.f_blocks * space.f_frsize,
             available_bytes=space.f_bavail * space.f_frsize,
             is_read_only=bool(space.f_flag & os.ST_RDONLY),
+            inode=inode,
+            link=link,
         )
     finally:
         os.close(fd)
+
+
+def _way_to(path: str, inode: tuple[int, int]) -> tuple[str, str]:
+    """The path of an open folder without links, and a link of another user on the way."""
+    try:
+        with walk("/", path, avoided=served_mounts) as found:
+            if not found.missing and inode_of(found) == inode:
+                return found.canonical, link_of_user(found)
+    except OSError as error:
+        raise HosttuneError(f"{path}: cannot be opened: {error.strerror}", hint="name a folder that is there") from None
+    raise HosttuneError(f"{path} was exchanged while it was looked at", hint="name a folder that stays where it is")
+
+
+def inode_of(found: ResolvedPath) -> tuple[int, int]:
+    """What tells the folder at the end of a walk from all others."""
+    info = os.fstat(found.parent)
+    return info.st_dev, info.st_ino
+
+
+def link_of_user(found: ResolvedPath) -> str:
+    """A link on a walk that root did not make; "" for others than root, who write with their own rights."""
+    links = (path for path, info in found.visited if stat.S_ISLNK(info.st_mode) and info.st_uid)
+    return "" if os.geteuid() else next(links, "")
 
 
 def _mount_of(fd: int, path: str) -> MountLine:

@@ -10,14 +10,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.frozen import frozen
 from hosttune.measure.bench.copies import quietly
+from hosttune.measure.bench.detached import namespace_with_view
 from hosttune.measure.bench.gates import MOST_BYTES, GateClosed, require_files, require_quiet, require_room
 from hosttune.measure.bench.place import Place, look_at
 from hosttune.measure.bench.read_crew import MOST_FILES, Crew, WorkerDied
@@ -142,8 +143,13 @@ class _Bench:
         return self.begun + share * self.wanted.budget_s
 
     def run(self, python: Python | None) -> ReadResult:
-        if python and not os.geteuid() and (command := with_noatime_view(self.place.path, python.command)):
-            self.has_view, python = True, replace(python, command=command)
+        if python is None or os.geteuid():
+            return self._measure(python)
+        with noatime_view(self.place.path, python.command) as command:
+            self.has_view = bool(command)
+            return self._measure(replace(python, command=command) if command else python)
+
+    def _measure(self, python: Python | None) -> ReadResult:
         wanted = self.wanted
         good: Sequence[int] | None = None
         if python:
@@ -279,17 +285,19 @@ class _Bench:
         return crew
 
 
-_VIEW: Final = 'mount --bind -- "$0" "$0" && mount -o bind,remount,ro,nosuid,nodev,noatime -- "$0" && exec "$@"'
-
-
-def with_noatime_view(folder: str, command: Sequence[str]) -> tuple[str, ...]:
+@contextmanager
+def noatime_view(folder: str, command: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """The command in a mount namespace of its own, where the folder keeps access times and nothing can be written: it
     gets no descriptor of it, and every path is opened with the user's own rights. Empty where that cannot be made."""
-    view = ("unshare", "--mount", "--propagation", "private", "--", "sh", "-c", _VIEW, folder)
-    with suppress(OSError, subprocess.SubprocessError):
-        if subprocess.run([*view, "true"], check=False, capture_output=True, timeout=10, cwd="/").returncode == 0:
-            return (*view, *command)
-    return ()
+    with ExitStack() as views:
+        words: tuple[str, ...] = ()
+        with suppress(OSError, subprocess.SubprocessError, Refused):
+            namespace, root = views.enter_context(namespace_with_view(folder))
+            held = f"/proc/{os.getpid()}/fd"
+            view = ("nsenter", f"--mount={held}/{namespace}", f"--root={held}/{root}", "--")
+            tried = subprocess.run([*view, "true"], check=False, capture_output=True, timeout=10, cwd="/")
+            words = (*view, *command) if tried.returncode == 0 else ()
+        yield words
 
 
 def _suffix(path: str) -> str:

@@ -4,7 +4,8 @@ A folder (0700) has an unpredictable name and holds a mark: a random token, the 
 The state folder keeps a note of each (`scratch-TOKEN.json`), written before the folder is made and removed after it, so
 a leftover is found without searching. The mark is held by flock(2), which ends with its holder.
 
-Everything is done by the descriptor of the folder: whoever may rename it meanwhile gains nothing by that.
+Everything is done by the descriptor of the folder: whoever may rename it meanwhile gains nothing by that. The folder
+that it is made in is the one that was looked at, and root reaches it by no link of another user.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.host.bounded import head_of, head_text
+from hosttune.host.paths import walk
 from hosttune.measure.bench import state
-from hosttune.measure.bench.place import Place
+from hosttune.measure.bench.place import Place, inode_of, link_of_user
 from hosttune.measure.bench.signals import undisturbed
 
 PREFIX = ".hosttune-bench-"
@@ -163,16 +165,24 @@ def _opened_parent(place: Place, *, inside: bool) -> tuple[int, str]:
     ways = [top or "/", *("/".join([top, *below[:count]]) for count in range(1, len(below) + 1))]
     if ways[0] == "/":
         ways.insert(0, "/var/tmp")
+    if place.link:
+        hint = f"name the folder without it: {place.path}"
+        raise HosttuneError(f"root does not write behind {place.link}, a link of another user", hint=hint)
     for way in [place.path] if inside else ways:
-        with suppress(OSError):
-            fd = os.open(way, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            if _mount_id(fd) == place.mount_id and os.access(way, os.W_OK | os.X_OK, effective_ids=True):
-                return fd, os.path.realpath(way)
-            os.close(fd)
+        with suppress(OSError), walk("/", way) as found:
+            is_there = not found.missing and not found.name and not link_of_user(found)
+            if way == place.path and inode_of(found) != place.inode:
+                raise HosttuneError(f"{way} was exchanged for another folder after it was looked at")
+            if is_there and _mount_id(found.parent) == place.mount_id and _may_write(found.parent):
+                return os.dup(found.parent), found.canonical
     raise HosttuneError(
         f"no folder that this user may write in on {place.target} to put scratch copies into",
         hint="name a folder that you may write in, or run it as root",
     )
+
+
+def _may_write(folder: int) -> bool:
+    return os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True)
 
 
 def _mount_id(fd: int) -> int:

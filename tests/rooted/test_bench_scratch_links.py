@@ -1,0 +1,64 @@
+"""Where root makes the scratch folder of a bench, beside a user who turns the way there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hosttune.errors import HosttuneError
+from hosttune.measure.bench.place import look_at
+from hosttune.measure.bench.scratch import scratch
+
+EVE = 1003
+
+
+@pytest.fixture
+def places():
+    """A folder of the user's with a folder `data`, one that only root may enter, and a state folder."""
+    with tempfile.TemporaryDirectory() as name:
+        top = Path(name)
+        top.chmod(0o755)
+        for folder in ("eve", "eve/data", "roots", "state"):
+            (top / folder).mkdir(mode=0o700)
+        for folder in ("eve", "eve/data"):
+            os.chown(top / folder, EVE, EVE)
+        yield top
+
+
+def exchange_for_link(top: Path) -> None:
+    words = f"mv {top}/eve/data {top}/eve/moved && ln -s {top}/roots {top}/eve/data"
+    user = ("setpriv", f"--reuid={EVE}", f"--regid={EVE}", "--clear-groups")
+    subprocess.run((*user, "sh", "-c", words), check=True, timeout=20)
+
+
+def refuse(top: Path, place, message: str) -> None:
+    before = (top / "roots").stat().st_mtime_ns
+    for inside in (True, False):
+        with pytest.raises(HosttuneError, match=message), scratch(place, str(top / "state"), inside=inside):
+            pass
+    assert (top / "roots").stat().st_mtime_ns == before  # nothing was made and removed there
+
+
+def test_link_that_came_while_the_host_was_watched_leads_nowhere(places):
+    place = replace(look_at(str(places / "eve/data")), target=str(places / "eve/data"))
+    exchange_for_link(places)
+    refuse(places, place, "was exchanged")
+
+
+def test_link_of_a_user_that_was_named_is_refused_with_what_it_leads_to(places):
+    exchange_for_link(places)
+    place = look_at(str(places / "eve/data"))
+    assert place.path == str(places / "roots")
+    refuse(places, place, f"root does not write behind {places}/eve/data, a link of another user")
+
+
+def test_folder_of_a_user_and_a_link_of_roots_are_written_behind(places):
+    (places / "link").symlink_to("eve/data")
+    with scratch(look_at(str(places / "link")), str(places / "state"), inside=True) as (_, path):
+        assert Path(path).parent == places / "eve/data"
+    assert not list((places / "eve/data").iterdir())
