@@ -243,8 +243,8 @@ def of_process(pid: int) -> Interpreter | Unreadable:
 
 
 def _found_in_time(name: str, look: Callable[[], Interpreter | Unreadable]) -> Interpreter | Unreadable:
-    """What `look` finds. A user chooses the paths that it goes through: their file systems may be dead, and on others, too,
-    links and folders can be made that take their time.
+    """What `look` finds. A user chooses the paths that it goes through: their file systems may be dead, and links and
+    folders on any other one can be made to take their time.
     """
 
     def told() -> bytes:

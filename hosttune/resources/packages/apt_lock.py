@@ -1,5 +1,5 @@
-"""Who holds the locks of dpkg and apt: fcntl(2) locks. The kernel is asked for each file: /proc/locks lists those of all
-users, of which each may have any number, in time that grows with the square of it.
+"""Who holds the locks of dpkg and apt: fcntl(2) locks. The kernel is asked for each file: /proc/locks lists those of
+all users, of which each may have any number, in time that grows with the square of it.
 """
 
 from __future__ import annotations
