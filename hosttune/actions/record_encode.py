@@ -102,8 +102,10 @@ def encode_record(recorder: RecordingReader, *, share: bool, tool_version: str) 
 
 
 def record_text(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """A record as it is written, and the paths whose answers were left out, because no reader takes more than LIMIT:
-    the longest, names in folders first, for any user can make those long. Raises HosttuneError where that is not enough.
+    """A record as it is written, and the paths whose answers were left out, because no reader takes more than LIMIT.
+
+    The longest ones go, names in folders first, for any user can make those long. Raises HosttuneError where that is
+    not enough.
     """
     text = _dumped(record)
     excess, left_out = len(text) - LIMIT, list[str]()

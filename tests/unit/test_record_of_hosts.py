@@ -18,7 +18,8 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.errors import HosttuneError
 from hosttune.facts import SUBJECTS
-from hosttune.host.record import RecordReader, read_record
+from hosttune.host import record as host_record
+from hosttune.host.record import RecordingReader, RecordReader, read_record
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 from tests.hosts.built import BUILT, RECORDED
@@ -83,6 +84,8 @@ def test_record_leaves_out_the_longest_listing_rather_than_be_longer_than_its_re
     assert record.list("/etc") == ("fstab", "hostname")
     assert record.read("/etc/hostname") == b"a" * 9000
     assert isinstance(record.list("/dev/shm"), Unreadable)
+    monkeypatch.setattr(host_record, "_MOST_LISTED", 39_999)
+    assert isinstance(RecordingReader(host).list("/dev/shm"), Unreadable)
     monkeypatch.setattr(record_encode, "LIMIT", 1000)
     with pytest.raises(HosttuneError, match="larger"):
-        record_text(take_record(host, collect, share=False, tool_version="0"))
+        record_text(take_record(host, lambda door: door.list("/etc"), share=False, tool_version="0"))

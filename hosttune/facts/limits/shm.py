@@ -108,14 +108,13 @@ def _files(reader: Reader) -> tuple[ShmFile, ...]:
 
 def _containers(reader: Reader, facts: Facts) -> tuple[SmallShm, ...]:
     views: dict[str | int, GpuProcess] = {}  # those of one container see the same
-    for one in facts.work.gpu_processes:
-        view = reader.link(f"/proc/{one.pid}/ns/mnt")
-        views.setdefault(view if isinstance(view, str) else one.pid, one)
+    for process in facts.work.gpu_processes:
+        view = reader.link(f"/proc/{process.pid}/ns/mnt")
+        views.setdefault(view if isinstance(view, str) else process.pid, process)
     if len(views) > _MOST_VIEWS:
         raise UnknownFact(f"GPU processes see more than {_MOST_VIEWS} different trees of files")
-    processes = tuple(views.values())
-    host = _mounted(if_absent(text(reader, "/proc/1/mountinfo"), "")) if processes else None
-    return tuple(one for process in processes if (one := _small(reader, process, host)))
+    host = _mounted(if_absent(text(reader, "/proc/1/mountinfo"), "")) if views else None
+    return tuple(one for process in views.values() if (one := _small(reader, process, host)))
 
 
 def _mounted(content: str) -> tuple[str, int | None] | None:
