@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from hosttune.actions.record_commands import kind_of, shared_words, short_job
 from hosttune.actions.record_shared import LEFT_OUT, NO_TEXT, shared_text
+from hosttune.errors import HosttuneError
 from hosttune.facts.gpu.gpu_count import TYPE_KEYS
 from hosttune.facts.gpu.nvidia_smi import messages_in
 from hosttune.facts.kernel import host_log, kernel_log
@@ -18,7 +19,7 @@ from hosttune.host.command_secrets import MASK
 from hosttune.host.door import Completed, Process, Space, Stat, Usage
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.pci_config import is_pci_config, without_serial
-from hosttune.host.record import FORMAT_VERSION, KIND, RecordingReader, encode_answer, encode_bytes
+from hosttune.host.record import FORMAT_VERSION, KIND, LIMIT, RecordingReader, encode_answer, encode_bytes
 from hosttune.host.redact import Redactor, people, places, serials
 from hosttune.host.secrets import is_secret_file, is_serial_file, mask_command, mask_mapper_uuid, mask_secrets
 from hosttune.regex import regex
@@ -59,6 +60,8 @@ _GRUB_PASSWORD = regex(
     r"(?m)((?:^|[;{]|\b(?:then|else|do)\b)[ \t]*password[ \t]+[^\s;]+[ \t]+)"
     r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s;])+"
 )
+_TOO_LONG = "left out of this record, which would be longer than hosttune reads"
+_LEAST = 256  # characters of an answer that saves nothing where it is left out
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
 
 
@@ -97,6 +100,33 @@ def encode_record(recorder: RecordingReader, *, share: bool, tool_version: str) 
     if "os_release" in others:
         record["os_release"] = encode_answer(others["os_release"], dict)
     return record
+
+
+def record_text(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """A record as it is written, and the paths whose answers were left out, because no reader takes more than LIMIT.
+
+    The longest ones go, names in folders first, for any user can make those long. Raises HosttuneError where that is
+    not enough.
+    """
+    text = _dumped(record)
+    excess, left_out = len(text) - LIMIT, list[str]()
+    for table in ("listings", "files") if excess > 0 else ():
+        sizes = {path: len(_dumped(entry)) - _LEAST for path, entry in record[table].items()}
+        for path in sorted(sizes, key=lambda path: -sizes[path]):
+            if excess <= 0 or sizes[path] <= 0:
+                break
+            record[table][path] = {"unreadable": _TOO_LONG}
+            excess -= sizes[path]
+            left_out.append(path)
+    if left_out:
+        text = _dumped(record)
+    if len(text) > LIMIT:
+        raise HosttuneError(f"the record would be larger than {LIMIT >> 20} MiB, which is more than hosttune reads")
+    return text, tuple(left_out)
+
+
+def _dumped(data: Any) -> str:
+    return json.dumps(data, indent=1) + "\n"
 
 
 def _words(recorder: RecordingReader, machine_id: str, *, share: bool) -> dict[str, str]:

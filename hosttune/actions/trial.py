@@ -45,7 +45,7 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.boot_entry import one_shot as look_at_grub
-from hosttune.facts.losses import losses
+from hosttune.facts.losses import Aspect, losses
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import Cleaned, clean
@@ -157,7 +157,13 @@ def begin(session: Session, writer: Writer, planned: TrialPlan, run: Run) -> Tri
     terms = planned.terms
     rules = {part: tuple(dict.fromkeys(one.change.rule for one in planned.of(part))) for part in TrialPart}
     words = starting_words(CARRIED)
-    before = standing_text(read_standing(session)).encode()
+    standing = read_standing(session)
+    if blind := next((one.reason for one in standing.unseen if one.aspect is Aspect.SSHD), ""):
+        raise Refused(
+            f"no trial is possible here, since one that locks sshd out would look well: {blind}; nothing was changed",
+            hint="mend that, or make it without a trial: --confirm-within off",
+        )
+    before = standing_text(standing).encode()
     trial_guard.arm(
         writer,
         run.id,

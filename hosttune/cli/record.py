@@ -26,11 +26,10 @@ def record(
     It holds no passwords, keys or serial numbers, and the machine id only as a hash. Without root it holds what you
     can read.
     """
-    import json
-
     from hosttune import __version__
     from hosttune.actions.examine import examine_everything
     from hosttune.actions.record import take_record
+    from hosttune.actions.record_encode import record_text
     from hosttune.cli.common import one_host, say, tell
     from hosttune.errors import HosttuneError
     from hosttune.host.output import save
@@ -43,11 +42,14 @@ def record(
     data = take_record(
         reader, lambda door: examine_everything(door, catalog, policy), share=share, tool_version=__version__
     )  # fmt: skip
-    text = json.dumps(data, indent=1) + "\n"
+    text, left_out = record_text(data)
     if file == "-":
         say(text)
     else:
         save(file, text.encode("ascii"))
+    if left_out:
+        more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
+        tell(f"hosttune: left out, because the record would be larger than hosttune reads: {left_out[0]}{more}")
     rights = "" if reader.is_privileged else "; made without root, so what needs root is unknown in it"
     read = f"{counted(len(data['files']), 'file')}, {counted(len(data['queries']), 'answer')} of programs"
     tell(f"hosttune: {'standard output' if file == '-' else file}: {read}{rights}")

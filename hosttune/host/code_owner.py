@@ -25,7 +25,7 @@ from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 _CONFIG_LIMIT = 1 << 16  # bytes of pyvenv.cfg
-_MOST_ENTRIES = 20_000  # names in one folder
+_MOST_ENTRIES, _MOST_OF_ALL = 20_000, 100_000  # names in one folder, and in all together
 _MODULE_FOLDERS = ("site-packages", "dist-packages")
 _FINDER = "_finder.py"  # __editable___NAME_finder.py (setuptools, command/editable_wheel.py)
 _QUOTED = regex(r"['\"](/[^'\"\n]{1,4095})['\"]")
@@ -114,15 +114,15 @@ def is_group_of(uid: int, gid: int) -> bool:
 
 
 class _Places(dict[str, _Place]):
-    """What has a say, by path; `steps` counts what was passed, again and again too."""
+    """What has a say, by path; `steps` counts what was passed, again and again too, `entries` the names in folders."""
 
-    steps = 0
+    steps = entries = 0
     canonical = ""  # the file itself, without links
 
     def __init__(self) -> None:
         super().__init__()
         self.mounters = Mounters()
-        self.named: set[str] = set()  # folders that .pth files name
+        self.listed: set[str] = set()  # folders of modules
 
 
 def _places_of_file(path: str) -> _Places:
@@ -204,7 +204,7 @@ def _take_library(found: _Places, prefix: str) -> None:
     for lib in (f"{one.rstrip('/')}/{name}" for one in prefixes for name in ("lib", "lib64")):
         if not (folder := _take_folder(found, lib)):
             continue
-        for name in _names(folder, folder):
+        for name in _names(found, folder, folder):
             if name.startswith("python3"):
                 for library in (f"{folder}/{name}", *(f"{folder}/{name}/{one}" for one in _MODULE_FOLDERS)):
                     _take_entries(found, library)
@@ -219,9 +219,12 @@ def _take_entries(found: _Places, folder: str) -> None:
             return
         _take(found, reached, is_searched=True)
         place = reached.canonical
+        if place in found.listed:
+            return
+        found.listed.add(place)
         inner = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=reached.parent)
         try:
-            for name in _names(inner, place):
+            for name in _names(found, inner, place):
                 with suppress(FileNotFoundError):
                     _take_entry(found, inner, place, name, listed)
         finally:
@@ -289,8 +292,7 @@ def _take_named(found: _Places, folder: str, path: str, text: str) -> None:
                 continue
             _take(found, reached, is_searched=not reached.name)
             inner = "" if reached.name else reached.canonical
-        if inner and inner not in found.named:
-            found.named.add(inner)
+        if inner and inner not in found.listed:
             _take_entries(found, inner)
 
 
@@ -301,8 +303,11 @@ def _attributes(path: str) -> list[str]:
         return []
 
 
-def _names(folder: str | int, path: str) -> list[str]:
+def _names(found: _Places, folder: str | int, path: str) -> list[str]:
     names, are_all = names_in(folder, _MOST_ENTRIES)
     if not are_all:
         raise _SharedCode(f"{path} has more than {_MOST_ENTRIES} entries")
+    found.entries += len(names)
+    if found.entries > _MOST_OF_ALL:
+        raise _SharedCode(f"its folders of modules have more than {_MOST_OF_ALL} entries together ({path})")
     return names

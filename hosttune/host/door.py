@@ -107,6 +107,7 @@ class Rehearsal:
 
 
 FIRST_PERSON = 1000  # user id: those below are of the system (Debian policy, 9.2.2)
+LOCK_HOLDER = "lock-holder"  # `lock-holder PATH` is no program: it is how a Reader is asked who holds a lock on a file
 CONTAINED = "container:"  # before the path of what root runs in a container, where any file can have any path
 
 

@@ -26,7 +26,8 @@ from hosttune.frozen import frozen
 from hosttune.host.code_owner import owner_of_code
 from hosttune.host.door import Completed
 from hosttune.host.job_limits import JobConfinement, fields_of, limits_of, why_other_view
-from hosttune.host.named import answer_of, can_hang
+from hosttune.host.named import answer_of
+from hosttune.host.paths import walk
 from hosttune.host.process import Ended, bounded, locate
 from hosttune.host.process_memory import head_in_time
 from hosttune.textfiles import own_file
@@ -38,6 +39,7 @@ OUTPUT_LIMIT: Final = 64 << 10  # bytes
 NOT_STARTED: Final = 125  # the exit status of confined_child.py
 TIMED_OUT: Final = 124  # as timeout(1) has it
 _NOBODY: Final = 65534
+_MOST_PLACES: Final = 64  # entries of a job's PATH that are looked at
 # NVML answers whether there are GPUs, so that no CUDA context is made on one that computes.
 _TORCH: Final = """
 import json, os, sys
@@ -241,9 +243,9 @@ def of_process(pid: int) -> Interpreter | Unreadable:
 
 
 def _found_in_time(name: str, look: Callable[[], Interpreter | Unreadable]) -> Interpreter | Unreadable:
-    """What `look` finds. A user chooses the paths that it goes through, and the file systems on the way may be dead."""
-    if not can_hang():
-        return look()
+    """What `look` finds. A user chooses the paths that it goes through: their file systems may be dead, and links and
+    folders on any other one can be made to take their time.
+    """
 
     def told() -> bytes:
         found = look()
@@ -275,10 +277,11 @@ def _look_for(folder: int, pid: int) -> Interpreter | Unreadable:
     running = os.stat("exe", dir_fd=folder)
     for path in _candidates(folder):
         try:
-            info = os.stat(path)
+            with walk("/", path) as reached:  # the kernel's own walk knows no bound of what links add
+                info = None if reached.missing else reached.stat()
         except OSError:
             continue
-        if (info.st_dev, info.st_ino) == (running.st_dev, running.st_ino):
+        if info and (info.st_dev, info.st_ino) == (running.st_dev, running.st_ino):
             return _of_one_user(path, uids.pop(), gids.pop(), status)
     return Unreadable(f"the interpreter of process {pid} is not found by the name it was started with")
 
@@ -301,7 +304,7 @@ def _candidates(folder: int) -> list[str]:
         found.append(f"{os.readlink('cwd', dir_fd=folder)}/{called}")
     else:
         found += [f"{own[key]}/bin/{called}" for key in ("VIRTUAL_ENV", "CONDA_PREFIX") if key in own]
-        found += [f"{part}/{called}" for part in own.get("PATH", "").split(":")]
+        found += [f"{part}/{called}" for part in own.get("PATH", "").split(":", _MOST_PLACES)[:_MOST_PLACES]]
     found.append(os.readlink("exe", dir_fd=folder))
     return [path for path in found if path.startswith("/") and "\n" not in path]
 

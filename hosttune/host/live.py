@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hosttune.errors import Refused
 from hosttune.host.bounded import MOST_NAMES, names_in
 from hosttune.host.cleaned import Cleaned
-from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal
+from hosttune.host.door import LOCK_HOLDER, Completed, Process, ReaderKind, Rehearsal
 from hosttune.host.process import Ended, act, last_lines, look
 from hosttune.host.tree import FileTree
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
@@ -44,6 +44,8 @@ class LiveReader(FileTree):
         if argv[:2] == ("head", "--bytes=4"):  # head(1) would open whatever the path leads to by then
             start = self.head(argv[2])
             return Completed(0, start, b"") if isinstance(start, bytes) else start
+        if argv[0] == LOCK_HOLDER:
+            return self.lock_holder(argv[1])
         if program == "nvidia-smi":
             from hosttune.host.driver_root import contained
 

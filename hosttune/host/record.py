@@ -36,6 +36,7 @@ from hosttune.values import ABSENT, Absent, Answer, OnlyRunning, Unreadable
 FORMAT_VERSION: Final = 1
 KIND: Final = "hosttune record"
 LIMIT: Final = 128 << 20  # bytes of a record file
+_MOST_LISTED: Final = LIMIT >> 3  # characters of the names in one folder
 _MISSING: Final = "not in this record"
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces", "usages")
 _MAX_LINKS = 40
@@ -76,7 +77,13 @@ class RecordingReader(BeforeReader):
         return self._keep("files", path, lambda: self.base.read(path))
 
     def list(self, path: str) -> Answer[tuple[str, ...]]:
-        return self._keep("listings", path, lambda: self.base.list(path))
+        return self._keep("listings", path, lambda: self._list(path))
+
+    def _list(self, path: str) -> Answer[tuple[str, ...]]:
+        """Any user can make a listing long. One that a record cannot hold is unknown while it is made, as later."""
+        names = self.base.list(path)
+        is_long = isinstance(names, tuple) and sum(map(len, names)) > _MOST_LISTED
+        return Unreadable(f"{path} holds more names than a record keeps") if is_long else names
 
     def link(self, path: str) -> Answer[str]:
         return self._keep("links", path, lambda: self.base.link(path))

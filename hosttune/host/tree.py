@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
+import struct
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,7 +14,7 @@ from typing import NamedTuple
 
 from hosttune.errors import Refused
 from hosttune.host.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head
-from hosttune.host.door import FileType, Space, Stat, Usage
+from hosttune.host.door import Completed, FileType, Space, Stat, Usage
 from hosttune.host.mounters import Mounters
 from hosttune.host.named import served_mounts
 from hosttune.host.paths import ResolvedPath, is_plain, open_place, open_without_links, walk
@@ -25,6 +27,7 @@ OTHERS_LIMIT = 1 << 20  # and of the running host the largest one that others ow
 # A real one has less than 4 KiB. `distro` takes the square of a word's length.
 OS_RELEASE_LIMIT = 8 << 10
 _LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FLOCK = "hhqqi0q"  # struct flock of fcntl(2): l_type, l_whence, l_start, l_len, l_pid
 _TYPES: Mapping[int, FileType] = {
     stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link", stat.S_IFBLK: "block",
     stat.S_IFCHR: "character", stat.S_IFIFO: "fifo", stat.S_IFSOCK: "socket",
@@ -203,6 +206,20 @@ class FileTree:
                 return read_head(fd, size)[0] if is_file else Unreadable(f"{path} is not a regular file")
         except OSError as error:
             return refusal(error, path)
+
+    def lock_holder(self, path: str) -> Answer[Completed]:
+        """The process that holds a write lock of fcntl(2) on a file, as F_GETLK tells it; nothing where none does. Its
+        number is 0 where it is not of this PID namespace.
+        """
+        try:
+            with self._looked_at(path) as (info, fd):
+                if not stat.S_ISREG(info.st_mode):
+                    return Unreadable(f"{path} is not a regular file")
+                found = fcntl.fcntl(fd, fcntl.F_GETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        except OSError as error:
+            return refusal(error, path)
+        kind, _, _, _, pid = struct.unpack(_FLOCK, found)
+        return Completed(0, str(max(0, pid)).encode() if kind == fcntl.F_WRLCK else b"", b"")
 
     def _limit_of(self, path: str, info: os.stat_result) -> int:
         """How much is read of a file: of one that an ordinary user can make long, less than that costs the user."""

@@ -19,6 +19,7 @@ from hosttune.facts import Facts
 from hosttune.facts.network import reached
 from hosttune.facts.work import _given_devices, is_work, jobs_of
 from hosttune.host import proc
+from hosttune.host.door import Process
 from hosttune.host.filestatus import FileStatus
 from hosttune.host.live import LiveReader
 from tests.unit.fake_reader import FakeReader
@@ -96,15 +97,30 @@ def test_setuid_program_that_a_user_started_as_sshd_is_no_sshd(folder_of_eve):
             process = Path("/proc") / str(child.pid)
             comm, status = ((process / name).read_text(encoding="ascii") for name in ("comm", "status"))
             assert (comm, process.stat().st_uid) == ("sshd\n", 0)
-            row = f'LISTEN 0 5 127.0.0.1:22222 0.0.0.0:* users:(("sshd",pid={child.pid},fd=3))\n'
+            row = "LISTEN 0 5 127.0.0.1:22222 0.0.0.0:* ino:30 sk:1 <->\n"
             listed = tuple(one for one in proc.processes() if one.pid == child.pid)
             assert [one.uid for one in listed] == [EVE]
-            assert not reached.sshd_sockets(FakeReader(queries={reached.LISTENERS: row}, processes=listed))
+            reader = FakeReader(
+                links={f"{process}/fd/3": "socket:[30]"}, queries={reached.LISTENERS: row}, processes=listed
+            )
+            assert not reached.sshd_sockets(reader)
             files = {"/sys/fs/cgroup/system.slice/ssh.service/cgroup.procs": str(child.pid)}
             files |= {f"{process}/comm": comm, f"{process}/limits": "Max open files  1  1  files\n"}
             assert Facts(FakeReader(files | {f"{process}/status": status})).limits.services == ()
         finally:
             child.kill()
+
+
+LISTEN = "import socket; one = socket.create_server(('127.0.0.1', 0)); print(one.getsockname()[1], flush=True); input()"
+
+
+def test_sshd_is_found_by_the_sockets_that_it_has_open(monkeypatch):
+    with subprocess.Popen([sys.executable, "-c", LISTEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        port = int(child.stdout.readline())
+        one = Process(child.pid, "sshd", "root", ("sshd",), 0, 0, (), "", 0.0, uid=0, program="/usr/sbin/sshd")
+        monkeypatch.setattr(LiveReader, "processes", lambda _: (one,))
+        assert reached.sshd_sockets(LiveReader()) == {f"127.0.0.1:{port}": ("127.0.0.1", port)}
+        child.stdin.close()
 
 
 def test_title_of_a_user_s_process_is_no_batch_job():

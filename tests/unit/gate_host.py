@@ -34,7 +34,7 @@ class Host(Overlay):
     """A host at its boot; programs that change it are noted, and refuse where they are told to."""
 
     def __init__(self, files=None, queries=STARTING, folders=("/run", "/run/systemd/system"), boot=BOOT):
-        known = {"/proc/sys/kernel/random/boot_id": f"{boot}\n", "/proc/locks": "", **(files or {})}
+        known = {"/proc/sys/kernel/random/boot_id": f"{boot}\n", **(files or {})}
         self.base = FakeReader(known, folders=(*folders, "/dev"), queries=queries)
         super().__init__(self.base)
         self.ran, self.refuses, self.logged = [], set(), []

@@ -12,7 +12,7 @@ from hosttune.facts.storage.ageing_reading import OF_ALL_USERS, OF_ONE_USER
 from hosttune.facts.storage.ageing_record import told_lines
 from hosttune.facts.storage.ageing_rows import rows_of
 from hosttune.facts.storage.ageing_sourced import environment_files
-from hosttune.values import FileValue
+from hosttune.values import FileValue, Unreadable
 from tests.unit.fake_reader import FakeReader
 
 PURGE = "#!/bin/sh\nfind /scratch -atime +30 -delete\n"
@@ -256,6 +256,34 @@ def test_names_in_folders_that_are_spelled_anew_are_bounded(row, monkeypatch):
     reader.list = lambda path: listed.append(real(path)) or listed[-1]
     assert Facts(reader).ageing.hidden
     assert sum(len(one) for one in listed if isinstance(one, tuple)) <= 8 * (2048 - len(table)) + 500 < 24 * 400
+
+
+def test_names_in_drop_in_folders_that_are_links_to_one_folder_are_bounded(monkeypatch):
+    """Each link is another path, and no name ends in .conf."""
+    monkeypatch.setattr(ageing_reading, "OF_ONE_USER", 2048)
+    names = {f"/home/eve/d/{number:060}": "" for number in range(1000)}
+    units = {f"/home/eve/.config/systemd/user/u{number}.service.d": "/home/eve/d" for number in range(100)}
+    reader = FakeReader(names, links={"/lib": "usr/lib"} | units)
+    listed, real = [], reader.list
+    reader.list = lambda path: listed.append(real(path)) or listed[-1]
+    assert "more than is read of the jobs of eve" in Facts(reader).ageing.hidden[-1].reason
+    assert sum(len(one) for one in listed if isinstance(one, tuple) and len(one) == 1000) <= 10_000
+
+
+def test_folders_of_a_user_that_hold_too_many_names_to_list_are_bounded():
+    units = {f"/home/eve/.config/systemd/user/u{number}.service.d": "/home/eve/d" for number in range(100)}
+    reader = FakeReader({"/home/eve/d/x": ""}, links={"/lib": "usr/lib"} | units)
+    asked, real = [], reader.list
+
+    def listing(path):
+        if ".service.d" not in path:
+            return real(path)
+        asked.append(path)
+        return Unreadable(f"{path} holds more than 524288 names")
+
+    reader.list = listing
+    assert Facts(reader).ageing.hidden
+    assert len(asked) <= 8
 
 
 def counting(method, calls):

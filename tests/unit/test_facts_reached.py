@@ -10,7 +10,7 @@ import pytest
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.network import reached
-from hosttune.host.door import CONTAINED, Completed, Process, Stat
+from hosttune.host.door import CONTAINED, Completed, Process
 from tests.unit.fake_reader import FakeReader
 
 
@@ -30,10 +30,21 @@ ROUTES_6 = (
     f"{ZERO} 00 {ZERO} 00 {ZERO} ffffffff 00000001 00000000 00200200 lo\n"
 )
 LISTENERS = """\
-LISTEN 0      128          0.0.0.0:22        0.0.0.0:*    users:(("sshd",pid=612,fd=3))
-LISTEN 0      128             [::]:22           [::]:*    users:(("sshd",pid=612,fd=4))
-LISTEN 0      4096       127.0.0.1:631       0.0.0.0:*    users:(("cupsd",pid=700,fd=7))
+LISTEN 0      128          0.0.0.0:22        0.0.0.0:*    ino:30 sk:1 cgroup:/system.slice/ssh.service <->
+LISTEN 0      128             [::]:22           [::]:*    ino:31 sk:2 cgroup:/system.slice/ssh.service v6only:1 <->
+LISTEN 0      4096       127.0.0.1:631       0.0.0.0:*    uid:7 ino:32 sk:3 cgroup:/system.slice/cups.service <->
 """
+SYSTEMD = Process(1, "systemd", "root", ("/sbin/init",), 0, 0, (), "/init.scope", 0.0, uid=0)
+
+
+def opened(pid, *inodes):
+    """The sockets that a process has open, as links of /proc."""
+    return {f"/proc/{pid}/fd/{number}": f"socket:[{inode}]" for number, inode in enumerate(inodes, 3)}
+
+
+def listening(listeners, links, *processes):
+    reader = FakeReader(links=links, queries={reached.LISTENERS: listeners}, processes=processes)
+    return reached.sshd_sockets(reader)
 
 
 def addresses(*links):
@@ -79,28 +90,58 @@ def test_what_ip_prints_otherwise_is_not_known():
 
 
 def test_sshd_listens_by_itself_or_by_systemd_and_is_asked_on_an_address_of_this_host():
-    assert reached.parse_listeners(LISTENERS) == {"0.0.0.0:22": ("127.0.0.1", 22), "[::]:22": ("::1", 22)}
+    links = opened(612, 30, 31) | {"/proc/612/fd/0": "/dev/null"}
+    found = listening(LISTENERS, links, sshd_process(612))
+    assert found == {"0.0.0.0:22": ("127.0.0.1", 22), "[::]:22": ("::1", 22)}
     own = LISTENERS.replace("0.0.0.0:22 ", "10.1.0.7:2222").replace("[::]:22", "[fe80::1%eth0]:22")
-    assert reached.parse_listeners(own) == {"10.1.0.7:2222": ("10.1.0.7", 2222), "[fe80::1]:22": ("fe80::1", 22)}
-    socket = 'LISTEN 0 4096 *:22 *:* users:(("systemd",pid=1,fd=61))\nLISTEN 0 9 *:111 *:* users:(("systemd",pid=1))\n'
-    reader = FakeReader(queries={reached.LISTENERS: socket, reached.SSH_SOCKET: "Listen=[::]:22 (Stream)\n"})
+    found = listening(own, links, sshd_process(612))
+    assert found == {"10.1.0.7:2222": ("10.1.0.7", 2222), "[fe80::1]:22": ("fe80::1", 22)}
+    sockets = "LISTEN 0 4096 *:22 *:* ino:40 sk:1 <->\nLISTEN 0 9 *:111 *:* ino:41 sk:2 <->\n"
+    reader = FakeReader(
+        links=opened(1, 40, 41), processes=(SYSTEMD,),
+        queries={reached.LISTENERS: sockets, reached.SSH_SOCKET: "Listen=[::]:22 (Stream)\n"},
+    )  # fmt: skip
     assert reached.sshd_sockets(reader) == {"*:22": ("127.0.0.1", 22)}
-    assert reached.sshd_sockets(FakeReader(queries={reached.LISTENERS: ""})) == {}
+    assert listening("", {}) == {}
 
 
-@pytest.mark.parametrize("name", ["sshd", 'sshd",pid=612,', 'systemd",pid=1,'])
+def test_no_open_file_is_looked_at_but_of_the_sshd_that_listens():
+    """Those of users have no bound, and each connection has an sshd of its own."""
+    connection = replace(sshd_process(700), parent=612)
+    eve = Process(800, "sshd", "eve", ("sshd",), 0, 0, (), "", 0.0, uid=1003, program="/usr/sbin/sshd")
+    reader = FakeReader(
+        links=opened(612, 30) | opened(700, 31) | opened(800, 32) | opened(1, 33),
+        queries={reached.LISTENERS: LISTENERS, reached.SSH_SOCKET: "Listen=[::]:2222 (Stream)\n"},
+        processes=(SYSTEMD, sshd_process(612), connection, eve),
+    )  # fmt: skip
+    assert set(reached.sshd_sockets(reader)) == {"0.0.0.0:22"}
+    assert {path.split("/")[2] for path in reader.seen} == {"612"}
+    assert "-p" not in reached.LISTENERS
+
+
+def test_name_of_a_control_group_is_no_inode():
+    row = "LISTEN 0 5 0.0.0.0:2222 0.0.0.0:* uid:1003 ino:99 sk:4 cgroup:/user.slice/x ino:30 sk:1 <->\n"
+    assert set(listening(LISTENERS + row, opened(612, 30), sshd_process(612))) == {"0.0.0.0:22"}
+
+
+def test_sockets_of_an_sshd_that_cannot_be_looked_at_are_unknown():
+    reader = FakeReader(
+        queries={reached.LISTENERS: LISTENERS}, processes=(sshd_process(612),), unreadable={"/proc/612/fd": "no"}
+    )
+    with pytest.raises(UnknownFact):
+        reached.sshd_sockets(reader)
+
+
 @pytest.mark.parametrize(
     ("uid", "program"), [(1001, "/usr/sbin/sshd"), (1001, "/usr/bin/su"), (0, "/usr/bin/su"), (0, f"{CONTAINED}/sshd")]
 )
-def test_listener_that_is_called_sshd_and_is_none_does_not_count(name, uid, program):
+def test_listener_that_is_called_sshd_and_is_none_does_not_count(uid, program):
     """Of a setuid program that a user started, the owner of /proc/PID is root."""
-    listeners = f'{LISTENERS}LISTEN 0 5 0.0.0.0:2222 0.0.0.0:* users:(("{name}",pid=4711,fd=3))\n'
-    listening = "Listen=[::]:2222 (Stream)\n"
+    listeners = f"{LISTENERS}LISTEN 0 5 0.0.0.0:2222 0.0.0.0:* uid:1001 ino:50 sk:9 <->\n"
     reader = FakeReader(
-        queries={reached.LISTENERS: listeners, reached.SSH_SOCKET: listening},
+        links=opened(612, 30, 31) | opened(4711, 50),
+        queries={reached.LISTENERS: listeners, reached.SSH_SOCKET: "Listen=[::]:2222 (Stream)\n"},
         processes=(sshd_process(612), replace(sshd_process(4711), uid=uid, program=program)),
-        folders=["/proc/4711"],
-        stats={"/proc/4711": Stat("directory", 0o555, 0, 0, 0, 0, 1, 1, 9)},
     )
     assert set(reached.sshd_sockets(reader)) == {"0.0.0.0:22", "[::]:22"}
 

@@ -46,6 +46,30 @@ def test_files_are_those_of_nccl_and_pytorch():
     ]  # fmt: skip
 
 
+def test_files_of_others_hide_no_segment():
+    """Names that come before it are of no program; of too many that are called so nothing is told."""
+    stats = {f"/dev/shm/a{number}": stat(1003, 0, 1) for number in range(2001)}
+    stats["/dev/shm/nccl-AbCdEf"] = stat(1000, 100, 30)
+    assert [file.name for file in shm(stats=stats).files] == ["nccl-AbCdEf"]
+    stats |= {f"/dev/shm/nccl-{number:06}": stat(1003, 0, 1) for number in range(2000)}
+    with pytest.raises(UnknownFact, match="more than 2000"):
+        assert shm(stats=stats).files
+
+
+def test_gpu_processes_of_one_container_hide_no_other(monkeypatch):
+    small = {"/proc/999/mountinfo": "9 1 0:77 / /dev/shm rw - tmpfs shm rw,size=65536k\n"}
+    jobs = [job(pid) for pid in (*range(5, 105), 999)]
+    answered = FakeReader.link
+    monkeypatch.setattr(
+        FakeReader, "link",
+        lambda self, path: "mnt:[4]" if path.endswith("/ns/mnt") and "/999/" not in path else answered(self, path),
+    )  # fmt: skip
+    assert shm(small, jobs).smallest_in == "python (999)"
+    monkeypatch.setattr(FakeReader, "link", answered)
+    with pytest.raises(UnknownFact, match="more than 64"):
+        assert shm(small, jobs).containers
+
+
 def test_containers_have_a_mount_of_their_own():
     mounts = {
         "/proc/5/mountinfo": "9 1 0:77 / /dev/shm rw - tmpfs shm rw,size=65536k\n",

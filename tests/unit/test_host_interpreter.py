@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from hosttune.host import interpreter
+from hosttune.host import code_owner, interpreter
+from hosttune.host.code_owner import owner_of_code
 from hosttune.host.interpreter import Interpreter, at_path, command_of, environment_of, of_process
 from hosttune.host.live import LiveReader
 from hosttune.values import Unreadable
@@ -145,3 +147,65 @@ def test_process_of_root_is_not_asked():
     answer = LiveReader().query(("python-of", str(os.getpid()), "torch"))
     assert isinstance(answer, Unreadable)
     assert "not run with root's rights" in answer.reason
+
+
+def modules(folder, name, number):
+    place = folder / "lib" / name
+    place.mkdir(parents=True)
+    for one in range(number):
+        (place / f"m{one}.py").touch()
+
+
+def test_names_in_all_folders_of_modules_together_are_bounded(tmp_path, monkeypatch):
+    """Links to one folder, and the same folder on several ways, count once."""
+    monkeypatch.setattr(code_owner, "_MOST_OF_ALL", 60)
+    program = tmp_path / "bin" / "python3"
+    program.parent.mkdir()
+    shutil.copy("/bin/true", program)
+    modules(tmp_path, "python3.0", 30)
+    for number in range(1, 20):
+        (tmp_path / "lib" / f"python3.{number}").symlink_to("python3.0")
+    assert owner_of_code(str(program)) == os.geteuid()
+    modules(tmp_path, "python3.20", 30)
+    refused = owner_of_code(str(program))
+    assert isinstance(refused, Unreadable)
+    assert "more than 60 entries together" in refused.reason
+
+
+def test_look_through_what_a_user_made_is_one_of_a_process_that_can_be_left(monkeypatch):
+    monkeypatch.setattr(interpreter, "_at_path", lambda *_: Unreadable(str(os.getpid())))
+    told = at_path("/bin/sh")
+    assert isinstance(told, Unreadable)
+    assert told.reason != str(os.getpid())
+
+
+@contextmanager
+def called(name, path):
+    """A process whose PATH is this."""
+    words = [name, "-c", "print('ready', flush=True); input()"]
+    python = os.path.realpath(sys.executable)
+    with subprocess.Popen(
+        words, executable=python, env={"PATH": path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"ready\n"
+        yield process.pid
+        process.stdin.close()
+
+
+def test_of_a_long_path_of_a_job_the_first_entries_are_looked_at():
+    with called("pythonx", ":".join(["/nowhere"] * 2000)) as pid, interpreter._opened_process(pid) as folder:
+        assert len(interpreter._candidates(folder)) <= 66
+
+
+def test_link_that_leads_through_very_many_folders_leads_to_no_interpreter(tmp_path, monkeypatch):
+    """The kernel follows it, and 40 of them in a row."""
+    for name in ("a", "bin"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "bin" / "pythonx").symlink_to(os.path.realpath(sys.executable))
+    (tmp_path / "long").symlink_to("a/../" * 300 + "bin")
+    (tmp_path / "short").symlink_to("bin")
+    monkeypatch.setattr(interpreter, "_of_one_user", lambda path, *_: Unreadable(path))
+    for name, is_found in (("short", True), ("long", False)):
+        with called("pythonx", f"{tmp_path}/{name}") as pid, interpreter._opened_process(pid) as folder:
+            found = interpreter._look_for(folder, pid)
+            assert (found.reason == f"{tmp_path}/{name}/pythonx") is is_found

@@ -8,16 +8,22 @@ from pathlib import Path
 import pytest
 
 import hosttune.rules
+from hosttune.actions import record_encode
 from hosttune.actions.examine import examine, examine_everything
 from hosttune.actions.record import take_record
 from hosttune.actions.record_commands import UNIT_KEYS
+from hosttune.actions.record_encode import record_text
 from hosttune.codec import finding_to_json, to_json
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
+from hosttune.errors import HosttuneError
 from hosttune.facts import SUBJECTS
-from hosttune.host.record import RecordReader, read_record
+from hosttune.host import record as host_record
+from hosttune.host.record import RecordingReader, RecordReader, read_record
 from hosttune.regex import regex
+from hosttune.values import Unreadable
 from tests.hosts.built import BUILT, RECORDED
+from tests.unit.fake_reader import FakeReader
 
 CATALOG = builtin_catalog()
 ASKED = regex(r"[\w@.-]+\.(?:service|timer|mount|slice|socket)/[A-Z]\w+/([A-Z]\w+)")
@@ -60,3 +66,26 @@ def test_shared_record_keeps_the_keys_of_units_that_rules_ask_for():
     asked = set(ASKED.findall(rules))
     assert asked
     assert asked <= UNIT_KEYS
+
+
+def test_record_leaves_out_the_longest_listing_rather_than_be_longer_than_its_reader_takes(monkeypatch):
+    monkeypatch.setattr(record_encode, "LIMIT", 20_000)
+    names = {f"/dev/shm/{number:0200}": "" for number in range(200)}
+    host = FakeReader({"/etc/hostname": "a" * 9000, "/etc/fstab": "", **names})
+
+    def collect(door):
+        assert len(door.list("/dev/shm")) == 200
+        assert door.list("/etc") == ("fstab", "hostname")
+
+    text, left_out = record_text(take_record(host, collect, share=False, tool_version="0"))
+    assert left_out == ("/dev/shm",)
+    assert len(text) < 20_000
+    record = RecordReader(json.loads(text))
+    assert record.list("/etc") == ("fstab", "hostname")
+    assert record.read("/etc/hostname") == b"a" * 9000
+    assert isinstance(record.list("/dev/shm"), Unreadable)
+    monkeypatch.setattr(host_record, "_MOST_LISTED", 39_999)
+    assert isinstance(RecordingReader(host).list("/dev/shm"), Unreadable)
+    monkeypatch.setattr(record_encode, "LIMIT", 1000)
+    with pytest.raises(HosttuneError, match="larger"):
+        record_text(take_record(host, lambda door: door.list("/etc"), share=False, tool_version="0"))

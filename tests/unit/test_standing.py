@@ -169,7 +169,7 @@ def test_socket_that_was_flooded_is_no_loss_and_one_that_failed_otherwise_is(mon
 
 
 NOTHING = HostStanding()
-SSHD = 'LISTEN 0 128 {} 0.0.0.0:* users:(("sshd",pid=5,fd=3))\n'
+SSHD = "LISTEN 0 128 {} 0.0.0.0:* ino:30 sk:1 <->\n"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,8 @@ def test_each_address_that_sshd_listens_on_counts(listening, lost, monkeypatch):
 
     def stands(sockets, before=NOTHING):
         listed = "".join(SSHD.format(one) for one in sockets)
-        reader = FakeReader(queries={reached.LISTENERS: listed}, processes=(sshd_process(5),))
+        links = {"/proc/5/fd/3": "socket:[30]"}
+        reader = FakeReader(links=links, queries={reached.LISTENERS: listed}, processes=(sshd_process(5),))
         return HostStanding(tuple(standing._sshd(reader, before)))
 
     before = stands(("10.0.0.5:22", "127.0.0.1:22"))

@@ -74,6 +74,16 @@ def is_clean(host):
     return not left and not isinstance(host.list(trial_guard.FOLDER), tuple) and host.read(trial_clock.MOTD) is ABSENT
 
 
+def test_no_trial_begins_where_sshd_cannot_be_seen():
+    """A change that locks it out would be no loss, and would be kept by health."""
+    host = TrialRunHost()
+    host.silent = {"ss"}
+    with pytest.raises(Refused, match="sshd"):
+        begun(*LIVE, host=host)
+    assert is_clean(host)
+    assert value(host) == "60"
+
+
 def test_live_run_is_on_trial_until_its_time_is_up():
     host, receipt, trial = begun(*LIVE)
     assert not receipt.failed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.reading import if_absent, names_in, not_told, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -25,7 +25,7 @@ SHM = "/dev/shm"
 _LEFT = regex(r"nccl-[A-Za-z0-9]{6,}|torch_\d+_.*")
 _SIZE = regex(r"size=(\d+)([kmg]?)")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_MOST_FILES, _MOST_PROCESSES = 2000, 64
+_MOST_FILES, _MOST_VIEWS = 2000, 64  # segments, and mount namespaces of GPU processes; of more nothing is told
 
 
 @frozen
@@ -94,20 +94,27 @@ def _mount(reader: Reader, facts: Facts) -> Mount:
 
 
 def _files(reader: Reader) -> tuple[ShmFile, ...]:
+    names = [name for name in names_in(reader, SHM) if _LEFT.fullmatch(name)]
+    if len(names) > _MOST_FILES:
+        raise UnknownFact(f"{SHM} holds more than {_MOST_FILES} files that are called as those of NCCL and PyTorch")
     found = []
-    for name in names_in(reader, SHM)[:_MOST_FILES]:
-        if _LEFT.fullmatch(name):
-            stat = reader.stat(f"{SHM}/{name}", follow=False)
-            if isinstance(stat, Stat) and stat.type == "file":
-                age = max(0.0, reader.now() - stat.mtime_ns / 1e9) / 3600
-                found.append(ShmFile(name, stat.uid, stat.size, round(age, 1)))
+    for name in names:
+        stat = reader.stat(f"{SHM}/{name}", follow=False)
+        if isinstance(stat, Stat) and stat.type == "file":
+            age = max(0.0, reader.now() - stat.mtime_ns / 1e9) / 3600
+            found.append(ShmFile(name, stat.uid, stat.size, round(age, 1)))
     return tuple(found)
 
 
 def _containers(reader: Reader, facts: Facts) -> tuple[SmallShm, ...]:
-    processes = facts.work.gpu_processes[:_MOST_PROCESSES]
-    host = _mounted(if_absent(text(reader, "/proc/1/mountinfo"), "")) if processes else None
-    return tuple(one for process in processes if (one := _small(reader, process, host)))
+    views: dict[str | int, GpuProcess] = {}  # those of one container see the same
+    for process in facts.work.gpu_processes:
+        view = reader.link(f"/proc/{process.pid}/ns/mnt")
+        views.setdefault(view if isinstance(view, str) else process.pid, process)
+    if len(views) > _MOST_VIEWS:
+        raise UnknownFact(f"GPU processes see more than {_MOST_VIEWS} different trees of files")
+    host = _mounted(if_absent(text(reader, "/proc/1/mountinfo"), "")) if views else None
+    return tuple(one for process in views.values() if (one := _small(reader, process, host)))
 
 
 def _mounted(content: str) -> tuple[str, int | None] | None:

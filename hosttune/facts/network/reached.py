@@ -1,7 +1,7 @@
 """How this host is reached: default routes, addresses, sshd and its banner, and whether it has a name server.
 
 Nothing beyond the host is asked. Sources: proc_pid_net(5) (route) and Linux net/ipv6/route.c (ipv6_route: numbers in
-hex); ip-address(8), ss(8), whose columns without a heading are state, two queues, local and peer address, processes;
+hex); ip-address(8), ss(8), whose columns without a heading are state, two queues, local and peer address, details;
 ssh-keyscan(1); resolv.conf(5).
 """
 
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.processes import is_daemon
-from hosttune.facts.reading import answered, ask, if_absent, require_known, text
+from hosttune.facts.reading import answered, ask, if_absent, names_in, require_known, text
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 ADDRESSES = ("ip", "-json", "address", "show")
-LISTENERS = ("ss", "-H", "-l", "-t", "-n", "-p")
+LISTENERS = ("ss", "-H", "-l", "-t", "-n", "-e")  # its -p would read every open file of the host, of users too
 SSH_SOCKET = ("systemctl", "show", "--no-pager", "--property=Listen", "ssh.socket")
 _UP, _REJECT = 0x1, 0x200  # RTF_UP, RTF_REJECT
 _FAMILIES = {"inet": "IPv4", "inet6": "IPv6"}
@@ -36,9 +36,8 @@ _RESOLV, _STUB, _UPLINK = (
 _ALL = {"0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - read, not bound
 _WILD = ("0.0.0.0", "[::]", "*")  # noqa: S104 - as ss prints them
 _SOCKET = regex(r"^Listen=\S*:(\d+) \(Stream\)$", re.MULTILINE)
-# A name has at most 15 characters: with its quotes it cannot hold all of this.
-_SSHD = regex(r'\("sshd",pid=(\d+),fd=\d+\)')
-_SYSTEMD = regex(r'\("systemd",pid=1,fd=\d+\)')
+_INODE = regex(r"(?:uid:\d+ +)?ino:(\d+)(?: |$)")  # a control group follows, whose name a user may have chosen
+_OPENED = regex(r"socket:\[(\d+)\]")
 _CLASS = "/sys/class/net"
 _BANNER = regex(r"SSH-2\.0-")
 BANNER_S = 10.0  # within which sshd has to say what it is
@@ -117,34 +116,43 @@ def sshd_sockets(reader: Reader) -> Mapping[str, tuple[str, int]]:
     """Where sshd listens, itself or by systemd's socket, as `ss` calls it (`0.0.0.0:22`, `[::]:22`, `*:22` for both
     families) -> an own address and the port, to ask it there. Raises UnknownFact.
     """
-    printed = answered(reader, LISTENERS).text
-    sockets = ask(reader, SSH_SOCKET).text if '"systemd"' in printed else ""
-    named = set(_SSHD.findall(printed))
+    rows = _listening(answered(reader, LISTENERS).text)
+    if not rows:
+        return {}
     # The owner of /proc/PID does not tell: it is root for a setuid program that a user started under this name.
-    listed = require_known(reader.processes(), "the list of processes") if named else ()
-    return parse_listeners(printed, sockets, named - {str(one.pid) for one in listed if is_daemon(one, ("sshd",))})
+    listed = require_known(reader.processes(), "the list of processes")
+    daemons = {one.pid: one for one in listed if is_daemon(one, ("sshd",))}
+    own = [pid for pid, one in daemons.items() if one.parent not in daemons]  # the others each serve one connection
+    opened = {inode for pid in own for inode in _sockets_of(reader, pid)}
+    found = {name: at for name, at, inode in rows if inode in opened}
+    rest = [row for row in rows if row[2] not in opened]
+    if rest and any(one.pid == 1 and one.name == "systemd" for one in listed):
+        ports = {int(port) for port in _SOCKET.findall(ask(reader, SSH_SOCKET).text)}
+        if activated := [row for row in rest if row[1][1] in ports]:
+            started = set(_sockets_of(reader, 1))
+            found |= {name: at for name, at, inode in activated if inode in started}
+    return found
 
 
-def parse_listeners(printed: str, sockets: str = "", strangers: Collection[str] = ()) -> Mapping[str, tuple[str, int]]:
-    """The same of the rows of `ss` that sshd holds; and of process 1 those that ssh.socket names. `strangers`: pids of
-    processes that run no sshd for this machine, whatever they call themselves.
-    """
-    activated = {int(found) for found in _SOCKET.findall(sockets)}
-    found: dict[str, tuple[str, int]] = {}
+def _sockets_of(reader: Reader, pid: int) -> Iterator[str]:
+    """The inodes of the sockets that a process has open."""
+    folder = f"/proc/{pid}/fd"
+    for name in names_in(reader, folder):
+        if match := _OPENED.fullmatch(if_absent(reader.link(f"{folder}/{name}"), "")):
+            yield match[1]
+
+
+def _listening(printed: str) -> list[tuple[str, tuple[str, int], str]]:
+    """The rows of `ss`: the socket, an own address and the port, and its inode."""
+    found = []
     for row in printed.splitlines():
         words = row.split(None, 5)
-        if len(words) < 6:
-            continue
-        address, _, port = words[3].rpartition(":")
+        inode = _INODE.match(words[5]) if len(words) > 5 else None
+        address, _, port = words[3].rpartition(":") if inode else ("", "", "")
         number = parse_digits(port, -1)
-        if number < 0:
-            continue
-        holders = set(_SSHD.findall(words[5])) - set(strangers)
-        if holders or (_SYSTEMD.search(words[5]) and number in activated):
-            found[f"{address.partition('%')[0]}{']' if '%' in address and address[0] == '[' else ''}:{port}"] = (
-                _own(address),
-                number,
-            )
+        if inode and number >= 0:
+            name = f"{address.partition('%')[0]}{']' if '%' in address and address[0] == '[' else ''}:{port}"
+            found.append((name, (_own(address), number), inode[1]))
     return found
 
 

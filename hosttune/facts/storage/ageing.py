@@ -63,8 +63,7 @@ _LINGER = "/var/lib/systemd/linger"  # a file for each user whose units run with
 _USER_UNITS = (".config/systemd/user", ".local/share/systemd/user")
 _MOST_UNITS = 512  # of one folder of a user
 _MOST_SCRIPTS = 64  # of one file that a user wrote; of names that may lie in /usr/local as many again, eight times
-# What a look costs of what is read of a user, in characters: a file, and so many names that a pattern is tried on.
-_PER_FILE, _NAMES = 16, 8
+_PER_FILE = 16  # what a look at a file costs of what is read of a user, in characters
 _FEW = 8  # so many characters of what is only kept cost as much as one of what is followed
 _UNIT = regex(r"^[^\S\n]*Unit[^\S\n]*=[^\S\n]*(\S+)", re.MULTILINE)
 
@@ -212,7 +211,7 @@ class _AgeingReader(Files):
                 except UnknownFact as unknown:
                     refused.append(unknown.reason)
                     continue
-                paths = [*islice(self._unit_paths(folder, found[:_MOST_UNITS]), _MOST_UNITS + 1)]
+                paths = [*islice(self._unit_paths(folder, found[:_MOST_UNITS], name), _MOST_UNITS + 1)]
                 if len(found) > _MOST_UNITS or len(paths) > _MOST_UNITS:
                     self.hide(folder, f"{folder} holds more than {_MOST_UNITS} units, which are not all read")
                 for path in paths[:_MOST_UNITS]:
@@ -221,10 +220,11 @@ class _AgeingReader(Files):
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
             self.hide(_HOMES, f"units of users: {refused[0]}{more}")
 
-    def _unit_paths(self, folder: str, names: Iterable[str]) -> Iterator[str]:
+    def _unit_paths(self, folder: str, names: Iterable[str], user: str = "") -> Iterator[str]:
         for name in names:
             if name.endswith(".service.d"):
-                yield from (f"{folder}/{name}/{one}" for one in self.names(f"{folder}/{name}") if one.endswith(".conf"))
+                parts = self.names(f"{folder}/{name}", user)
+                yield from (f"{folder}/{name}/{one}" for one in parts if one.endswith(".conf"))
             elif name.endswith(".service"):
                 yield f"{folder}/{name}"
 
@@ -298,9 +298,7 @@ class _AgeingReader(Files):
         folder, _, pattern = path.rpartition("/")
         if not set("*?[") & set(pattern):
             return (path,) if 0 < len(path) < PATH_MAX else ()
-        names = self.names(folder) if len(folder) < PATH_MAX and self.has_left(user, 1, path) else ()
-        if not self.may_follow(user, len(names) // _NAMES, path):
-            return ()
+        names = self.names(folder, user) if len(folder) < PATH_MAX else ()
         try:
             fitting = [name for name in names if fits_glob(name, pattern)]
         except UnknownFact as unknown:
@@ -324,5 +322,5 @@ class _AgeingReader(Files):
         """What run-parts starts in a folder; else the path itself."""
         stat = None if self.ways.way(path)[1] else self.reader.stat(path)
         is_folder = isinstance(stat, Stat) and stat.type == "directory"
-        names = self.names(path) if is_folder and self.has_left(user, 1, path) else ()
+        names = self.names(path, user) if is_folder else ()
         return self._at_most(path, names, path, user) if is_folder else (path,)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.reading import sure, text
+from hosttune.facts.reading import names_in, sure, text
 from hosttune.facts.storage.ageing_jobs import may_be_script, tells
 from hosttune.facts.storage.mounts import LOCAL_TYPES, mount_of
 from hosttune.facts.storage.ways import Ways
@@ -30,6 +30,8 @@ LARGEST = 1 << 20  # bytes of a script
 OF_ONE_USER = 64 << 10
 OF_ALL_USERS = 256 << 10
 _PLAIN = 8
+# Names that are listed for a user: so many characters cost as much as one that is followed, each name some besides.
+_NAMED, _PER_NAME = 64, 8
 _ELF = b"\x7fELF"
 _DISKS = LOCAL_TYPES | {"zfs", "overlay", "tmpfs", "rootfs", "reiserfs", "vfat", "exfat", "ntfs3", "squashfs", "erofs"}
 
@@ -52,6 +54,7 @@ class Files:
         self._seen: set[str] = set()
         self._spent: dict[str, int] = {}  # of each user
         self._listed: dict[str, tuple[str, ...]] = {}
+        self._latest: tuple[str, tuple[str, ...]] = ("", ())  # folder and names
 
     def is_nobodys(self, path: str) -> bool:
         """Of an image /run is made anew when it boots."""
@@ -74,13 +77,32 @@ class Files:
         content = self.told(path, text, self.reader, path)
         return "" if content is ABSENT else content
 
-    def names(self, folder: str) -> tuple[str, ...]:
-        """What is in a folder; each is listed once."""
-        if folder not in self._listed:
-            is_closed = self.is_nobodys(f"{folder}/") or self.is_remote(folder)
-            names = ABSENT if is_closed else self.told(folder, self.reader.list, folder)
-            self._listed[folder] = () if names is ABSENT else names
-        return self._listed[folder]
+    def names(self, folder: str, user: str = "") -> tuple[str, ...]:
+        """What is in a folder. One of the system is listed once. What is listed for a user counts each time, and only
+        the latest is kept, because links give one folder any number of paths.
+        """
+        if not self.has_left(user, 1, folder):
+            return ()
+        if folder not in self._listed and folder != self._latest[0]:
+            names = self._names(folder)
+            if names is None:
+                self._spend(user, OF_ONE_USER // _PLAIN)  # it may hold more names than are listed, which took its time
+            self._latest = folder, names or ()
+            if not user:
+                self._listed[folder] = self._latest[1]
+        names = self._listed.get(folder, self._latest[1])
+        cost = sum(_PER_NAME + len(name) for name in names) // _NAMED
+        return names if self.may_follow(user, cost, folder) else ()
+
+    def _names(self, folder: str) -> tuple[str, ...] | None:
+        """None where the names could not be told; that is then said."""
+        if self.is_nobodys(f"{folder}/") or self.is_remote(folder):
+            return ()
+        try:
+            return names_in(self.reader, folder)
+        except UnknownFact as unknown:
+            self.hide(folder, unknown.reason)
+            return None
 
     def cost_of(self, text: str) -> int:
         """Of a script: one that tells of no access times is only read."""
