@@ -134,6 +134,6 @@ class Fleet:
 
     @property
     def disputed(self) -> frozenset[str]:
-        """The digests for which hosts do not show the same."""
-        counts = Counter(one.digest for one in self.classes if one.digest)
+        """The digests for which hosts do not show the same, each with changes of that digest."""
+        counts = Counter(one.digest for one in self.classes if one.digest and one.is_as_shown)
         return frozenset(digest for digest, count in counts.items() if count > 1)

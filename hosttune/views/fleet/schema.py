@@ -91,7 +91,7 @@ def _plan(one: PlanClass, changes: tuple[Change, ...] | None, disputed: frozense
     about = {
         "digest": one.digest,
         "is_digest_of_changes": one.is_as_shown,
-        "is_disputed": one.digest in disputed,
+        "is_disputed": one.is_as_shown and one.digest in disputed,
         "change_count": one.changes,
     }
     return {**about, **_named(one.hosts), **told}
