@@ -257,9 +257,7 @@ class FleetAggregator:
         groups = [(group.hosts.count, group.result(hardware)) for hardware, group in self.groups.items()]
         siblings = [one for count, one in groups if count >= LEAST_SIBLINGS]
         classes = [
-            PlanClass(
-                digest, one.changes, one.names.result, one.first[1], one.first[0], shown, content, one.is_uniform
-            )
+            PlanClass(digest, one.changes, one.names.result, one.first[1], one.first[0], shown, content, one.is_uniform)
             for (digest, shown, content), one in self.classes.items()
         ]
         return Fleet(

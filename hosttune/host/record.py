@@ -144,7 +144,7 @@ class RecordReader:
         return _decode(entry, decode)
 
     def _canonical(self, path: str, *, follow: bool = True) -> str:
-        """`path` with the links resolved that the record knows; empty where they lead nowhere, as host/paths.py has it."""
+        """`path` with the links resolved that the record knows; empty where they lead nowhere (host/paths.py)."""
         place = self._places.get((path, follow))
         if place is None:
             place = self._places[path, follow] = self._walked(path, follow=follow)

@@ -256,7 +256,7 @@ def test_what_one_host_says_of_its_changes_is_not_shown_for_the_others():
 )
 def test_what_equal_hosts_have_of_their_own_is_shown_where_all_have_the_same(other):
     _, uniform = _folded(("a", _SAME), ("b", _SAME))
-    assert ("60", "/sys/block/sda/q") == (uniform[0].before, uniform[2].address.name)
+    assert (uniform[0].before, uniform[2].address.name) == ("60", "/sys/block/sda/q")
     fleet, shown = _folded(("a-evil", other), ("b", _SAME))
     assert [one.hosts.names for one in fleet.classes] == [("a-evil", "b")]
     assert not fleet.disputed
