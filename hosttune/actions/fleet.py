@@ -14,6 +14,7 @@ from hosttune.engine.fleet import FleetAggregator
 from hosttune.engine.fleet_choice import LookCollector
 from hosttune.engine.fleet_reading import MISSING, RECORD, changes_in, is_record, parsed, read_document
 from hosttune.engine.fleet_seen import HostLook, Unread, seen_from_row, seen_of_plan, seen_to_row
+from hosttune.engine.plan_class import digest_content, in_common
 from hosttune.engine.policy import Policy
 from hosttune.engine.policy_effect import without_effect
 from hosttune.engine.policy_file import build_policy, load_policy
@@ -104,8 +105,8 @@ def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: C
 
 
 def changes_of(one: PlanClass, ask: Ask) -> tuple[Change, ...]:
-    """The changes of a plan that a report named, from the file of the host that it named: those of its digest. Empty
-    where the file holds others by now.
+    """The changes of a plan that a report named, from the file of the host that it named, without what its hosts do not
+    show alike. Empty where the file holds others by now.
     """
     content = content_of(one.source)
     data = parsed(content, one.source) if isinstance(content, bytes) else None
@@ -114,10 +115,12 @@ def changes_of(one: PlanClass, ask: Ask) -> tuple[Change, ...]:
     try:
         if is_record(data):
             plan = _session(RecordReader(data, one.source), ask).plan()
-            return plan.changes if plan.digest == one.shown else ()
-        return changes_in(data, one.shown)
+            changes = plan.changes if digest_content(map(in_common, plan.changes)) == one.content else ()
+        else:
+            changes = changes_in(data, one.content)
     except HosttuneError:
         return ()
+    return changes if one.is_uniform else tuple(map(in_common, changes))
 
 
 def _checked(ask: Ask) -> Catalog:

@@ -9,6 +9,7 @@ their values, so that a value of any weight is among the first.
 from __future__ import annotations
 
 from bisect import insort
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hosttune.engine.fleet_seen import OUTCOMES, HostLook, Unread
@@ -87,6 +88,17 @@ class _Values:
         return _ranked_tally((Valued(value, names.result) for value, names in self.found.items()), self.others.result)
 
 
+@dataclass
+class _Class:
+    """Hosts with the same plan."""
+
+    names: _Names
+    changes: int
+    first: tuple[str, str]  # host, source
+    own: str
+    is_uniform: bool = True
+
+
 class _Group:
     """Siblings."""
 
@@ -130,6 +142,10 @@ def _ranked_tally(values: Iterable[Valued], others: HostNames) -> ValueTally:
     return ValueTally(tuple(sorted(values, key=lambda one: (-one.hosts.count, one.value))), others)
 
 
+def _commonest_first(one: PlanClass) -> tuple[object, ...]:
+    return not one.digest, -one.hosts.count, one.digest, one.shown, one.content
+
+
 class FleetAggregator:
     """Adds looks, each at another host, and makes the report. `names` bounds each list of names; `grave` are the rules
     that find faults: what they say comes before what others say as loudly.
@@ -147,7 +163,7 @@ class FleetAggregator:
         self.rules: dict[str, tuple[dict[str, _Names], _Values]] = {}
         self.groups: dict[tuple[tuple[str, str], ...], _Group] = {}
         self.unplaced = 0
-        self.classes: dict[tuple[str, str], tuple[_Names, int, tuple[str, str]]] = {}
+        self.classes: dict[tuple[str, str, str], _Class] = {}
         self.other_classes = _Names(names)
         self.missing: list[tuple[str, str, HostLook]] = []
         self.missing_count = 0
@@ -225,24 +241,24 @@ class FleetAggregator:
 
     def _add_class(self, seen: HostLook) -> None:
         # A digest is approved for what is shown with it, so no host may show other changes for that of others.
-        key = (seen.digest, seen.shown) if seen.changes else ("", "")
+        key = (seen.digest, seen.shown, seen.content) if seen.changes else ("", "", "")
         known = self.classes.get(key)
         if known is None:
             if len(self.classes) >= MOST_CLASSES:
                 self.other_classes.add(seen.host)
                 return
-            known = (_Names(self.bound), seen.changes, (seen.host, seen.source))
-        names, changes, first = known
-        names.add(seen.host)
-        self.classes[key] = (names, changes, min(first, (seen.host, seen.source)))
+            known = self.classes[key] = _Class(_Names(self.bound), seen.changes, (seen.host, seen.source), seen.own)
+        known.names.add(seen.host)
+        known.first = min(known.first, (seen.host, seen.source))
+        known.is_uniform &= known.own == seen.own
 
     def result(self) -> Fleet:
         """The report on what was added so far."""
         groups = [(group.hosts.count, group.result(hardware)) for hardware, group in self.groups.items()]
         siblings = [one for count, one in groups if count >= LEAST_SIBLINGS]
         classes = [
-            PlanClass(digest, changes, names.result, source, host, shown)
-            for (digest, shown), (names, changes, (host, source)) in self.classes.items()
+            PlanClass(digest, one.changes, one.names.result, one.first[1], one.first[0], shown, content, one.is_uniform)
+            for (digest, shown, content), one in self.classes.items()
         ]
         return Fleet(
             hosts=self.hosts,
@@ -261,7 +277,7 @@ class FleetAggregator:
             expired=self.expired.result,
             orphaned=self.orphaned.result,
             problems=self.problems.result,
-            classes=tuple(sorted(classes, key=lambda one: (not one.digest, -one.hosts.count, one.digest, one.shown))),
+            classes=tuple(sorted(classes, key=_commonest_first)),
             other_classes=self.other_classes.result,
             missing=tuple(seen for _, _, seen in self.missing),
             missing_count=self.missing_count,

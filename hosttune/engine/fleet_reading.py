@@ -16,6 +16,7 @@ from hosttune.codec import other_format
 from hosttune.engine.fleet_seen import HostLook, Unread, pairs, seen_of
 from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import digest
+from hosttune.engine.plan_class import digest_content, in_common
 from hosttune.errors import BadInput, Where
 from hosttune.regex import regex
 from hosttune.values import Finding, Hold, HoldKind, Verdict
@@ -85,8 +86,8 @@ def read_document(data: Mapping[str, Any], source: str, stem: str) -> Iterator[H
             yield _unread(error, source)
 
 
-def changes_in(data: Mapping[str, Any], shown: str) -> tuple[Change, ...]:
-    """The changes in a document whose digest is `shown`, whichever of its hosts has them; none where no host has."""
+def changes_in(data: Mapping[str, Any], content: str) -> tuple[Change, ...]:
+    """The changes in a document that show `content`, whichever of its hosts has them; none where no host has."""
     for number, entry in enumerate(data["hosts"] if isinstance(data.get("hosts"), list) else [data]):
         try:
             for finding in entry["findings"]:
@@ -94,7 +95,7 @@ def changes_in(data: Mapping[str, Any], shown: str) -> tuple[Change, ...]:
             changes = _changes(entry["findings"], "findings")
         except (_Wrong, BadInput, KeyError, TypeError):  # the report has told what is wrong with it
             continue
-        if digest(changes) == shown:
+        if digest_content(map(in_common, changes)) == content:
             return changes
     return ()
 
@@ -109,11 +110,14 @@ def _changes(findings: list[Any], where: str) -> tuple[Change, ...]:
     )
 
 
-def _shown(findings: list[Any], where: str) -> str:
+def _shown(findings: list[Any], where: str) -> dict[str, str]:
     try:
-        return digest(_changes(findings, where))
+        changes = _changes(findings, where)
     except BadInput as error:
         raise _Wrong(where, str(error.faults[0])) from None
+    return {
+        "shown": digest(changes), "content": digest_content(map(in_common, changes)), "own": digest_content(changes),
+    }  # fmt: skip
 
 
 def moment(text: str) -> float:
@@ -158,7 +162,7 @@ def _seen(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
         profile=_text(entry, "profile", where, ""),
         policy_digest=_digest(entry, "policy_digest", where),
         digest=named,
-        shown=_shown(findings, f"{where}findings") if named and changes else "",
+        **(_shown(findings, f"{where}findings") if named and changes else {}),
         changes=changes,
         unfit=unfit,
         impaired=impaired,

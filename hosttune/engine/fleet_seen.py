@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import waits_for_reboot
+from hosttune.engine.plan_class import digest_content, in_common
 from hosttune.frozen import frozen
 from hosttune.values import Finding, HoldKind, Verdict
 
@@ -53,6 +54,8 @@ class HostLook:
     policy_digest: str = ""
     digest: str = ""
     shown: str = ""  # the digest of the changes in the file: the same, unless secrets are masked, or a host made it up
+    content: str = ""  # the digest of all that it shows of them and that equal hosts show alike (plan_class.py)
+    own: str = ""  # the same with what each host has of its own
     changes: int = 0
     unfit: tuple[str, ...] = ()  # the rules for which it should not take work
     impaired: tuple[str, ...] = ()  # the rules for which it works slower, or not for long
@@ -146,6 +149,8 @@ def seen_of_plan(
         policy_digest=plan.policy_digest,
         digest=plan.digest,
         shown=plan.digest,
+        content=digest_content(map(in_common, plan.changes)),
+        own=digest_content(plan.changes),
         changes=len(plan.changes),
         asks=inventory.reboot,
         problems=tuple(problems),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import field
 
 from hosttune.engine.fleet_seen import HostLook, Unread
@@ -93,6 +94,8 @@ class PlanClass:
     source: str
     host: str
     shown: str  # the digest of the changes that the file shows
+    content: str  # that of all that hosts of the class show alike
+    is_uniform: bool  # whether they show all alike, so that nothing of the first is its own
 
     @property
     def is_as_shown(self) -> bool:
@@ -128,3 +131,9 @@ class Fleet:
     unread_count: int
     superseded: HostNames  # hosts with older looks, which were left out
     shared_machines: ValueTally  # machine id -> hosts: cloned, or renamed
+
+    @property
+    def disputed(self) -> frozenset[str]:
+        """The digests for which hosts do not show the same, each with changes of that digest."""
+        counts = Counter(one.digest for one in self.classes if one.digest and one.is_as_shown)
+        return frozenset(digest for digest, count in counts.items() if count > 1)

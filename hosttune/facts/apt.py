@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts import apt_get
-from hosttune.facts.apt_conf import CLEAR, files, settings_of
+from hosttune.facts.apt_conf import CLEAR, AptNames, files
 from hosttune.facts.apt_get import Transaction
 from hosttune.facts.apt_pins import Pin, read_pins
 from hosttune.facts.apt_sources import read_disabled
@@ -69,23 +69,13 @@ def values_in(dump: str, name: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Apt:  # noqa: ARG001 - the interface of all subjects
-    contents = shared(_texts, reader)
+    names = shared(lambda: AptNames(texts(reader, files(reader))))
 
     def look(name: str) -> AptSetting:
-        def lines() -> tuple[Placed, ...]:
-            return tuple(
-                Placed(value, path, line) for path, content in contents() for value, line in settings_of(content, name)
-            )
-
-        return AptSetting(lazy(lines), lazy(_merged, reader, name))
+        return AptSetting(lazy(lambda: tuple(names().lines(name))), lazy(_merged, reader, name))
 
     would = Lookup(lambda operands: _simulated(reader, operands.split()))
     return Apt(Lookup(look), would, lazy(read_pins, reader), lazy(read_disabled, reader))
-
-
-def _texts(reader: Reader) -> tuple[tuple[str, str], ...]:
-    """(path, text) in the order in which apt reads them."""
-    return tuple(texts(reader, files(reader)))
 
 
 def _merged(reader: Reader, name: str) -> tuple[str, ...]:

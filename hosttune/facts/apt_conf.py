@@ -8,20 +8,24 @@ Source: apt.conf(5): the files of apt.conf.d by name, with no suffix or `.conf`,
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.placed import Placed
 from hosttune.facts.reading import names_in
 from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hosttune.host.door import Reader
 
 FOLDER = "/etc/apt/apt.conf.d"
 LAST = "/etc/apt/apt.conf"
 CLEAR = "#clear"
+MOST = 1 << 20  # characters of all files: each name and value takes some hundred bytes
 _NAME = regex(r"[\w-]+|[\w.-]*[\w-]\.conf")
 _PART = regex(
     r'//[^\n]*|/\*(?:(?!\*/).)*(?:\*/)?|#clear\b|#[^\n]*|"(?:\\.|[^"\\\n])*"|("(?:\\.|[^"\\\n])*)|[{};]|[^\s{};"]+',
@@ -34,28 +38,96 @@ def files(reader: Reader) -> tuple[str, ...]:
     return (*(f"{FOLDER}/{one}" for one in names_in(reader, FOLDER) if _NAME.fullmatch(one)), LAST)
 
 
-def settings_of(content: str, name: str) -> Iterator[tuple[str, int]]:
-    """(value, line from 1) of what one file adds to the list, `#clear` where it empties it."""
-    wanted = name.lower()
-    scopes: list[str] = []
-    words: list[str] = []
-    line = LineNumbers(content).at
-    for found in _PART.finditer(content):
-        part = found[0] if found[1] is None else found[1][1:]
-        if part.startswith(("//", "/*")) or (part.startswith("#") and part != CLEAR):
-            continue
-        if part == "{":
-            scopes.append("::".join(filter(None, (*scopes[-1:], *words[:1]))))
-        elif part == "}":
-            del scopes[-1:]
-        elif part != ";":
-            words.append(part)
-            continue
-        elif words[:1] == [CLEAR]:
-            if any(wanted == one.lower() or wanted.startswith(f"{one.lower()}::") for one in words[1:]):
-                yield CLEAR, line(found.start())
-        elif words and words[-1].startswith('"'):
-            tag = "::".join((*scopes[-1:], *words[:-1]))
-            if tag.removesuffix("::").lower() == wanted:
-                yield words[-1][1:-1], line(found.start())
-        words = []
+class _Scope:
+    """One name, with the names below it. Each knows its last part only: no text of a file is kept once a level."""
+
+    __slots__ = ("below", "clears", "values")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Scope] = {}
+        self.clears: list[int] = []  # as places in AptNames.lines, ascending; so are the values
+        self.values: list[int] = []
+
+    def at(self, parts: Iterable[str]) -> _Scope:
+        scope = self
+        for part in parts:
+            found = scope.below.get(part)
+            if found is None:
+                found = scope.below[part] = _Scope()
+            scope = found
+        return scope
+
+
+class AptNames:
+    """All names of these files, (path, content) in their order. Each file is read once, in time that grows linearly."""
+
+    def __init__(self, contents: Iterable[tuple[str, str]]) -> None:
+        self._root = _Scope()
+        self._lines: list[Placed] = []
+        left = MOST
+        for path, content in contents:
+            left -= len(content)
+            if left < 0:
+                raise UnknownFact(f"the files of apt's configuration have more than {MOST >> 20} MiB")
+            self._read(path, content)
+
+    def lines(self, name: str) -> Iterator[Placed]:
+        """The lines that give a list its values; of those that empty it the last before each value, as `#clear`."""
+        passed, scope = [], self._root
+        for part in _parts(name):
+            if part not in scope.below:
+                break
+            scope = scope.below[part]
+            passed.append(scope.clears)
+        else:
+            yield from self._merged(scope.values, passed)
+            return
+        yield from self._merged([], passed)
+
+    def _merged(self, values: list[int], clears: list[list[int]]) -> Iterator[Placed]:
+        before = -1
+        for at in (*values, len(self._lines)):
+            cleared = max((one[end - 1] for one in clears if (end := bisect_left(one, at))), default=-1)
+            if cleared > before:
+                yield self._lines[cleared]
+            if at < len(self._lines):
+                yield self._lines[at]
+            before = at
+
+    def _read(self, path: str, content: str) -> None:
+        scopes: list[_Scope | None] = []  # None: braces without a name, outside of all scopes
+        words: list[str] = []
+        line = LineNumbers(content).at
+        for found in _PART.finditer(content):
+            part = found[0] if found[1] is None else found[1][1:]
+            if part.startswith(("//", "/*")) or (part.startswith("#") and part != CLEAR):
+                continue
+            if part == "{":
+                inner = "::".join(words[:1])
+                around = (scopes[-1] if scopes else None) or (self._root if inner else None)
+                scopes.append(around.at(_named(words[:1])) if around and inner else around)
+            elif part == "}":
+                del scopes[-1:]
+            elif part != ";":
+                words.append(part)
+                continue
+            elif words[:1] == [CLEAR]:
+                for name in dict.fromkeys(words[1:]):
+                    self._root.at(_parts(name)).clears.append(len(self._lines))
+                self._lines.append(Placed(CLEAR, path, line(found.start())))
+            elif words and words[-1].startswith('"'):
+                scope = scopes[-1] if scopes else self._root
+                if scope is not None:
+                    scope.at(_named(words[:-1])).values.append(len(self._lines))
+                    self._lines.append(Placed(words[-1][1:-1], path, line(found.start())))
+            words = []
+
+
+def _parts(name: str) -> list[str]:
+    return name.lower().split("::")
+
+
+def _named(words: list[str]) -> list[str]:
+    """The parts of a name in a file: of `NAME::`, which appends, those of NAME."""
+    parts = _parts("::".join(words)) if words else []
+    return parts[:-1] if parts[-1:] == [""] else parts

@@ -8,6 +8,7 @@ topmost is the rank. CPUs: sched_setaffinity(2), and cpu.max of the control grou
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -111,20 +112,20 @@ def _gpu_processes(reader: Reader, facts: Facts) -> Mapping[int, Process]:
 
 
 def _ranks(gpu: Mapping[int, Process], quotas: Mapping[str, float | None]) -> tuple[Rank, ...]:
-    tops = {pid: _top(pid, gpu) for pid in gpu}
-    return tuple(
-        _rank(gpu[pid], sum(top == pid for top in tops.values()) - 1, quotas[gpu[pid].cgroup])
-        for pid in sorted(set(tops.values()))
-    )
+    trees = Counter(_tops(gpu).values())
+    return tuple(_rank(gpu[pid], size - 1, quotas[gpu[pid].cgroup]) for pid, size in sorted(trees.items()))
 
 
-def _top(pid: int, gpu: Mapping[int, Process]) -> int:
-    """The topmost GPU process above this one. Other programs may be launchers, and are not passed."""
-    seen = {pid}
-    while (parent := gpu[pid].parent) in gpu and parent not in seen:
-        pid = parent
-        seen.add(pid)
-    return pid
+def _tops(gpu: Mapping[int, Process]) -> Mapping[int, int]:
+    """The topmost GPU process above each. Other programs may be launchers, and are not passed."""
+    tops: dict[int, int] = {}
+    for pid in gpu:
+        passed = {pid: None}
+        while (parent := gpu[pid].parent) in gpu and parent not in passed and parent not in tops:
+            pid = parent  # noqa: PLW2901
+            passed[pid] = None
+        tops |= dict.fromkeys(passed, tops.get(parent, pid))
+    return tops
 
 
 def _rank(process: Process, workers: int, quota: float | None) -> Rank:

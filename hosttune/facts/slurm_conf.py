@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import posixpath
 import re
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -105,13 +106,15 @@ def settings_of(rows: Iterable[SlurmRow]) -> dict[str, str]:
 
 
 def with_defaults(rows: Iterable[SlurmRow], kind: str) -> Iterator[SlurmRow]:
-    """The lines that begin with a kind of thing (`nodename`), each with what the DEFAULT lines above it say."""
+    """The lines that begin with a kind of thing (`nodename`), each with what the DEFAULT lines above it say. The values
+    of a line hold until the next one is asked for: a copy for each would grow with the lines times the keys.
+    """
     defaults: dict[str, str] = {}
     for row in rows:
         if kind in row.values and row.values[kind].upper() == "DEFAULT":
             defaults |= row.values
         elif kind in row.values:
-            yield SlurmRow(row.path, row.line, {**defaults, **row.values})
+            yield SlurmRow(row.path, row.line, ChainMap({**row.values}, defaults))
 
 
 def hosts_in(expression: str) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from typing import Any, Final, TypeVar
 
 from hosttune.errors import BadInput, Fault, Refused, Where
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.paths import MAX_LINKS, MAX_PARTS, PATH_MAX
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, OnlyRunning, Unreadable
 
@@ -39,7 +39,6 @@ LIMIT: Final = 128 << 20  # bytes of a record file
 _MOST_LISTED: Final = LIMIT >> 3  # characters of the names in one folder
 _MISSING: Final = "not in this record"
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces", "usages")
-_MAX_LINKS = 40
 _DEEP = 64  # folders above a path
 _OF_A_PROCESS = regex(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
 _ESCAPED_SURROGATE = regex(rb"\\u[dD][89a-fA-F]")  # as JSON writes it
@@ -152,7 +151,7 @@ class RecordReader:
         return _decode(entry, decode)
 
     def _canonical(self, path: str, *, follow: bool = True) -> str:
-        """`path` with the links resolved that the record knows."""
+        """`path` with the links resolved that the record knows; empty where they lead nowhere (host/paths.py)."""
         place = self._places.get((path, follow))
         if place is None:
             place = self._places[path, follow] = self._walked(path, follow=follow)
@@ -165,12 +164,14 @@ class RecordReader:
         folder, _, name = path.rpartition("/")
         # The folder is known from its other files, as a rule; of a path that is deep without end all is walked.
         if name not in ("", ".", "..") and folder and path.count("/") <= _DEEP:
-            place = f"{self._canonical(folder).rstrip('/')}/{name}"
+            if not (above := self._canonical(folder)):
+                return ""
+            place = f"{above.rstrip('/')}/{name}"
             if not isinstance(links.get(place), str):
                 return place
         todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
         done: list[str] = []
-        count = 0
+        count = parts = 0
         while todo:
             part = todo.pop()
             if part == "..":
@@ -178,25 +179,29 @@ class RecordReader:
                 continue
             done.append(part)
             text = links.get("/" + "/".join(done))
-            if isinstance(text, str) and (todo or follow) and count < _MAX_LINKS and not _is_magic(done):
+            if isinstance(text, str) and (todo or follow) and count < MAX_LINKS and not _is_magic(done):
                 count += 1
+                parts += text.count("/")
+                if parts > MAX_PARTS:
+                    return ""
                 done = [] if text.startswith("/") else done[:-1]
                 todo.extend(part for part in reversed(text.split("/")) if part not in ("", "."))
         return "/" + "/".join(done)
 
     def _is_proven_absent(self, path: str) -> bool:
         """Of a folder that was not listed, the nearest one above it tells whether there is one."""
-        passed: list[str] = []
-        is_absent = False
         folder, _, name = path.rstrip("/").rpartition("/")
+        nearest = folder or "/"
         while name:
             names = self._listed(folder or "/")
             if names is not None:
                 is_absent = names if isinstance(names, bool) else name not in names
                 break
-            passed.append(folder or "/")
             folder, _, name = folder.rstrip("/").rpartition("/")
-        self._names.update(dict.fromkeys(passed, is_absent))
+        else:
+            is_absent = False
+        if nearest not in self._names:  # that folder only: of all above it there may be hundreds, for each path
+            self._names[nearest] = is_absent
         return is_absent
 
     def _listed(self, folder: str) -> frozenset[str] | bool | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hosttune.views.terminal import Screen
 
 _CONTEXT = 3  # lines around a change
+_IN_FSTAB = frozenset({"fstab", "fstab-line"})  # whose details are a diff of lines
 _MOST_PAIRS = 4_000_000  # of lines that are compared
 _NUMBER = regex(r"(?<=[-+])\d+")  # of a line, behind @@
 _WHEN = {
@@ -153,6 +154,9 @@ def _details(details: tuple[str, ...]) -> Iterator[str]:
 
 
 def _is_told(change: Change) -> bool:
-    """Whether the details tell the values already: line by line (fstab), or one by one (a set of packages)."""
-    is_diff = any(line.startswith(("-", "+")) for line in change.details)
-    return is_diff or (bool(change.details) and kind_of(change.address).is_set)
+    """Whether the details tell the values already: line by line (fstab), or one by one (a set of packages). Those of
+    other kinds never do, whatever a file of a host says.
+    """
+    kind = kind_of(change.address)
+    is_diff = kind.kind in _IN_FSTAB and any(line.startswith(("-", "+")) for line in change.details)
+    return is_diff or (bool(change.details) and kind.is_set)

@@ -9,7 +9,7 @@ import pytest
 from hosttune.choices.update_hold import DRIVER, choose, kernel_flavours
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.apt import AptSetting, dump_command, values_in
-from hosttune.facts.apt_conf import settings_of
+from hosttune.facts.apt_conf import AptNames
 from hosttune.facts.packages import Packages
 from hosttune.host.door import Completed, Stat
 from hosttune.host.overlay import Overlay
@@ -309,7 +309,8 @@ APT::Get::Assume-Yes "true"; #clear Unattended-Upgrade;
 
 
 def test_every_way_to_write_a_list_is_read_with_its_line():
-    assert tuple(settings_of(SITE, KEY)) == (
+    found = AptNames([("site", SITE)]).lines(KEY)
+    assert tuple((one.value, one.line) for one in found) == (
         ("slurm", 3), ("^munge", 5), ("nested", 7), ("quo//ted", 8), ("#clear", 9)
     )  # fmt: skip
 

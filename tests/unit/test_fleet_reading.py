@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hosttune.engine.fleet_reading import parsed, read_document
+from hosttune.codec import change_from_json
+from hosttune.engine.fleet import FleetAggregator
+from hosttune.engine.fleet_reading import changes_in, parsed, read_document
 from hosttune.engine.fleet_seen import HostLook, Unread
+from hosttune.engine.plan import digest
+from hosttune.engine.plan_class import in_common
+from hosttune.values import Unreadable
+from hosttune.views.change import diff_of
 from tests.unit.fleet_looks import document, entry, finding
 
 
@@ -204,3 +210,61 @@ def test_host_that_should_not_take_work_is_so_by_its_own_policy():
 def test_health_that_is_none_is_told_with_its_place(health):
     (unread,) = read(document(entry("a", [FAULTY], health=health)))
     assert unread.place.startswith("r.json: hosts[0].health.")
+
+
+_CHANGES = (
+    {"address": "sysctl:vm.swappiness", "action": "update", "before": "60", "after": "10", "rule": "r"},
+    {"address": "fstab:/data", "action": "update", "before": "defaults", "after": "noatime", "rule": "r",
+     "details": ["@@ -3 +3 @@", "-UUID=1 /data ext4 defaults 0 2", "+UUID=1 /data ext4 noatime 0 2"]},
+    {"address": "sysfs:/sys/block/sda/q", "action": "update", "before": "1", "after": "2", "rule": "r", "device": "SN1"},
+)  # fmt: skip
+
+
+def _folded(*hosts):
+    """The classes of (host, what it says otherwise of its changes), and what is shown for the first of them."""
+    fleet = FleetAggregator()
+    changes = {host: [one | said for one, said in zip(_CHANGES, more, strict=True)] for host, more in hosts}
+    same = digest(change_from_json(one) for one in _CHANGES)
+    data = document(*(entry(host, [finding(changes=own)], digest=same) for host, own in changes.items()))
+    for seen in read(data):
+        fleet.add(seen)
+    result = fleet.result()
+    (first, *_) = result.classes
+    shown = changes_in(data, first.content)
+    return result, tuple(shown if first.is_uniform else map(in_common, shown))
+
+
+_SAME = ({}, {}, {})
+
+
+def test_what_one_host_says_of_its_changes_is_not_shown_for_the_others():
+    told = {"details": ["- (nothing)", "+ # a comment only"], "reason": "harmless"}
+    fleet, shown = _folded(("a-evil", (told, told, told)), ("b", _SAME), ("c", _SAME))
+    assert [one.hosts.names for one in fleet.classes] == [("b", "c"), ("a-evil",)]
+    assert len(fleet.disputed) == 1
+    assert "comment only" not in str(shown)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ({"before": "10"}, {}, {}),
+        ({}, {"details": ["- (nothing)", "+ # a comment only"]}, {}),
+        ({}, {}, {"address": "sysfs:/sys/block/loop99/q"}),
+        ({"reason": "harmless"}, {}, {}),
+    ],
+)
+def test_what_equal_hosts_have_of_their_own_is_shown_where_all_have_the_same(other):
+    _, uniform = _folded(("a", _SAME), ("b", _SAME))
+    assert (uniform[0].before, uniform[2].address.name) == ("60", "/sys/block/sda/q")
+    fleet, shown = _folded(("a-evil", other), ("b", _SAME))
+    assert [one.hosts.names for one in fleet.classes] == [("a-evil", "b")]
+    assert not fleet.disputed
+    assert (str(shown[2].address), shown[0].after, shown[1].details) == ("sysfs:SN1 q", "10", ())
+    assert isinstance(shown[0].before, Unreadable)
+
+
+def test_details_hide_no_value_of_a_live_setting():
+    change = change_from_json(_CHANGES[0] | {"details": ["- (nothing)", "+ # a comment only"]})
+    diff = diff_of(change)
+    assert (diff.before, diff.after) == ("60", "10")

@@ -243,3 +243,21 @@ def test_crontabs_of_users_and_scripts_of_the_site_keep_what_is_asked_for_alone(
     assert not [word for word in ("hunter2", "boss@", "private notes") if word in text]
     sources = [rule.source for rule in Facts(RecordReader(data)).ageing.rules]
     assert sources == [rule.source for rule in Facts(FakeReader(files)).ageing.rules] == ["/opt/purge:3"]
+
+
+def _with_links(text: str, names: int = 200) -> RecordReader:
+    links = {f"/etc/sysctl.d/{number}.conf": text.replace("NNN", f"{number:03}") for number in range(names)}
+    return RecordReader(
+        {"format_version": 1, "kind": "hosttune record", "tool_version": "", "made_at": 0, "name": "", "machine": "",
+         "privileged": True, "persistent_only": False, "links": links, "listings": {"/": ["etc"]}}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["/c/NNN/" + "c/" * 2000, "/c/NNN/" + "c/" * 200, "/c/NNN"])
+def test_links_that_lead_through_many_folders_keep_no_name_of_each(text):
+    record = _with_links(text)
+    for path in [*record.data["links"]]:
+        assert not isinstance(record.read(path), bytes)
+        assert not isinstance(record.read(f"{path}/below"), bytes)
+    kept = sum(map(len, record._names)) + sum(map(len, record._places.values()))
+    assert kept < 200 * 3000

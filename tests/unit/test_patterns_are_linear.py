@@ -19,14 +19,18 @@ from hosttune.engine.lint import rule_faults
 from hosttune.engine.shapes import policy_faults
 from hosttune.engine.yamlio import load_document
 from hosttune.errors import MOST_FAULTS, BadInput, Where
-from hosttune.facts.apt_conf import settings_of
+from hosttune.facts.apt_conf import AptNames
 from hosttune.facts.commands import values_in
 from hosttune.facts.containers.containers import mode_of, root_of
 from hosttune.facts.containers.userns import allows_userns
+from hosttune.facts.jobs import _tops
+from hosttune.facts.kernel.grub import parse_menu
 from hosttune.facts.services.slurm import gpus_of
 from hosttune.facts.services.unit_files import assignments
+from hosttune.facts.slurm_conf import slurm_rows, with_defaults
 from hosttune.facts.storage.ageing_files import parse_cachefilesd, parse_tmpreaper
 from hosttune.facts.sysfs import fits
+from hosttune.host.door import Process
 from hosttune.lines import LineNumbers
 from tests.patterns import METHODS, PACKAGE, Pattern, hostile_texts, patterns, plain_texts, raise_timeout, seconds_of
 
@@ -153,6 +157,21 @@ def test_line_numbers_look_at_no_line_twice():
 
 
 MANY = 1 << 20
+
+
+def _apt(content, name):
+    return AptNames([("99x", content)]).lines(name)
+
+
+def _partitions(content):
+    rows = slurm_rows("/a", lambda _: content)
+    return [row.values.get("oversubscribe") for row in with_defaults(rows, "partitionname")]
+
+
+def _chain(length):
+    return {pid: Process(pid, "p", "u", (), 1, 0, (), "/", 1.0, parent=pid - 1) for pid in range(2, length)}
+
+
 HOSTILE = {
     "tabs": lambda: load_document("\t" * MANY, "policy.yaml"),
     "characters that are not allowed": lambda: load_document("\n\x01" * (MANY // 2), "policy.yaml"),
@@ -164,7 +183,16 @@ HOSTILE = {
         load_document("id: a-b\nexpect:\n" + "- {if: 'memry.a > 1', else: x}\n" * (MANY // 40), "a-b.yaml")
     ),
     "lines that go on": lambda: [*assignments("ab\\\n" * (MANY // 4))],
-    "settings of apt": lambda: [*settings_of('a "b";\n' * (MANY // 7), "a")],
+    "settings of apt": lambda: [*_apt('a "b";\n' * (MANY // 7), "a")],
+    "names of apt that nest": lambda: [*_apt("a{" * (MANY // 2), "a")],
+    "names of apt that are long": lambda: [*_apt("a::" * (MANY // 8) + "{" + '"x";' * (MANY // 16) + "}", "a")],
+    "lists of apt that are emptied": lambda: [*_apt("#clear a;" * (MANY // 9), "a::b")],
+    "braces of GRUB": lambda: parse_menu("a {\n" * (MANY // 4)),
+    "menus of GRUB": lambda: parse_menu("submenu a {\n" * (MANY // 24) + "}\n" * (MANY // 24)),
+    "defaults of Slurm": lambda: _partitions(
+        "PartitionName=DEFAULT " + "".join(f"a{i}=1 " for i in range(MANY // 20)) + "\nPartitionName=x" * (MANY // 32)
+    ),
+    "processes that forked each other": lambda: _tops(_chain(MANY // 32)),
     "settings of tmpreaper": lambda: parse_tmpreaper("A=b\n" * (MANY // 4), "tmpreaper.conf"),
     "folders of cachefilesd": lambda: parse_cachefilesd("dir /a\n" * (MANY // 7), "cachefilesd.conf"),
     "commands": lambda: [*values_in("sysctl -w vm.a=1\n" * (MANY // 18))],

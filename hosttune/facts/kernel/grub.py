@@ -50,25 +50,28 @@ def environment_of(grubenv: str) -> dict[str, str]:
 def parse_menu(grub_cfg: str) -> tuple[MenuEntry, ...]:
     """The menu in a grub.cfg, top level first; what no menuentry or submenu opens is left out."""
     top = _Block("", "", "", is_conditional=False, is_submenu=True)
-    stack: list[_Block | None] = [top]  # None: a function, or another block in braces
+    stack = [top]
+    plain = [0]  # of each block, how many functions and other braces are open in it
     conditions = 0
     for line in map(str.strip, grub_cfg.splitlines()):
-        holder = next((block for block in reversed(stack) if block is not None), top)
+        holder = stack[-1]
         match = _OPENS.fullmatch(line)
         if match:
             title, name = _words(match[2])
             is_submenu = match[1] == "submenu"
             stack.append(_Block(title, name, match[2], is_conditional=conditions > 0, is_submenu=is_submenu))
+            plain.append(0)
             continue
-        if line and not holder.is_submenu and not (line == "}" and stack[-1] is holder):
+        if line and not holder.is_submenu and not (line == "}" and not plain[-1]):
             holder.body.append(line)
         if line.endswith("{"):
-            stack.append(None)
+            plain[-1] += 1
+        elif line == "}" and plain[-1]:
+            plain[-1] -= 1
         elif line == "}" and len(stack) > 1:
             block = stack.pop()
-            if block is not None:
-                parent = next((one for one in reversed(stack) if one is not None), top)
-                parent.entries.append(block.entry())
+            plain.pop()
+            stack[-1].entries.append(block.entry())
         elif kernel := _KERNEL.match(line):
             holder.kernel = holder.kernel or kernel[1]
         elif holder.is_submenu:  # an `if` inside of an entry says nothing of the menu

@@ -25,7 +25,7 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -126,9 +126,11 @@ def collect(reader: Reader, facts: Facts) -> Rdma:
 
 def _ports(reader: Reader, facts: Facts, bridges: tuple[str, ...]) -> tuple[RdmaPort, ...]:
     found: list[RdmaPort] = []
+    beside = _Beside(reader, facts, found)
+    left_alone = frozenset(bridges)
     for device in names_in(reader, _CLASS):
-        if device not in bridges:
-            own = (_port(reader, facts, device, port, found) for port in names_in(reader, f"{_CLASS}/{device}/ports"))
+        if device not in left_alone:
+            own = (_port(reader, facts, device, port, beside) for port in names_in(reader, f"{_CLASS}/{device}/ports"))
             found += (port for port in own if attempt(_is_idle_function, port) is not True)
     return tuple(found)
 
@@ -158,8 +160,49 @@ def _bridges(reader: Reader, facts: Facts) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _port(reader: Reader, facts: Facts, device: str, port: str, beside: list[RdmaPort]) -> RdmaPort:
-    """`beside` are all ports, in the end."""
+class _Beside:
+    """What the ports are compared with, found once for all: `ports` holds them all when the first is asked."""
+
+    def __init__(self, reader: Reader, facts: Facts, ports: list[RdmaPort]) -> None:
+        self._reader = reader
+        self._ports = ports
+        self.near_gpus = shared(lambda: frozenset(name for gpu in facts.rails.gpus for name in gpu.devices))
+        self.active = shared(self._active)
+        self._groups = shared(self._by_kind)
+
+    def siblings(self, port: RdmaPort) -> tuple[float, int]:
+        """The rate of the fastest active sibling, and the breaks of the link that each of them counts."""
+        return self._groups().get(_kind(port), (0.0, 0))
+
+    def _active(self) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+        """The cards with an active port, and (model, function) of those."""
+        found = [(one.model, *_card(self._reader, one)) for one in self._ports if raw(one, "state") == "ACTIVE"]
+        return frozenset(card for _, card, _ in found), frozenset((model, which) for model, _, which in found)
+
+    def _by_kind(self) -> Mapping[object, tuple[float, int]]:
+        groups: dict[object, list[RdmaPort]] = {}
+        for one in self._ports:
+            if raw(one, "state") == "ACTIVE":
+                groups.setdefault(_kind(one), []).append(one)
+        return {kind: (_best(ports), _common(ports)) for kind, ports in groups.items()}
+
+
+def _kind(port: RdmaPort) -> object:
+    return port.model, raw(port, "link_layer"), raw(port, "is_near_gpu")
+
+
+def _best(siblings: list[RdmaPort]) -> float:
+    rates = [raw(one, "rate_gbps") for one in siblings]
+    return max((rate for rate in rates if isinstance(rate, float)), default=0.0)
+
+
+def _common(siblings: list[RdmaPort]) -> int:
+    counts = [raw(one, "link_downed") for one in siblings]
+    numbers = [count for count in counts if isinstance(count, int)]
+    return min(numbers) if len(numbers) > 1 else 0
+
+
+def _port(reader: Reader, facts: Facts, device: str, port: str, beside: _Beside) -> RdmaPort:
     folder = f"{_CLASS}/{device}/ports/{port}"
 
     def read(name: str, function: Callable[[str], T]) -> T:
@@ -176,15 +219,15 @@ def _port(reader: Reader, facts: Facts, device: str, port: str, beside: list[Rdm
         phys_state=lazy(read, "phys_state", word_of),
         rate_gbps=lazy(read, "rate", rate_of),
         lanes=lazy(read, "rate", lanes_of),
-        is_near_gpu=lazy(lambda: any(device in gpu.devices for gpu in facts.rails.gpus)),
+        is_near_gpu=lazy(lambda: device in beside.near_gpus()),
         is_function=lazy(is_there, reader, f"{_CLASS}/{device}/device/physfn"),
         has_been_up=lazy(lambda: found.link_downed > 0 or any(_of_interfaces(reader, found, "carrier_up_count"))),
         is_meant=lazy(lambda: found.is_active or _is_meant(reader, facts, found, beside)),
         symbol_errors=lazy(count, "symbol_error"),
         link_downed=lazy(count, "link_downed"),
         interfaces=lazy(names_in, reader, f"{_CLASS}/{device}/device/net"),
-        common_downs=lazy(lambda: _common(found, beside)),
-        sibling_gbps=lazy(lambda: _best(found, beside)),
+        common_downs=lazy(lambda: beside.siblings(found)[1]),
+        sibling_gbps=lazy(lambda: beside.siblings(found)[0]),
     )
     return found
 
@@ -200,7 +243,7 @@ def _of_interfaces(reader: Reader, port: RdmaPort, name: str) -> list[int]:
     return [derived(word, path, lambda text: int(text, 0)) for path, word in found if word is not ABSENT]
 
 
-def _is_meant(reader: Reader, facts: Facts, port: RdmaPort, beside: list[RdmaPort]) -> bool:
+def _is_meant(reader: Reader, facts: Facts, port: RdmaPort, beside: _Beside) -> bool:
     """Of a port that is not active. Servers have Ethernet ports that nobody has plugged a cable into, with an interface
     that an installer has switched on, or cards of two ports with one cable, and workstations a used card of InfiniBand:
     such are no fault.
@@ -215,15 +258,11 @@ def _is_meant(reader: Reader, facts: Facts, port: RdmaPort, beside: list[RdmaPor
     return port.phys_state != "Disabled" and (port.is_near_gpu or facts.host.is_vm)
 
 
-def _is_second(reader: Reader, port: RdmaPort, beside: list[RdmaPort]) -> bool:
+def _is_second(reader: Reader, port: RdmaPort, beside: _Beside) -> bool:
     """Another function of its card is active, and of no card of its model the one that it is."""
     card, function = _card(reader, port)
-    active = [(one.model, *_card(reader, one)) for one in beside if raw(one, "state") == "ACTIVE"]
-    return (
-        function != ""
-        and any(where == card for _, where, _ in active)
-        and not any((model, which) == (port.model, function) for model, _, which in active)
-    )
+    cards, functions = beside.active()
+    return function != "" and card in cards and (port.model, function) not in functions
 
 
 def _card(reader: Reader, port: RdmaPort) -> tuple[str, str]:
@@ -231,21 +270,3 @@ def _card(reader: Reader, port: RdmaPort) -> tuple[str, str]:
     place = reader.resolve(f"{_CLASS}/{port.name.partition('/')[0]}/device")
     match = _FUNCTION.search(place) if isinstance(place, str) else None
     return (match[1], match[2]) if match else ("", "")
-
-
-def _siblings(port: RdmaPort, ports: list[RdmaPort]) -> list[RdmaPort]:
-    def kind(one: RdmaPort) -> object:
-        return one.model, raw(one, "link_layer"), raw(one, "is_near_gpu")
-
-    return [one for one in ports if kind(one) == kind(port) and raw(one, "state") == "ACTIVE"]
-
-
-def _best(port: RdmaPort, ports: list[RdmaPort]) -> float:
-    rates = [raw(one, "rate_gbps") for one in _siblings(port, ports)]
-    return max((rate for rate in rates if isinstance(rate, float)), default=0.0)
-
-
-def _common(port: RdmaPort, ports: list[RdmaPort]) -> int:
-    counts = [raw(one, "link_downed") for one in _siblings(port, ports)]
-    numbers = [count for count in counts if isinstance(count, int)]
-    return min(numbers) if len(numbers) > 1 else 0

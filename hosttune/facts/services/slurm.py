@@ -211,9 +211,9 @@ class _SlurmFiles:
     def is_shared(self) -> bool:
         if "linear" in self.setting("SelectType"):
             return False
-        partitions = list(with_defaults(self.rows(), "partitionname"))
-        shares = (row.values.get("oversubscribe", row.values.get("shared", "")).upper() for row in partitions)
-        return not partitions or any(share != "EXCLUSIVE" for share in shares)
+        partitions = with_defaults(self.rows(), "partitionname")
+        shares = {row.values.get("oversubscribe", row.values.get("shared", "")).upper() for row in partitions}
+        return shares != {"EXCLUSIVE"}
 
     def uses_cgroups(self) -> bool:
         return "cgroup" in self.setting("TaskPlugin").lower()

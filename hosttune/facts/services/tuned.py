@@ -101,8 +101,10 @@ def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[
             continue
         seen.add(name)
         profile = parse_profile(_content(reader, name))
-        keys = {**profile.sysctls, **keys}
-        files = {**profile.sysfs, **files}
+        for key, value in profile.sysctls.items():
+            keys.setdefault(key, value)
+        for pattern, value in profile.sysfs.items():
+            files.setdefault(pattern, value)
         waiting.extend(profile.includes)
     return dict(sorted(keys.items())), dict(sorted(files.items()))
 

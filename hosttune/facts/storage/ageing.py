@@ -43,7 +43,7 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.ageing_rows import CommandRow
@@ -65,6 +65,8 @@ _MOST_UNITS = 512  # of one folder of a user
 _MOST_SCRIPTS = 64  # of one file that a user wrote; of names that may lie in /usr/local as many again, eight times
 _PER_FILE = 16  # what a look at a file costs of what is read of a user, in characters
 _FEW = 8  # so many characters of what is only kept cost as much as one of what is followed
+_WILD = regex(r"[*?\[]")
+_MOST_PATTERNS = 100  # of the units that timers start; where there are more, each unit counts as one
 _UNIT = regex(r"^[^\S\n]*Unit[^\S\n]*=[^\S\n]*(\S+)", re.MULTILINE)
 
 
@@ -147,9 +149,10 @@ class _AgeingReader(Files):
         vendor = _VENDOR_UNITS[0] if isinstance(self.reader.link("/lib"), str) else _VENDOR_UNITS[1]
         folders = tuple(dict.fromkeys((_VENDOR_UNITS[0], vendor)))
         started = {unit for folder in (*_UNITS, *folders) for unit in self._timed(folder)}
+        patterns = [unit for unit in started if _WILD.search(unit)]
         for folder in folders:
             names = self.names(folder)
-            self._units(f"{folder}/{name}" for name in names if any(fits_glob(name, unit) for unit in started))
+            self._units(f"{folder}/{name}" for name in names if _is_started(name, started, patterns))
 
     def _timed(self, folder: str) -> Iterator[str]:
         """The services that timers start, as patterns: of an instance its template, too; a specifier is anything."""
@@ -324,3 +327,8 @@ class _AgeingReader(Files):
         is_folder = isinstance(stat, Stat) and stat.type == "directory"
         names = self.names(path, user) if is_folder else ()
         return self._at_most(path, names, path, user) if is_folder else (path,)
+
+
+def _is_started(name: str, started: Collection[str], patterns: Sequence[str]) -> bool:
+    """Whether timers start this unit."""
+    return name in started or len(patterns) > _MOST_PATTERNS or any(fits_glob(name, one) for one in patterns)

@@ -56,12 +56,15 @@ def _maps(reader: Reader) -> Mapping[str, tuple[str, ...]]:
 
 def _disks(reader: Reader, maps: Mapping[str, tuple[str, ...]]) -> tuple[PathedDisk, ...]:
     models = {name: _said(reader, paths[0], "model") if paths else "" for name, paths in maps.items()}
+    most: dict[str, int] = {}  # paths, by model
+    for name, paths in maps.items():
+        most[models[name]] = max(len(paths), most.get(models[name], 0))
     return tuple(
         PathedDisk(
             name=if_absent(line(reader, f"{_BLOCK}/{name}/dm/name"), name),
             paths=len(paths),
             lost=tuple(f"{path} ({state})" for path in paths if (state := _said(reader, path, "state")) not in _WORKS),
-            sibling_paths=max(len(maps[other]) for other in maps if models[other] == models[name]),
+            sibling_paths=most[models[name]],
         )
         for name, paths in maps.items()
     )

@@ -42,6 +42,9 @@ NOT_AS_SHOWN = (
     "The digest that is named here is not that of these changes: a secret is masked in them, or the file was edited."
     " What a host would change, and its digest: sudo hosttune plan, there"
 )
+DISPUTED = (
+    "Other hosts tell something else of the same changes: find out which host is right before you approve the digest."
+)
 
 
 def fleet_report(
@@ -154,18 +157,20 @@ def _plans(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Pa
     if not any(one.changes for one in fleet.classes):
         return []
     told = [one for one in fleet.classes if one in plans or not one.digest]
-    blocks: list[Block] = [_plan(one, plans.get(one, ()), page) for one in told]
+    disputed = fleet.disputed
+    blocks: list[Block] = [_plan(one, plans.get(one, ()), page, disputed) for one in told]
     if rest := sum(one.hosts.count for one in fleet.classes if one not in told) + fleet.other_classes.count:
         blocks.append(Say(f"Other plans: {hosts_word(rest)} (--plans shows more)."))
     return [Section("Plans", tuple(blocks), "cyan")]
 
 
-def _plan(one: PlanClass, changes: Iterable[Change], page: Page) -> Panel:
+def _plan(one: PlanClass, changes: Iterable[Change], page: Page, disputed: frozenset[str]) -> Panel:
     what = counted(one.changes, "change") if one.changes else "nothing to change"
     names = name_hosts(one.hosts, page.names if page.is_terse or page.folds else 0)
     blocks: list[Block] = [Say(names, more=folded(one.hosts, page))]
     if one.digest:
         blocks.append(Say("Digest", code=clean(one.digest)) if one.is_as_shown else Say(NOT_AS_SHOWN))
+    blocks += [Say(DISPUTED)] if one.is_as_shown and one.digest in disputed else []
     diffs = tuple(diff_of(change, is_short=page.is_terse) for change in changes)
     blocks += [Fold("The changes", diffs)] if diffs and page.folds else diffs
     return Panel(f"{hosts_word(one.hosts.count)}: {what}", tuple(blocks))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def fleet_json(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]]) -> dict[str, Any]:
     """The document of `report --format json`; secrets are masked. Counts are exact, `names` are the first ones."""
+    disputed = fleet.disputed
     body: dict[str, Any] = masked({
         "format_version": 1,
         "hosts": fleet.hosts,
@@ -44,7 +45,7 @@ def fleet_json(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]]) -> d
         "expired_waivers": _tally(fleet.expired),
         "orphaned": _tally(fleet.orphaned),
         "problems": _tally(fleet.problems),
-        "plans": [_plan(one, plans.get(one)) for one in fleet.classes],
+        "plans": [_plan(one, plans.get(one), disputed) for one in fleet.classes],
         "other_plans": _named(fleet.other_classes),
     })  # fmt: skip
     return body
@@ -84,8 +85,13 @@ def _siblings(one: Siblings) -> dict[str, Any]:
     }
 
 
-def _plan(one: PlanClass, changes: tuple[Change, ...] | None) -> dict[str, Any]:
+def _plan(one: PlanClass, changes: tuple[Change, ...] | None, disputed: frozenset[str]) -> dict[str, Any]:
     """A plan that several hosts have; its changes where they were asked for (`--plans`)."""
     told = {"changes": to_json(changes)} if changes is not None else {}
-    about = {"digest": one.digest, "is_digest_of_changes": one.is_as_shown, "change_count": one.changes}
+    about = {
+        "digest": one.digest,
+        "is_digest_of_changes": one.is_as_shown,
+        "is_disputed": one.is_as_shown and one.digest in disputed,
+        "change_count": one.changes,
+    }
     return {**about, **_named(one.hosts), **told}
