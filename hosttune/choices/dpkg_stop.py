@@ -17,7 +17,7 @@ from hosttune.choices.next_kernel import commands, dkms_packages, failed_log, pr
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
-    Role,
+    PackageRole,
     is_driver_package,
     parse_package,
     role_of,
@@ -128,7 +128,7 @@ def _waiting_for_initrd(facts: Facts) -> tuple[Package, ...]:
     return tuple(
         one
         for one in found
-        if one.name in _REBUILDS_INITRD or (one.is_half and parse_package(one.name).role is Role.KERNEL_COMMON)
+        if one.name in _REBUILDS_INITRD or (one.is_half and parse_package(one.name).role is PackageRole.KERNEL_COMMON)
     )
 
 
@@ -181,7 +181,7 @@ def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
     whole = [name for name in packages.names if is_driver_package(name)]
     for name in sorted(coming):
         mine = parse_package(name)
-        if mine.role is Role.NONE:
+        if mine.role is PackageRole.NONE:
             continue
         for other in whole:
             theirs = parse_package(other)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, Role, parse_package, role_of
+from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.kernel.kernel import flavour_of, metapackages
 from hosttune.frozen import frozen
@@ -159,7 +159,7 @@ def dkms_packages(facts: Facts) -> tuple[str, ...]:
     """nvidia-dkms-580-open, nvidia-kernel-dkms: installed, or half-way. Empty if there is none."""
     packages = facts.packages
     provides = {owner for owner, _ in packages.provided.get(DKMS_PROVIDED, ())}
-    return tuple(name for name in packages.brought if role_of(name) is Role.DKMS or name in provides)
+    return tuple(name for name in packages.brought if role_of(name) is PackageRole.DKMS or name in provides)
 
 
 def has_prebuilt(facts: Facts, kernel: str) -> bool:
@@ -167,7 +167,9 @@ def has_prebuilt(facts: Facts, kernel: str) -> bool:
     if (module := facts.driver.module_for(kernel)) is not None:
         return module.source == "prebuilt"
     return any(
-        (one := parse_package(name)).role is Role.MODULES and one.kernel == kernel and one.branch == facts.driver.branch
+        (one := parse_package(name)).role is PackageRole.MODULES
+        and one.kernel == kernel
+        and one.branch == facts.driver.branch
         for name in facts.packages.names
     )
 

@@ -41,7 +41,7 @@ def depends_of(database: bytes, name: str) -> tuple[str, ...]:
 
 def provided_in(database: bytes) -> Mapping[str, tuple[tuple[str, str], ...]]:
     """What packages provide: name -> (package, version) pairs, the version empty where none is told."""
-    found: dict[str, tuple[tuple[str, str], ...]] = {}
+    found: dict[str, list[tuple[str, str]]] = {}
     for match in _PROVIDES.finditer(database):
         before = database.rfind(b"\n\n", 0, match.start())
         head = before + 2 if before >= 0 else 0
@@ -49,8 +49,8 @@ def provided_in(database: bytes) -> Mapping[str, tuple[tuple[str, str], ...]]:
         owner = line.removeprefix(b"Package: ").decode("utf-8", "replace")
         for one in match[1].decode("utf-8", "replace").split(","):
             if relation := _RELATION.match(one.strip()):
-                found[relation[1]] = (*found.get(relation[1], ()), (owner, relation[3] or ""))
-    return found
+                found.setdefault(relation[1], []).append((owner, relation[3] or ""))
+    return {name: tuple(pairs) for name, pairs in found.items()}
 
 
 def unmet_of(packages: Packages, name: str, gone: Container[str] = ()) -> tuple[str, ...]:

@@ -44,7 +44,9 @@ class Machine:
 
         facts = Facts(self.writer)
         # the scenario runs in a namespace of its own on purpose
-        facts.__dict__["host"] = SimpleNamespace(has_systemd=False, shares_init_mounts=True, is_vm=False)
+        facts.__dict__["host"] = SimpleNamespace(
+            has_systemd=False, shares_init_mounts=True, is_vm=False, is_container=False
+        )
         kind = wish_kinds()["data-mount"]
         places = kind.addresses(self.wish, facts)
         state = {one: address_kinds()[one.kind].read(self.writer, one.name) for one in places}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.facts.gpu.package_roles import PackageName, Role, compiles_modules, parse_package, role_of
+from hosttune.facts.gpu.package_roles import PackageName, PackageRole, compiles_modules, parse_package, role_of
 
 TABLE = Path(__file__).with_name("nvidia_package_names.tsv")
 ROWS = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
@@ -22,20 +22,20 @@ def test_every_role_has_names_that_were_seen():
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        (f"nvidia-headless-no-dkms-{FULL}", (Role.HEADLESS_WITHOUT_MODULE, "nvidia-headless-no-dkms", "580", True, True)),
-        (f"nvidia-dkms-{FULL}", (Role.DKMS, "nvidia-dkms", "580", True, True)),
-        ("nvidia-dkms-open", (Role.DKMS, "nvidia-dkms", "", False, True)),
-        ("nvidia-open-kernel-dkms", (Role.DKMS, "nvidia-open-kernel-dkms", "", False, True)),
-        ("nvidia-tesla-470-kernel-dkms", (Role.DKMS, "nvidia-kernel-dkms", "470")),
-        ("nvidia-legacy-390xx-driver", (Role.METAPACKAGE, "nvidia-driver", "390")),
-        ("nvidia-open-580", (Role.METAPACKAGE, "nvidia-open", "580", False, True)),
-        ("nvidia-firmware-590-590.48.01", (Role.FIRMWARE, "nvidia-firmware", "590")),
-        ("libnvidia-compute-580:i386", (Role.LIBRARY, "libnvidia-compute", "580")),
+        (f"nvidia-headless-no-dkms-{FULL}", (PackageRole.HEADLESS_WITHOUT_MODULE, "nvidia-headless-no-dkms", "580", True, True)),
+        (f"nvidia-dkms-{FULL}", (PackageRole.DKMS, "nvidia-dkms", "580", True, True)),
+        ("nvidia-dkms-open", (PackageRole.DKMS, "nvidia-dkms", "", False, True)),
+        ("nvidia-open-kernel-dkms", (PackageRole.DKMS, "nvidia-open-kernel-dkms", "", False, True)),
+        ("nvidia-tesla-470-kernel-dkms", (PackageRole.DKMS, "nvidia-kernel-dkms", "470")),
+        ("nvidia-legacy-390xx-driver", (PackageRole.METAPACKAGE, "nvidia-driver", "390")),
+        ("nvidia-open-580", (PackageRole.METAPACKAGE, "nvidia-open", "580", False, True)),
+        ("nvidia-firmware-590-590.48.01", (PackageRole.FIRMWARE, "nvidia-firmware", "590")),
+        ("libnvidia-compute-580:i386", (PackageRole.LIBRARY, "libnvidia-compute", "580")),
         (f"linux-modules-nvidia-{FULL}-6.8.0-45-generic",
-         (Role.MODULES, "linux-modules-nvidia", "580", True, True, "6.8.0-45-generic")),
+         (PackageRole.MODULES, "linux-modules-nvidia", "580", True, True, "6.8.0-45-generic")),
         (f"linux-modules-nvidia-{FULL}-nvidia-64k",
-         (Role.MODULES_OF_FLAVOUR, "linux-modules-nvidia", "580", True, True, "nvidia-64k")),
-        ("linux-modules-nvidia-fs-6.8.0-1010-nvidia", (Role.NONE, "linux-modules-nvidia-fs-6.8.0-1010-nvidia")),
+         (PackageRole.MODULES_OF_FLAVOUR, "linux-modules-nvidia", "580", True, True, "nvidia-64k")),
+        ("linux-modules-nvidia-fs-6.8.0-1010-nvidia", (PackageRole.NONE, "linux-modules-nvidia-fs-6.8.0-1010-nvidia")),
     ],
 )  # fmt: skip
 def test_name_is_taken_apart(name, parts):

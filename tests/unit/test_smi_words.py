@@ -9,7 +9,7 @@ from hosttune.facts.gpu.health_smi import dead, error_words, parse_number, word
 from hosttune.facts.gpu.licence import states_in
 from hosttune.facts.gpu.nvidia_lost import silent_gpus
 from hosttune.facts.gpu.nvidia_smi import parse_smi
-from hosttune.facts.gpu.smi_words import Word, asks_for_reset, word_of, worst_of
+from hosttune.facts.gpu.smi_words import SmiWord, asks_for_reset, word_of, worst_of
 from hosttune.measure.gpu.smi_rows import FIELDS, SmiTable
 
 LOST = ("[GPU is lost]", "GPU is lost", "[GPU is lost.  Reboot the system to recover this GPU]")
@@ -31,8 +31,8 @@ COLUMNS = ("580.126.20", "Enabled", "NVIDIA H100 80GB HBM3")
 
 @pytest.mark.parametrize(
     ("spelled", "means"),
-    [(one, Word.LOST) for one in LOST] + [(one, Word.RESET) for one in RESET] + [(one, Word.ERROR) for one in ERRORS]
-    + [(one, Word.ABSENT) for one in ABSENT] + [(one, Word.DENIED) for one in DENIED] + [(one, Word.VALUE) for one in VALUES],
+    [(one, SmiWord.LOST) for one in LOST] + [(one, SmiWord.RESET) for one in RESET] + [(one, SmiWord.ERROR) for one in ERRORS]
+    + [(one, SmiWord.ABSENT) for one in ABSENT] + [(one, SmiWord.DENIED) for one in DENIED] + [(one, SmiWord.VALUE) for one in VALUES],
 )  # fmt: skip
 def test_word_of(spelled, means):
     assert word_of(spelled) is means

@@ -13,7 +13,7 @@ from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
 from hosttune.choices.drivers.install import choose_install
 from hosttune.choices.drivers.nvidia_archive import switch_within_archive
 from hosttune.facts.apt_decisions import unhold
-from hosttune.facts.gpu.package_roles import BRINGS_MODULES, METAPACKAGES, Role, parse_package, role_of
+from hosttune.facts.gpu.package_roles import BRINGS_MODULES, METAPACKAGES, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of, maker_of, mixture_of
 from hosttune.facts.versions import upstream_of
 from hosttune.regex import regex
@@ -134,7 +134,7 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
     coupled = [one for one in driver.packages if _ONE_VERSION.fullmatch(one.name)]
     has_manager = any(one.name.startswith("nvidia-fabricmanager") for one in coupled)
     one_version = tuple(one.name for one in coupled) if has_manager else ()
-    needs_dkms = bool(params["allow_dkms"]) and any(role_of(one.name) is Role.DKMS for one in driver.packages)
+    needs_dkms = bool(params["allow_dkms"]) and any(role_of(one.name) is PackageRole.DKMS for one in driver.packages)
     names = tuple(dict.fromkeys((*keep_driver(facts, "").packages, *(offer.name for offer in offers))))
     prebuilt = f"linux-modules-nvidia-{driver.name}"
     modules = prebuilt if any(one.name.startswith(f"{prebuilt}-") for one in driver.packages) else ""

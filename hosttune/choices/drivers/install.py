@@ -23,7 +23,7 @@ from hosttune.choices.drivers.switches import has_switches
 from hosttune.facts.apt_decisions import decisions_about_offer, hold_on_absent, join_decisions
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.branches import GIVEN
-from hosttune.facts.gpu.package_roles import Role, role_of
+from hosttune.facts.gpu.package_roles import PackageRole, role_of
 from hosttune.facts.kernel.kernel import HEADERS, metapackages
 from hosttune.values import prefix_reason
 
@@ -236,7 +236,7 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
             f"with the headers of {facts.kernel.release}",
             asks="allow_dkms",
         )
-    needs_dkms = role_of(modules) is Role.DKMS
+    needs_dkms = role_of(modules) is PackageRole.DKMS
     if needs_dkms and not facts.boot.takes_own_modules:
         return refuse(
             f"nvidia-driver-{full} fits, and its module would be compiled here (DKMS): Secure Boot is on, and refuses "

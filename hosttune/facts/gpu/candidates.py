@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.apt_decisions import decisions_about_offer, join_decisions
 from hosttune.facts.base import Fact, UnknownFact, whole
 from hosttune.facts.gpu.components import turn_on
-from hosttune.facts.gpu.package_roles import Role, role_of
+from hosttune.facts.gpu.package_roles import PackageRole, role_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.host.ubuntu_drivers import PACKAGE, parse_list, parse_sections
@@ -53,7 +53,7 @@ class Candidate(Fact):
     @property
     def needs_dkms(self) -> bool:
         """The modules are compiled here: no prebuilt, signed ones for this kernel."""
-        return role_of(self.modules) is Role.DKMS
+        return role_of(self.modules) is PackageRole.DKMS
 
 
 @frozen

@@ -25,7 +25,7 @@ from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
     PREBUILT,
     PackageName,
-    Role,
+    PackageRole,
     is_driver_package,
     is_fabric_manager,
     parse_package,
@@ -204,7 +204,7 @@ def branch_and_flavour(packages: Iterable[tuple[str, str]], is_open: object = No
         return str(branch), "-".join(word for word in ("server" if is_server else "", "open" if opened else "") if word)
     for name in _UNNUMBERED:
         if match := re.match(r"(?:\d+:)?(\d{3,})\.", versions.get(name, "")):
-            return match[1], "open" if any(one.role is Role.DKMS and one.is_open for one in names) else ""
+            return match[1], "open" if any(one.role is PackageRole.DKMS and one.is_open for one in names) else ""
     return "", ""
 
 
@@ -225,7 +225,7 @@ def transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     versions = dict(packages)
     real, _ = branch_and_flavour(versions.items())
     names = {name: parse_package(name) for name in versions}
-    of_kernels = {one.branch for one in names.values() if one.role is Role.MODULES}
+    of_kernels = {one.branch for one in names.values() if one.role is PackageRole.MODULES}
     found = [
         name
         for name, one in names.items()
@@ -236,7 +236,12 @@ def transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
                 and (number := upstream_of(versions[name]).partition(".")[0])
                 and (number != one.branch or (real and real != one.branch))
             )
-            or (one.role is Role.MODULES_OF_FLAVOUR and real and one.branch != real and one.branch not in of_kernels)
+            or (
+                one.role is PackageRole.MODULES_OF_FLAVOUR
+                and real
+                and one.branch != real
+                and one.branch not in of_kernels
+            )
         )
     ]
     return tuple(sorted(found))

@@ -202,9 +202,8 @@ def _names(failure: GspFailure) -> str:
 
 
 def _reload(facts: Facts) -> str:
-    service = "nvidia-persistenced"
     return (
-        f"sudo systemctl stop {service}; {_RELOAD}; sudo systemctl start {service}"
+        f"sudo systemctl stop nvidia-persistenced; {_RELOAD}; sudo systemctl start nvidia-persistenced"
         if facts.driver.persistenced
         else _RELOAD
     )

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from hosttune.facts.gpu.gpu_errors import slot_of
 from hosttune.facts.gpu.nvidia_smi import corrupted_in
-from hosttune.facts.gpu.smi_words import BROKEN, Word, is_supported, word_of
+from hosttune.facts.gpu.smi_words import BROKEN, SmiWord, is_supported, word_of
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -90,7 +90,7 @@ SLOWDOWNS: Mapping[int, str] = {
     0x80: "power brake from outside (power supply)",
 }  # fmt: skip
 APPLICATION_CLOCKS = 0x2
-_ERRORS = BROKEN | {Word.ERROR}
+_ERRORS = BROKEN | {SmiWord.ERROR}
 
 
 @frozen
@@ -193,7 +193,7 @@ def dead(row: Mapping[str, str]) -> str:
     every GPU, whatever it has (No, valid), does not count.
     """
     words = [text for name, text in row.items() if name not in DETAILS][1:]
-    if any(word and word_of(word) is Word.VALUE for word in words):
+    if any(word and word_of(word) is SmiWord.VALUE for word in words):
         return ""
     return next((word for word in words if is_supported(word)), words[0] if words else "nothing")
 
@@ -230,7 +230,7 @@ def word(spelled: str, what: str) -> str:
     """A mode: Enabled, Default; empty where this GPU has no such thing. Raises ValueError for an error."""
     if not is_supported(spelled):
         return ""
-    is_value = word_of(spelled) is Word.VALUE and not re.search(r"[\[!]", spelled)
+    is_value = word_of(spelled) is SmiWord.VALUE and not re.search(r"[\[!]", spelled)
     return spelled if is_value else _unclear(spelled, what)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.gpu_errors import STAMP, kind_of, slot_of, stamped
-from hosttune.facts.gpu.smi_words import BROKEN, Word, is_denied, word_of, worst_of
+from hosttune.facts.gpu.smi_words import BROKEN, SmiWord, is_denied, word_of, worst_of
 from hosttune.facts.kernel.kernel_log import OF_GPUS, messages_with
 from hosttune.frozen import frozen
 from hosttune.host.command_secrets import MASK
@@ -117,12 +117,12 @@ def parse_smi(output: str, status: int) -> SmiAnswer:
         if row:
             slot, version, mode, name = slot_of(*row.group(1, 2, 3, 4)), row[5].strip(), row[6], row[7]
             error = worst_of((version, mode, name))
-            is_named = word_of(name) is Word.VALUE and _VERSION.fullmatch(version)
+            is_named = word_of(name) is SmiWord.VALUE and _VERSION.fullmatch(version)
             if not is_named or word_of(error) in BROKEN:
                 lost[slot] = printed(error or (name if _VERSION.fullmatch(version) else version))
                 continue
             gpus.append(NvidiaGpu(slot, name, version, lazy(_switch, mode)))
-            if word_of(error) is Word.ERROR:
+            if word_of(error) is SmiWord.ERROR:
                 unclear[slot] = printed(error)
         elif line.count(",") == _COMMAS and (error := worst_of(line.split(","))):
             nameless = nameless or printed(error.strip())

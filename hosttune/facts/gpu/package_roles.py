@@ -13,7 +13,7 @@ from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 
-class Role(str, Enum):
+class PackageRole(str, Enum):
     """What a package brings."""
 
     NONE = "none"  # no part of a driver: container tools, CUDA, GPUDirect Storage ...
@@ -35,16 +35,16 @@ class Role(str, Enum):
         return str(self.value)
 
 
-PREBUILT = (Role.MODULES, Role.MODULES_OF_FLAVOUR)
-BRINGS_MODULES = (*PREBUILT, Role.DKMS, Role.SOURCE)
-METAPACKAGES = (Role.METAPACKAGE, Role.HEADLESS_WITHOUT_MODULE)
+PREBUILT = (PackageRole.MODULES, PackageRole.MODULES_OF_FLAVOUR)
+BRINGS_MODULES = (*PREBUILT, PackageRole.DKMS, PackageRole.SOURCE)
+METAPACKAGES = (PackageRole.METAPACKAGE, PackageRole.HEADLESS_WITHOUT_MODULE)
 
 
 @frozen
 class PackageName:
     """A package name, taken apart."""
 
-    role: Role
+    role: PackageRole
     base: str  # without branch, kind and version: nvidia-firmware of nvidia-firmware-590-590.48.01
     branch: str = ""  # 580; empty if the name has none
     is_server: bool = False
@@ -67,21 +67,21 @@ _NOT_DRIVER = regex(
     r"openjdk|opencl-dev|ml-dev|vaapi|texture-tools|cg-|mlnx|peermem|mig-manager|system-|driver-pinning)"
 )
 _ROLES = {
-    Role.METAPACKAGE: (
+    PackageRole.METAPACKAGE: (
         "nvidia", "nvidia-driver", "nvidia-driver-full", "nvidia-driver-cuda", "nvidia-headless", "nvidia-open",
         "cuda-drivers",
     ),
-    Role.HEADLESS_WITHOUT_MODULE: ("nvidia-headless-no-dkms",),
-    Role.DKMS: ("nvidia-dkms", "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-kernel-open-dkms"),
-    Role.SOURCE: ("nvidia-source", "nvidia-kernel-source", "nvidia-open-kernel-source", "nvidia-kernel-open-source"),
-    Role.FIRMWARE: ("nvidia-firmware", "firmware-nvidia-gsp"),
-    Role.KERNEL_COMMON: ("nvidia-kernel-common", "nvidia-kernel-support", "nvidia-open-kernel-support"),
-    Role.PROGRAM: ("nvidia-utils", "nvidia-compute-utils", "nvidia-smi"),
-    Role.FABRIC: (
+    PackageRole.HEADLESS_WITHOUT_MODULE: ("nvidia-headless-no-dkms",),
+    PackageRole.DKMS: ("nvidia-dkms", "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-kernel-open-dkms"),
+    PackageRole.SOURCE: ("nvidia-source", "nvidia-kernel-source", "nvidia-open-kernel-source", "nvidia-kernel-open-source"),
+    PackageRole.FIRMWARE: ("nvidia-firmware", "firmware-nvidia-gsp"),
+    PackageRole.KERNEL_COMMON: ("nvidia-kernel-common", "nvidia-kernel-support", "nvidia-open-kernel-support"),
+    PackageRole.PROGRAM: ("nvidia-utils", "nvidia-compute-utils", "nvidia-smi"),
+    PackageRole.FABRIC: (
         "nvidia-fabricmanager", "nvidia-fabricmanager-dev", "nvidia-fabric-manager", "libnvidia-nscq", "nvidia-imex",
         "nvlsm", "libnvsdm",
     ),
-    Role.BESIDE: (
+    PackageRole.BESIDE: (
         "nvidia-modprobe", "nvidia-settings", "nvidia-settings-tesla", "nvidia-xconfig", "nvidia-persistenced",
         "nvidia-powerd",
     ),
@@ -97,10 +97,10 @@ def parse_package(name: str) -> PackageName:
     """The parts of a package name; an architecture behind it does not count."""
     name = name.partition(":")[0]
     if match := _OF_KERNELS.fullmatch(name):
-        role = Role.MODULES if match[5][0].isdigit() else Role.MODULES_OF_FLAVOUR
+        role = PackageRole.MODULES if match[5][0].isdigit() else PackageRole.MODULES_OF_FLAVOUR
         return PackageName(role, match[1], match[2] or "", bool(match[3]), bool(match[4]), match[5])
     if not _DRIVER.match(name) or _NOT_DRIVER.match(name):
-        return PackageName(Role.NONE, name)
+        return PackageName(PackageRole.NONE, name)
     series = _SERIES.match(name)
     plain = f"{series[1]}{name[series.end() :]}" if series else name
     tail = _TAIL.match(plain)
@@ -108,17 +108,17 @@ def parse_package(name: str) -> PackageName:
     is_server, is_open = (bool(tail[3]), bool(tail[4])) if tail else (False, False)
     if base == "nvidia" and is_open:
         base = "nvidia-open"  # NVIDIA's metapackage, nvidia-open or nvidia-open-580
-    role = _BY_BASE.get(base) or (Role.LIBRARY if base.startswith(("lib", "xserver-")) else Role.PART)
+    role = _BY_BASE.get(base) or (PackageRole.LIBRARY if base.startswith(("lib", "xserver-")) else PackageRole.PART)
     found = branch or (series and (series[2] or series[3])) or ""
     return PackageName(role, base, found, is_server, is_open or bool(_OPEN.match(base)))
 
 
-def role_of(name: str) -> Role:
+def role_of(name: str) -> PackageRole:
     return parse_package(name).role
 
 
 def is_driver_package(name: str) -> bool:
-    return role_of(name) is not Role.NONE
+    return role_of(name) is not PackageRole.NONE
 
 
 def is_fabric_manager(name: str) -> bool:
@@ -128,4 +128,4 @@ def is_fabric_manager(name: str) -> bool:
 def compiles_modules(name: str) -> bool:
     """Whether installing this package compiles kernel modules on the host, also those of other makers: zfs-dkms."""
     role = role_of(name)
-    return role is Role.DKMS or (role is Role.NONE and _OF_DKMS.search(name) is not None)
+    return role is PackageRole.DKMS or (role is PackageRole.NONE and _OF_DKMS.search(name) is not None)

@@ -13,7 +13,7 @@ from enum import Enum
 from hosttune.regex import regex
 
 
-class Word(Enum):
+class SmiWord(Enum):
     """What stands in a place where a value belongs."""
 
     VALUE = "value"
@@ -24,7 +24,7 @@ class Word(Enum):
     ERROR = "error"  # the driver failed to answer, and does not say what that means
 
 
-BROKEN = frozenset({Word.LOST, Word.RESET})
+BROKEN = frozenset({SmiWord.LOST, SmiWord.RESET})
 _ABSENT = frozenset({
     "n/a", "not supported", "deprecated", "requested functionality has been deprecated",
     "the requested functionality has been deprecated",
@@ -43,31 +43,31 @@ _LOST = regex(r"gpu (?:is|has been) lost\b|fallen off the bus")
 _RESET = regex(r"requires? (?:a )?(?:reset|restart)\b|reset (?:is )?required")
 
 
-def word_of(spelled: str) -> Word:
+def word_of(spelled: str) -> SmiWord:
     """What a cell of nvidia-smi holds."""
     bare = spelled.strip()
     is_in_brackets = bare.startswith("[") and bare.endswith("]")
     words = " ".join(bare.strip("[]").lower().split()).rstrip(".")
     if words in _ABSENT:
-        return Word.ABSENT
+        return SmiWord.ABSENT
     if words in _DENIED:
-        return Word.DENIED
+        return SmiWord.DENIED
     if _LOST.match(words):
-        return Word.LOST
+        return SmiWord.LOST
     if words.startswith("gpu ") and _RESET.search(words):
-        return Word.RESET
-    return Word.ERROR if is_in_brackets or words in _ERRORS else Word.VALUE
+        return SmiWord.RESET
+    return SmiWord.ERROR if is_in_brackets or words in _ERRORS else SmiWord.VALUE
 
 
 def is_supported(spelled: str) -> bool:
     """False for [N/A] and its like: this GPU has no such thing. An error is no such answer."""
-    return word_of(spelled) is not Word.ABSENT
+    return word_of(spelled) is not SmiWord.ABSENT
 
 
 def worst_of(cells: Iterable[str]) -> str:
     """Of the cells of a row the one that says most of why there is no value; empty where each holds one, or tells that
     there is none."""
-    order = (Word.LOST, Word.RESET, Word.ERROR, Word.DENIED)
+    order = (SmiWord.LOST, SmiWord.RESET, SmiWord.ERROR, SmiWord.DENIED)
     found = [(order.index(word), cell) for cell in cells if (word := word_of(cell)) in order]
     return min(found, key=lambda pair: pair[0])[1] if found else ""
 

@@ -18,7 +18,7 @@ from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.kernel.initramfs import generator, images
 from hosttune.facts.kernel.kernel import flavour_of, metapackages
 from hosttune.facts.reading import names_in
-from hosttune.facts.storage.room import Room, room_at, size_text
+from hosttune.facts.storage.room import FreeRoom, room_at, size_text
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -154,7 +154,7 @@ def _copies(reader: Reader, facts: Facts) -> tuple[str, ...]:
     return () if facts.packages.is_interrupted else found
 
 
-def make_room(facts: Facts, room: Room, spare: tuple[str, ...], copies: tuple[str, ...]) -> str:
+def make_room(facts: Facts, room: FreeRoom, spare: tuple[str, ...], copies: tuple[str, ...]) -> str:
     """Commands that ask before they remove; none of them takes what runs or boots next."""
     running, following = facts.kernel.release, _next(facts)
     kept = f"{running} runs" + (f", {following} boots next" if following not in ("", running) else "")

@@ -130,7 +130,7 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def collect(reader: Reader, facts: Facts) -> Filesystems:
-    return Filesystems(lazy(_all, reader), lazy(_idle, reader, facts))
+    return Filesystems(lazy(_all, reader), () if reader.persistent_only else lazy(_idle, reader, facts))
 
 
 def _idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:

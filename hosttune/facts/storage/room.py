@@ -18,7 +18,7 @@ MANY = 1 << 60  # files of a file system that makes inodes as it needs them (btr
 
 
 @frozen
-class Room(Fact):
+class FreeRoom(Fact):
     """What is left of one file system, for root: packages are installed by root, so what is kept back counts."""
 
     target: str  # where it is mounted
@@ -27,7 +27,7 @@ class Room(Fact):
     is_read_only: bool
 
 
-def room_at(facts: Facts, path: str) -> Room:
+def room_at(facts: Facts, path: str) -> FreeRoom:
     """Raises UnknownFact for a place whose space is not asked for: a file server, an image."""
     resolved = facts.reader.resolve(path)
     mount = mount_of(facts.mounts.visible, resolved if isinstance(resolved, str) else path)
@@ -36,7 +36,7 @@ def room_at(facts: Facts, path: str) -> Room:
     reserved = attempt(lambda: mount.reserved_bytes)  # not in records of before
     free = mount.available_bytes + (0 if isinstance(reserved, Unreadable) else reserved)
     files = mount.available_inodes if mount.total_inodes else MANY
-    return Room(mount.target, free, files, mount.is_read_only)
+    return FreeRoom(mount.target, free, files, mount.is_read_only)
 
 
 def size_text(size_bytes: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import lru_cache
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, raw
@@ -254,6 +255,8 @@ def find_fault(sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]) -> 
     if found is None or shown.intersection(found):
         return _find_other_type(sources, entry, found, is_mounted=True) if found else None
     mounted = _choose_device(sources, shown)
+    if shown and not found and not any(map(sources.holds, shown)):
+        return None  # what is seen on the disks lacks even what is mounted
     if not shown and any(names_device(mount.source) for mount in here):
         return None  # what is mounted is not among the devices that can be seen
     if not found:
@@ -295,8 +298,8 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
     if len(unused) == 1 and len(sources.find_missing()) == 1:
         todo = f"write {sources.name_like(source, unused[0])}, if {others} is meant, which nothing uses"
         return SourceFault(SourceKind.MISSING, what, todo)
-    todo = f"find the disk (sudo lsblk -f{f'; nothing uses {others}' if others else ''}), or take the line out"
-    return SourceFault(SourceKind.MISSING, what, todo)
+    asked = f"is {others} meant, which nothing uses? Else " if others else ""
+    return SourceFault(SourceKind.MISSING, what, f"{asked}find the disk (sudo lsblk -f), or take the line out")
 
 
 def _find_other_type(
@@ -312,7 +315,9 @@ def _find_other_type(
         if is_mounted or not _NAMED.issuperset(wanted):
             return None
         what = f"names {_name(sources, entry, found[0])}, which holds no file system"
-        todo = f"see what became of its data before anything is written to it: sudo wipefs --no-act {entry.source}"
+        todo = (
+            f"see what became of its data before anything is written to it: sudo wipefs --no-act {quote(entry.source)}"
+        )
         if sources.is_ephemeral(found[0]):
             what, todo = f"{what}: it is a disk of this instance, and comes back empty after each stop", EPHEMERAL
         return SourceFault(SourceKind.TYPE, what, todo)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from hosttune.facts.gpu.health_smi import OLD_REASONS, REASONS
-from hosttune.facts.gpu.smi_words import BROKEN, Word, word_of
+from hosttune.facts.gpu.smi_words import BROKEN, SmiWord, word_of
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.reasons import words_of
 from hosttune.measure.gpu.sample import GpuSample
@@ -140,7 +140,7 @@ def _read(index: int, cells: Mapping[str, str]) -> SmiRow:
 
 def _text(cells: Mapping[str, str], name: str) -> str:
     cell = cells.get(name, "")
-    return cell if word_of(cell) is Word.VALUE and not cell.startswith("[") else ""
+    return cell if word_of(cell) is SmiWord.VALUE and not cell.startswith("[") else ""
 
 
 def _number(cells: Mapping[str, str], name: str) -> float | None:

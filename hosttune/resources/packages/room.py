@@ -18,7 +18,7 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.apt_get import Transaction
-    from hosttune.facts.storage.room import Room
+    from hosttune.facts.storage.room import FreeRoom
 
 _MIB = 1 << 20
 NEW_KERNEL = regex(r"linux-image-(?:unsigned-)?(\d\S*)")
@@ -76,7 +76,7 @@ def find_lack(would: Transaction, facts: Facts) -> tuple[str, str]:
             return unmounted, f"sudo mount {BOOT}; then run it again"
     except UnknownFact:
         return "", ""
-    places: dict[str, tuple[Room, list[_Need]]] = {}
+    places: dict[str, tuple[FreeRoom, list[_Need]]] = {}
     for need in needs:
         try:
             room = room_at(facts, need.path)
@@ -92,7 +92,7 @@ def find_lack(would: Transaction, facts: Facts) -> tuple[str, str]:
     return "", ""
 
 
-def _way_out(room: Room, wanted: list[_Need], facts: Facts) -> str:
+def _way_out(room: FreeRoom, wanted: list[_Need], facts: Facts) -> str:
     if any(one.path == BOOT for one in wanted):
         return f"{facts.boot_room.way_out}; then run it again"
     return (
