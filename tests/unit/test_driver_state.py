@@ -610,3 +610,61 @@ def test_wrong_flavour_is_a_fault_of_the_machine_where_it_is_not_known_whether_i
     facts.nvidia = Silent(*[unread("needs root")] * 10)
     assert states(facts)[0].name == "wrong flavour"
     assert states(facts)[0].is_dead is True
+
+
+@pytest.mark.parametrize(
+    ("here", "is_open", "generation", "install"),
+    [
+        (("nvidia-driver-580-open", "nvidia-dkms-580-open"), True, "volta",
+         "nvidia-dkms-580={0} nvidia-driver-580={0} nvidia-dkms-580-open-"),
+        (("nvidia-driver", "nvidia-kernel-dkms"), False, "blackwell", "nvidia-kernel-open-dkms={0} nvidia-kernel-dkms-"),
+    ],
+)  # fmt: skip
+def test_other_kind_of_module_in_nvidias_archive_is_the_same_version(here, is_open, generation, install):
+    version = "580.126.20-1ubuntu1"
+    there = tuple(DriverPackage(one, version, False, "installed") for one in sorted(here))
+    found = states(
+        host(packages=there, archives={"origins": ("NVIDIA",)}, generations=(generation,), is_open=is_open,
+             flavour="open" if is_open else "", name="580", modules=(module(is_open=is_open, source="dkms"),), names=here,
+             nvidia={"smi": "refused"})
+    )  # fmt: skip
+    (state,) = [one for one in found if one.name == "wrong flavour"]
+    assert f"sudo apt-get install {install.format(version)}; then" in state.way_out
+
+
+def test_probe_that_was_refused_is_mended_by_no_reboot():
+    facts = host(**NOT_LOADED, nvidia={"refused": "release"})
+    assert names(facts) == ["GPU refused"]
+    assert not states(facts)[0].waits_for_reboot
+    facts.host.is_vm = True
+    assert "ask whoever runs the host of this virtual machine" in states(facts)[0].way_out
+    assert names(host(**NOT_LOADED, nvidia={"refused": "other", "is_vgpu": True, "smi": "not asked"})) == ["vGPU guest"]
+
+
+def test_installer_whose_driver_does_not_drive_the_gpu_is_not_loaded_by_modprobe():
+    here = {"runfile": True, "branch": "", "name": "", "generations": ("pascal",)}
+    facts = host(**NOT_LOADED, **here, nvidia={"legacy_branch": "580", "refused": "legacy"})
+    assert names(facts) == ["unsupported GPU", "runfile"]
+    assert "branch 580 or older" in states(facts)[0].way_out
+
+
+def test_newer_version_of_the_branch_leads_where_the_build_failed():
+    here = {
+        "packages": packages("nvidia-dkms-580-server-open"), "names": ("nvidia-dkms-580-server-open",),
+        "archives": {"origins": ("NVIDIA",), "updates": (offer("nvidia-dkms-580-server-open"),)},
+        "dkms": (DkmsBuild("nvidia", VERSION, NEXT, is_installed=False, failed=True),),
+        "boot": {"next_kernel": NEXT}, "has_module_for_next_kernel": False,
+    }  # fmt: skip
+    found = states(host(**here))
+    assert "580.142 of the same branch is offered" in found[0].way_out
+    assert "update offered" not in [one.name for one in found]
+
+
+def test_tool_of_another_branch_is_no_update_within_the_branch():
+    assert names(host(archives={"updates": (offer("nvidia-modprobe", "610.57.04-1ubuntu1"),)})) == ["current"]
+
+
+def test_gpus_that_all_fail_in_one_way_speak_against_no_board():
+    facts = host(failures=tuple(GspFailure(f"000{n}:01:00.0", "not set up", "", "", 0, "(0x62)") for n in (1, 2)))
+    facts.gpus.devices = (SimpleNamespace(device_id=""),) * 2
+    assert "(VBIOS) of the boards" in states(facts)[0].way_out

@@ -179,7 +179,7 @@ def _other_kind(facts: Facts, kind: str) -> str | ByPolicy:
     if not driver.branch:
         return UNINSTALL if driver.runfile else f"bring a driver with the {kind} kernel module in the way this one came"
     if (kind == "open") != ("open" in driver.flavour):
-        return switch(facts, f"the {kind} kernel module")
+        return switch(facts, f"the {kind} kernel module", kind=kind)
     module = next_module(facts)
     how = suggest_replacement(facts, module) if module else commands(facts, facts.kernel.release)
     return f"the packages are those of the {kind} one: {how}; {INITRAMFS}; then {REBOOT}"
