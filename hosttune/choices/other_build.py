@@ -33,7 +33,8 @@ def newer_build(facts: Facts) -> str:
     version = next((upstream_of(one.candidate) for one in offers if role_of(one.name) is Role.DKMS), "")
     if not version:
         return ""
-    return f"{version} of the same branch is offered, and may build: {_APT} {_listed(one.name for one in offers)}"
+    when = ", at a maintenance, as it needs a reboot" if facts.driver.is_loaded else ""
+    return f"{version} of the same branch is offered, and may build{when}: {_APT} {_listed(one.name for one in offers)}"
 
 
 def former_build(facts: Facts) -> str:

@@ -208,3 +208,29 @@ def test_leftover_before_the_prebuilt_module_goes_and_no_package_does(log, known
     move = f"sudo find /lib/modules/{RUNNING}/updates/dkms -regex"
     assert (remove in way, move in way) == (known, not known)
     assert way.endswith("sudo modprobe nvidia")
+
+
+def test_kernel_that_has_a_module_is_booted_where_the_build_for_the_running_one_failed():
+    facts = host(
+        paragraph("nvidia-dkms-580", state="half-configured"), paragraph(f"linux-image-{RUNNING}"),
+        dkms=(DkmsBuild("nvidia", "580.142", RUNNING, is_installed=False, failed=True),), with_module=(NEW,), loaded="",
+        ubuntu=False, origins=("NVIDIA",),
+    )  # fmt: skip
+    assert find_stop(facts).repair.startswith(
+        f"boot {NEW}, which has a module, and remove {RUNNING} there: sudo apt-get remove linux-image-{RUNNING}; sudo dpkg"
+    )
+
+
+@pytest.mark.parametrize(("versions", "leads"), [({"570.133-1": "NVIDIA"}, True), ({}, False)])
+def test_version_that_was_built_here_comes_back_with_all_of_its_source(versions, leads):
+    facts = host(
+        paragraph("nvidia-kernel-open-dkms", "580.142-1", state="half-configured"), paragraph("libcuda1", "580.142-1"),
+        dkms=(DkmsBuild("nvidia", "580.142", RUNNING, is_installed=False, failed=True),), loaded="570.133", ubuntu=False,
+    )  # fmt: skip
+    facts.driver.is_mismatched = True
+    offers = {"nvidia-kernel-open-dkms": SimpleNamespace(versions=versions, installed_from="NVIDIA")}
+    facts.archives = SimpleNamespace(packages=offers, updates=(), origins=("NVIDIA",))
+    back = (
+        "back to 570.133, which was built here: sudo apt-get update && sudo apt-get install libcuda1=570.133-1 nvidia-k"
+    )
+    assert find_stop(facts).repair.startswith(back) is leads

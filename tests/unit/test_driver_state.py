@@ -668,3 +668,8 @@ def test_gpus_that_all_fail_in_one_way_speak_against_no_board():
     facts = host(failures=tuple(GspFailure(f"000{n}:01:00.0", "not set up", "", "", 0, "(0x62)") for n in (1, 2)))
     facts.gpus.devices = (SimpleNamespace(device_id=""),) * 2
     assert "(VBIOS) of the boards" in states(facts)[0].way_out
+
+
+def test_vgpu_that_its_driver_does_not_set_up_needs_the_driver_of_its_hypervisor():
+    failed = (GspFailure("0000:43:00.0", "not set up", "", "", 0, "(0x22)"),)
+    assert names(host(failures=failed, nvidia={"is_vgpu": True, "smi": "refused"})) == ["vGPU guest"]

@@ -48,8 +48,9 @@ def firmware(facts: Facts) -> Told | None:
 
 
 def not_set_up(facts: Facts) -> Told | None:
-    """GPUs that the driver could not set up, for a reason that proves nothing against the board."""
-    return _not_set_up(facts, is_firmware=False)
+    """GPUs that the driver could not set up, for a reason that proves nothing against the board. A vGPU is not set up
+    by a driver that does not fit its hypervisor's."""
+    return None if holds(guest, facts) else _not_set_up(facts, is_firmware=False)
 
 
 def _not_set_up(facts: Facts, *, is_firmware: bool) -> Told | None:
@@ -226,7 +227,7 @@ def refused(facts: Facts) -> Told | None:
     if facts.nvidia.refusal == "no permission":
         raise UnknownFact(facts.nvidia.problem)
     looks = (firmware, not_set_up, lost, unsupported, wrong_flavour, stale, mismatch, libraries_missing)
-    if any(holds(look, facts) for look in looks):
+    if any(holds(look, facts) for look in looks) or (facts.nvidia.smi == "refused" and holds(guest, facts)):
         return None
     if holds(swapped, facts) and is_undriven_until_boot(facts):
         return None
