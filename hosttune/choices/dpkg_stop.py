@@ -14,6 +14,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.next_kernel import commands, dkms_packages, failed_log, prebuilt_instead
+from hosttune.choices.other_build import former_build, newer_build
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
@@ -156,7 +157,21 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     unused = [name for kernel in kernels for name in _without(facts, kernel)]
     if unused:
         fix += f"; or, until the driver builds for it, remove that kernel: sudo apt-get remove {' '.join(unused)}"
-    return Stop(Cause.BUILD, said, fix)
+    others = (newer_build(facts) or former_build(facts), _boot_other(facts, kernels))
+    return Stop(Cause.BUILD, said, "; or ".join(part for part in (*others, fix) if part))
+
+
+def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
+    """The way with another kernel in /boot that has a module, where the running one has none; empty without one."""
+    running = facts.kernel.release
+    try:
+        others = [one for one in facts.driver.kernels_with_module if one in facts.boot.kernels and one not in kernels]
+    except UnknownFact:
+        return ""
+    if running not in kernels or facts.driver.is_loaded or not others:
+        return ""
+    remove = f"sudo apt-get remove {' '.join(map(quote, _packages_of(facts, running)))}"
+    return f"boot {others[-1]}, which has a module, and remove {running} there: {remove}; sudo dpkg --configure -a"
 
 
 def _without(facts: Facts, kernel: str) -> tuple[str, ...]:
@@ -167,8 +182,13 @@ def _without(facts: Facts, kernel: str) -> tuple[str, ...]:
             return ()
     except UnknownFact:
         return ()
+    return tuple(map(quote, _packages_of(facts, kernel)))
+
+
+def _packages_of(facts: Facts, kernel: str) -> tuple[str, ...]:
+    """The packages of a kernel."""
     found = ((name, _OF_KERNEL.fullmatch(name)) for name in facts.packages.brought)
-    return tuple(quote(name) for name, match in found if match and match[1] == kernel)
+    return tuple(name for name, match in found if match and match[1] == kernel)
 
 
 def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:

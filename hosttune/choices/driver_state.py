@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from hosttune.choices.dpkg_stop import try_find_stop
-from hosttune.choices.driver_states import branch_moves, gpus, holders, kept_back, mixed, modules, packages
+from hosttune.choices.driver_states import branch_moves, gpus, holders, kept_back, mixed, modules, packages, refusals
 from hosttune.choices.driver_states.told import (
     BootOutlook,
     ByPolicy,
@@ -161,6 +161,8 @@ def _after(state: DriverState, found: list[DriverState]) -> DriverState:
         before = (BootOutlook.USELESS, BootOutlook.HARMS)
     elif state.boot is BootOutlook.NOTHING and "reboot" in state.way_out:
         before = (BootOutlook.HARMS,)
+    if same := next((one.name for one in found if one.boot in before and state.way_out in one.way_out), ""):
+        return replace(state, way_out=f"what solves `{same}` does this too")
     first = next((one.name for one in found if one.boot in before or _is_before_update(state, one)), "")
     if state.way_out.startswith("after `"):
         return state
@@ -231,6 +233,7 @@ STATES: Mapping[str, Look] = {
     "broken packages": packages.broken,
     "DKMS failed": modules.dkms_failed,
     "in part": packages.in_part,
+    "other packages broken": packages.others_broken,
     "GPU lost": gpus.lost,
     "GSP firmware": gpus.firmware,
     "GPU not set up": gpus.not_set_up,
@@ -243,6 +246,7 @@ STATES: Mapping[str, Look] = {
     "Secure Boot refuses": modules.rejected,
     "unsupported GPU": gpus.unsupported,
     "wrong flavour": gpus.wrong_flavour,
+    "GPU refused": refusals.refused,
     "GPU without a driver": gpus.undriven,
     "module missing": modules.missing_now,
     "libraries missing": modules.libraries_missing,
@@ -254,6 +258,7 @@ STATES: Mapping[str, Look] = {
     "GPU held by another driver": holders.held,
     "not loaded": holders.not_loaded,
     "nvidia-smi refuses": gpus.refused,
+    "nvidia-smi missing": gpus.smi_missing,
     "fabric different": gpus.fabric,
     "fabric down": gpus.fabric_down,
     "reboot pending": modules.reboot_pending,
@@ -266,11 +271,13 @@ STATES: Mapping[str, Look] = {
 # Whether not every GPU computes now, or will after the next boot: such a state is a fault of the machine, the others
 # are advice.
 DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
-    "broken packages": True, "in part": True, "GPU lost": True, "GSP firmware": True,
+    "broken packages": True, "in part": True, "other packages broken": False, "nvidia-smi missing": False,
+    "GPU lost": True, "GSP firmware": True,
     "GPU not set up": True, "vGPU guest": True, "runfile": False,
     "mixed versions": mixed.splits_driver, "unmet dependencies": False, "mixed sources": False,
     "third-party archive": False, "DKMS failed": modules.leaves_none, "Secure Boot refuses": True,
-    "unsupported GPU": True, "wrong flavour": gpus.is_mute, "GPU without a driver": True, "module missing": True,
+    "unsupported GPU": True, "wrong flavour": gpus.is_mute, "GPU refused": True,
+    "GPU without a driver": True, "module missing": True,
     "libraries missing": True, "stale module": True,
     "module missing for the next kernel": True, "mismatch": True, "other module loaded": gpus.is_undriven_until_boot,
     "nouveau": True, "GPU held by another driver": True, "not loaded": True, "nvidia-smi refuses": True,
@@ -284,7 +291,7 @@ _BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
     "mixed versions": mixed.boot_after_other_versions, "mixed sources": BootOutlook.USELESS,
     "DKMS failed": modules.boot_after_dkms,
     "Secure Boot refuses": BootOutlook.USELESS, "unsupported GPU": BootOutlook.USELESS,
-    "wrong flavour": BootOutlook.USELESS,
+    "wrong flavour": BootOutlook.USELESS, "GPU refused": BootOutlook.USELESS,
     "module missing": modules.boot_after_missing, "libraries missing": BootOutlook.USELESS,
     "stale module": modules.boot_after_stale, "module missing for the next kernel": BootOutlook.HARMS,
     "mismatch": BootOutlook.MENDS, "other module loaded": BootOutlook.MENDS,

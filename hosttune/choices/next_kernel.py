@@ -7,6 +7,7 @@ from contextlib import suppress
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from hosttune.choices.other_build import newer_build, other_branch_build
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
@@ -56,6 +57,8 @@ def commands(facts: Facts, kernel: str) -> str:
     else:
         build = f"sudo apt-get install linux-headers-{quote(kernel)} {_dkms_of_nvidia(facts)}"
     fix = f"fix what {log} names, then {build}" if log else build
+    if log and (other := newer_build(facts) or other_branch_build(facts)):
+        fix = f"{other}; or {fix}"
     return f"{ready} (if apt has none: {fix})" if log and ready else fix
 
 

@@ -153,6 +153,7 @@ def machine(
         nvidia=SimpleNamespace(
             is_vgpu=is_vgpu,
             rejected_key=False,
+            refused="",
             legacy_branch="",
             needs_open=False,
             not_for_open=False,

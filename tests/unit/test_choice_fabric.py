@@ -42,7 +42,7 @@ def host(
         managers=SimpleNamespace(gpu_operator=more["operator"], kubelet=False), packages=Packages(status),
         boot=SimpleNamespace(takes_own_modules=True, next_kernel="6.8.0-71-generic", secure_boot=False, reboot_required=False, reboot_packages=()),
         archives=GivenArchives(origins=("Ubuntu",), packages_there=()), role=SimpleNamespace(vendor_image=""), os=SimpleNamespace(is_ubuntu=True),
-        nvidia=SimpleNamespace(is_vgpu=False, all_lost="", rejected_key=False, legacy_branch="", needs_open=False, not_for_open=False, smi=""),
+        nvidia=SimpleNamespace(is_vgpu=False, all_lost="", rejected_key=False, legacy_branch="", needs_open=False, not_for_open=False, smi="", refused=""),
         units={SERVICE: SimpleNamespace(is_active=active, active_state=state)},
         packaging=Packaging(parse_show(more.get("shown", ""), {}), "" if more.get("shown") else "not in this record"),
         components=Components(more.get("components", ())),
@@ -110,7 +110,7 @@ def test_old_package_beside_the_right_one_does_no_harm():
 @pytest.mark.parametrize(("branch", "infix"), [("595", ""), ("590", ""), ("580", "-580")])
 def test_names_of_nvidias_archive_have_no_branch_from_590_on(branch, infix):
     version = f"{branch}.71"
-    packages = {"nvidia-driver": f"{version}-1ubuntu1", "nvidia-fabricmanager": f"{branch}.58-1"}
+    packages = {"nvidia-driver": f"{version}-1ubuntu1", f"nvidia-fabricmanager{infix}": f"{branch}.58-1"}
     fabric = choose(host(packages=packages, branch=branch, loaded=version, libraries=version), {})
     assert fabric.todo == (
         f"sudo apt-get install 'nvidia-fabricmanager{infix}={version}*' 'libnvidia-nscq{infix}={version}*'"
@@ -119,6 +119,14 @@ def test_names_of_nvidias_archive_have_no_branch_from_590_on(branch, infix):
         host(packages={"nvidia-driver": f"{version}-1"}, branch=branch, loaded=version, libraries=version), {}
     )
     assert missing.refused.startswith(f"nvidia-fabricmanager{infix} is not installed")
+
+
+def test_fabric_manager_whose_name_keeps_no_branch_goes_back_to_the_older_driver():
+    newer = {"nvidia-fabricmanager": "590.48.01-1ubuntu1", "nvidia-utils-580": "580.126.20-1ubuntu1"}
+    assert choose(host(packages=newer), {}).todo == (
+        "sudo apt-get install 'nvidia-fabricmanager=580.126.20*' 'libnvidia-nscq=580.126.20*' && "
+        f"sudo apt-mark hold nvidia-fabricmanager libnvidia-nscq && sudo systemctl restart {SERVICE}"
+    )
 
 
 SHOWN = stanza("nvidia-driver-580-server-open", "580.126.20-0ubuntu1", ("0x2330",))

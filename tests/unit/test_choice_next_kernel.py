@@ -7,8 +7,9 @@ import pytest
 from hosttune.choices.next_kernel import choose, prebuilt_instead, suggest_replacement
 from hosttune.facts.gpu.driver import DriverPackage, is_driver_package
 from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
+from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.packages import Packages
-from tests.unit.driver_machine import GivenArchives
+from tests.unit.driver_machine import NOW, GivenArchives, tables
 
 
 def host(
@@ -22,6 +23,7 @@ def host(
     dkms=(),
     modules=(),
     ubuntu=True,
+    updates=(),
 ):
     of_driver = [
         (name, "580.126.20-1")
@@ -33,9 +35,10 @@ def host(
             has_module_for_next_kernel=next_kernel in with_module, kernels_with_module=with_module, branch=branch,
             name="580-server-open" if branch else "", runfile=runfile, dkms=dkms, flavour="server-open",
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
-            half_way="",
+            half_way="", held=(),
         ),
-        archives=GivenArchives(origins=origins, packages_there=of_driver), os=SimpleNamespace(is_ubuntu=ubuntu),
+        branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
+        archives=GivenArchives(origins=origins, packages_there=of_driver, updates=updates), os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)), kernel=SimpleNamespace(release=RUNNING),
         packages=Packages(dict.fromkeys(packages, ("1", "install ok installed"))),
     )  # fmt: skip

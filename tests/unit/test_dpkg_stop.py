@@ -12,9 +12,10 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.driver import DriverPackage, branch_and_flavour
 from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 from hosttune.facts.gpu.package_roles import is_driver_package
+from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.packages import REPAIR, Packages, parse_status
 from hosttune.facts.relations import depends_of, provided_in
-from tests.unit.driver_machine import GivenArchives
+from tests.unit.driver_machine import NOW, GivenArchives, tables
 
 RUNNING, NEW = "6.8.0-45-generic", "6.8.0-48-generic"
 VERSION = "580.142-0ubuntu0.24.04.1"
@@ -49,13 +50,13 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
             branch=branch, flavour=flavour, name=name, runfile=False, modules=modules, kernels_with_module=with_module,
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), is_loaded=bool(loaded),
             is_installed=True, has_module_for_running_kernel=True, has_module_for_next_kernel=True, is_on_disk=True,
-            userspace_version="580.142",
+            userspace_version="580.142", held=(), is_mismatched=False, loaded_version=loaded,
         ),
         kernel=SimpleNamespace(release=RUNNING), os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(kernels=kernels, next_kernel=next_kernel, secure_boot=secure_boot),
-        archives=GivenArchives(origins=origins, packages_there=[(one.name, one.version) for one in of_driver]),
+        archives=GivenArchives(origins=origins, packages_there=[(one.name, one.version) for one in of_driver], updates=()),
         boot_room=SimpleNamespace(is_full=full, way_out="sudo apt-get autoremove --purge"),
-        nvidia=SimpleNamespace(rejected_key=rejected_key),
+        nvidia=SimpleNamespace(rejected_key=rejected_key), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
     )  # fmt: skip
 
 
@@ -207,3 +208,29 @@ def test_leftover_before_the_prebuilt_module_goes_and_no_package_does(log, known
     move = f"sudo find /lib/modules/{RUNNING}/updates/dkms -regex"
     assert (remove in way, move in way) == (known, not known)
     assert way.endswith("sudo modprobe nvidia")
+
+
+def test_kernel_that_has_a_module_is_booted_where_the_build_for_the_running_one_failed():
+    facts = host(
+        paragraph("nvidia-dkms-580", state="half-configured"), paragraph(f"linux-image-{RUNNING}"),
+        dkms=(DkmsBuild("nvidia", "580.142", RUNNING, is_installed=False, failed=True),), with_module=(NEW,), loaded="",
+        ubuntu=False, origins=("NVIDIA",),
+    )  # fmt: skip
+    assert find_stop(facts).repair.startswith(
+        f"boot {NEW}, which has a module, and remove {RUNNING} there: sudo apt-get remove linux-image-{RUNNING}; sudo dpkg"
+    )
+
+
+@pytest.mark.parametrize(("versions", "leads"), [({"570.133-1": "NVIDIA"}, True), ({}, False)])
+def test_version_that_was_built_here_comes_back_with_all_of_its_source(versions, leads):
+    facts = host(
+        paragraph("nvidia-kernel-open-dkms", "580.142-1", state="half-configured"), paragraph("libcuda1", "580.142-1"),
+        dkms=(DkmsBuild("nvidia", "580.142", RUNNING, is_installed=False, failed=True),), loaded="570.133", ubuntu=False,
+    )  # fmt: skip
+    facts.driver.is_mismatched = True
+    offers = {"nvidia-kernel-open-dkms": SimpleNamespace(versions=versions, installed_from="NVIDIA")}
+    facts.archives = SimpleNamespace(packages=offers, updates=(), origins=("NVIDIA",))
+    back = (
+        "back to 570.133, which was built here: sudo apt-get update && sudo apt-get install libcuda1=570.133-1 nvidia-k"
+    )
+    assert find_stop(facts).repair.startswith(back) is leads

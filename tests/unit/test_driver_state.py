@@ -84,6 +84,7 @@ def host(
     manager="",
     lacking="",
     failures=(),
+    half="",
     **driver,
 ):
     """A healthy host with an H100, changed as the words say."""
@@ -97,6 +98,7 @@ def host(
     quiet = {
         "silent": (), "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
         "all_lost": "", "rejected_key": False, "smi": "answers", "refusal": "", "problem": "", "gpus": (),
+        "refused": "",
     }  # fmt: skip
     here_too = dict.fromkeys(names or ("linux-modules-nvidia-580-server-open-generic",), PACKAGE)
     here_too |= {"nvidia-fabricmanager-580": manager} if manager else {}
@@ -136,7 +138,8 @@ def host(
         managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here),
         role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else ""),
         packages=Packages(
-            {name: (version, "install ok installed") for name, version in here_too.items()},
+            {name: (version, "install ok installed") for name, version in here_too.items()}
+            | ({half: (PACKAGE, "install ok half-configured")} if half else {}),
             depends=defaultdict(tuple, {lacking: ("libnvidia-cfg1 (= 580.1)",)}),
         ),
         kernel=SimpleNamespace(release=KERNEL, architecture="x86_64"),
@@ -211,6 +214,7 @@ TABLE = {
     ),
     "unsupported GPU": ({"generations": ("volta",), "branch": "595", "is_open": False, "modules": (module(is_open=False),)}, "does not drive volta", "switch_branch"),
     "wrong flavour": ({"generations": ("volta",)}, "does not drive volta", "the closed kernel module: switch_branch: true"),
+    "GPU refused": (NOT_LOADED | {"nvidia": {"refused": "open"}}, "without the GSP that the open kernel module needs, which does not fit", "with the power off and on"),
     "GPU without a driver": ({"undriven": ("0000:43:00.0",)}, "no driver holds the GPU at 0000:43:00.0", "NVRM"),
     "module missing": (
         NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}, "these have: none", f"linux-modules-nvidia-580-server-open-{KERNEL}",
@@ -230,6 +234,10 @@ TABLE = {
     ),
     "not loaded": (NOT_LOADED, "is not loaded", "modprobe"),
     "nvidia-smi refuses": ({"nvidia": {"smi": "refused", "refusal": "no devices", "problem": "nvidia-smi: No devices were found"}}, "No devices", "NVRM"),
+    "nvidia-smi missing": ({"nvidia": {"smi": "absent"}}, "nvidia-smi is not installed", "sudo apt-get install 'nvidia-utils-580-server=580.126.20*'"),
+    "other packages broken": (
+        {"half": "nvidia-fs-dkms"}, "nvidia-fs-dkms (half-configured): none is of the driver", "see /var/lib/dkms/nvidia-fs/580.126.20/build/make.log",
+    ),
     "fabric different": ({"nvswitches": 4, "manager": "580.95.05-1"}, "580.95.05", "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*' 'libnvidia-nscq-580=580.126.20*'"),
     "fabric down": ({"nvswitches": 4, "manager": PACKAGE, "fabric": "failed"}, f"{SERVICE} is failed", "fabricmanager.log"),
     "reboot pending": ({"boot": {"reboot_required": True, "reboot_packages": ("linux-image-6.8.0-71-generic",)}}, "linux-image", "reboot"),
@@ -356,7 +364,7 @@ def test_one_cause_is_said_once():
 
 
 def test_kernel_log_adds_what_the_table_does_not_know():
-    assert names(host(nvidia={"not_for_open": True})) == ["wrong flavour"]
+    assert names(host(generations=("unknown",), nvidia={"not_for_open": True})) == ["wrong flavour"]
     assert names(host(is_open=False, modules=(module(is_open=False),), nvidia={"needs_open": True})) == [
         "wrong flavour"
     ]
@@ -577,7 +585,7 @@ def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
     facts = host(loaded_version="580.95.05")
     facts.nvidia = Silent(*[unread("needs root")] * 10)
     found = states(facts)
-    assert [one.name for one in found] == ["mismatch", "whether: GPU lost, nvidia-smi refuses"]
+    assert [one.name for one in found] == ["mismatch", "whether: GPU lost, nvidia-smi refuses, nvidia-smi missing"]
     assert found[1].way_out == ""
     with pytest.raises(UnknownFact, match="needs root"):
         assert found[1].is_fault
@@ -602,3 +610,66 @@ def test_wrong_flavour_is_a_fault_of_the_machine_where_it_is_not_known_whether_i
     facts.nvidia = Silent(*[unread("needs root")] * 10)
     assert states(facts)[0].name == "wrong flavour"
     assert states(facts)[0].is_dead is True
+
+
+@pytest.mark.parametrize(
+    ("here", "is_open", "generation", "install"),
+    [
+        (("nvidia-driver-580-open", "nvidia-dkms-580-open"), True, "volta",
+         "nvidia-dkms-580={0} nvidia-driver-580={0} nvidia-dkms-580-open-"),
+        (("nvidia-driver", "nvidia-kernel-dkms"), False, "blackwell", "nvidia-kernel-open-dkms={0} nvidia-kernel-dkms-"),
+    ],
+)  # fmt: skip
+def test_other_kind_of_module_in_nvidias_archive_is_the_same_version(here, is_open, generation, install):
+    version = "580.126.20-1ubuntu1"
+    there = tuple(DriverPackage(one, version, False, "installed") for one in sorted(here))
+    found = states(
+        host(packages=there, archives={"origins": ("NVIDIA",)}, generations=(generation,), is_open=is_open,
+             flavour="open" if is_open else "", name="580", modules=(module(is_open=is_open, source="dkms"),), names=here,
+             nvidia={"smi": "refused"})
+    )  # fmt: skip
+    (state,) = [one for one in found if one.name == "wrong flavour"]
+    assert f"sudo apt-get install {install.format(version)}; then" in state.way_out
+
+
+def test_probe_that_was_refused_is_mended_by_no_reboot():
+    facts = host(**NOT_LOADED, nvidia={"refused": "release"})
+    assert names(facts) == ["GPU refused"]
+    assert not states(facts)[0].waits_for_reboot
+    facts.host.is_vm = True
+    assert "ask whoever runs the host of this virtual machine" in states(facts)[0].way_out
+    assert names(host(**NOT_LOADED, nvidia={"refused": "other", "is_vgpu": True, "smi": "not asked"})) == ["vGPU guest"]
+
+
+def test_installer_whose_driver_does_not_drive_the_gpu_is_not_loaded_by_modprobe():
+    here = {"runfile": True, "branch": "", "name": "", "generations": ("pascal",)}
+    facts = host(**NOT_LOADED, **here, nvidia={"legacy_branch": "580", "refused": "legacy"})
+    assert names(facts) == ["unsupported GPU", "runfile"]
+    assert "branch 580 or older" in states(facts)[0].way_out
+
+
+def test_newer_version_of_the_branch_leads_where_the_build_failed():
+    here = {
+        "packages": packages("nvidia-dkms-580-server-open"), "names": ("nvidia-dkms-580-server-open",),
+        "archives": {"origins": ("NVIDIA",), "updates": (offer("nvidia-dkms-580-server-open"),)},
+        "dkms": (DkmsBuild("nvidia", VERSION, NEXT, is_installed=False, failed=True),),
+        "boot": {"next_kernel": NEXT}, "has_module_for_next_kernel": False,
+    }  # fmt: skip
+    found = states(host(**here))
+    assert "580.142 of the same branch is offered" in found[0].way_out
+    assert "update offered" not in [one.name for one in found]
+
+
+def test_tool_of_another_branch_is_no_update_within_the_branch():
+    assert names(host(archives={"updates": (offer("nvidia-modprobe", "610.57.04-1ubuntu1"),)})) == ["current"]
+
+
+def test_gpus_that_all_fail_in_one_way_speak_against_no_board():
+    facts = host(failures=tuple(GspFailure(f"000{n}:01:00.0", "not set up", "", "", 0, "(0x62)") for n in (1, 2)))
+    facts.gpus.devices = (SimpleNamespace(device_id=""),) * 2
+    assert "(VBIOS) of the boards" in states(facts)[0].way_out
+
+
+def test_vgpu_that_its_driver_does_not_set_up_needs_the_driver_of_its_hypervisor():
+    failed = (GspFailure("0000:43:00.0", "not set up", "", "", 0, "(0x22)"),)
+    assert names(host(failures=failed, nvidia={"is_vgpu": True, "smi": "refused"})) == ["vGPU guest"]

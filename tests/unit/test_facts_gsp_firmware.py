@@ -24,6 +24,7 @@ MISMATCH = (
     "NVRM: GPU0 _kgspFwContainerVerifyVersion: GSP firmware image version mismatch: got version 570.172.08, "
     f"expected version 580.126.20\n{CANNOT}"
 )
+GFW = "NVRM: gpuWaitForGfwBootComplete_TU102: failed to wait for GFW_BOOT: (progress 0x3)\n"
 DEBIAN = f"nvidia {SLOT}: firmware: failed to load nvidia/580.126.20/gsp_ga10x.bin (-2)\n"
 OF_A_LOG = f"nvidia {SLOT}: firmware: failed to load nvidia/580.126.20/gsp_log_ga10x.bin (-2)\n"
 LOST = f"Unable to determine the device handle for GPU1: {SLOT}: {{}}\n"
@@ -35,7 +36,7 @@ LOST = f"Unable to determine the device handle for GPU1: {SLOT}: {{}}\n"
         (READ.format(-4) + NO_IMAGE + FAILED, "interrupted", 4, ""), (READ.format(-2) + NO_IMAGE + FAILED, "missing", 2, ""),
         (READ.format(-5) + NO_IMAGE + FAILED, "unreadable", 5, ""), (DEBIAN + FAILED, "missing", 2, ""),
         (NO_IMAGE + FAILED, "unreadable", 0, ""), (MISMATCH + FAILED, "other version", 0, "570.172.08"),
-        (WPR2 + FAILED, "half-started", 0, ""), (CANNOT + FAILED, "not set up", 0, "(0x62:0x40:2168)"),
+        (WPR2 + FAILED, "half-started", 0, ""), (GFW + CANNOT + FAILED, "not booted", 0, ""), (CANNOT + FAILED, "not set up", 0, "(0x62:0x40:2168)"),
         (OF_A_LOG + FAILED, "not set up", 0, "(0x62:0x40:2168)"),
         (READ.format(-4) + FAILED + WPR2 + FAILED, "half-started", 0, ""),  # the last try counts
         (READ.format(-4) + FAILED + FAILED, "not set up", 0, "(0x62:0x40:2168)"),

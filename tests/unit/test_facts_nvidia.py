@@ -27,6 +27,7 @@ from hosttune.facts.gpu.nvidia_smi import (
     parse_smi,
     rejected,
     sentences_of,
+    why_refused,
 )
 from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.host.door import Completed
@@ -613,3 +614,20 @@ def test_driver_without_a_gpu_on_the_bus_is_no_loss_on_a_jetson_and_where_people
 def test_driver_without_a_gpu_on_the_bus_is_a_loss_on_a_server():
     for machine in ({"/proc/device-tree/compatible": "nvidia,grace\0"}, {CHASSIS: "23\n"}):
         assert "is left on the PCI bus" in left("", also=machine).all_lost
+
+
+PROBE = "NVRM: The NVIDIA probe routine failed for 1 device(s).\nNVRM: None of the NVIDIA devices were initialized.\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        ("NVRM: installed in this system is not supported by open\nNVRM: nvidia.ko because it does not include the\n" + PROBE, "open"),
+        ("NVRM: installed in this system is not supported by the\nNVRM: NVIDIA 550.90.07 driver release.\n" + PROBE, "release"),
+        (PROBE, "other"),
+        (PROBE + LOADING, ""),
+        ("NVRM: The NVIDIA probe routine was not called for 1 device(s).\nNVRM: None of the NVIDIA devices were initialized.\n", ""),
+    ],
+)  # fmt: skip
+def test_why_the_driver_took_no_gpu_when_it_was_loaded_last(log, why):
+    assert why_refused(log.splitlines()) == why

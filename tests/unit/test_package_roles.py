@@ -16,7 +16,7 @@ def test_names_of_three_archives_have_their_roles():
 
 
 def test_every_role_has_names_that_were_seen():
-    assert {role for role, _ in ROWS} == {str(role) for role in Role}
+    assert {role for role, _ in ROWS} == {str(role) for role in PackageRole}
 
 
 @pytest.mark.parametrize(

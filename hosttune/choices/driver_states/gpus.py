@@ -32,7 +32,8 @@ from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches
 from hosttune.choices.next_kernel import commands, suggest_replacement
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gpu_errors import way_of
-from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, OF_FIRMWARE, way_out
+from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, way_out
+from hosttune.facts.gpu.nvidia import smi_package
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -47,8 +48,9 @@ def firmware(facts: Facts) -> Told | None:
 
 
 def not_set_up(facts: Facts) -> Told | None:
-    """GPUs that the driver could not set up, for a reason that proves nothing against the board."""
-    return _not_set_up(facts, is_firmware=False)
+    """GPUs that the driver could not set up, for a reason that proves nothing against the board. A vGPU is not set up
+    by a driver that does not fit its hypervisor's."""
+    return None if holds(guest, facts) else _not_set_up(facts, is_firmware=False)
 
 
 def _not_set_up(facts: Facts, *, is_firmware: bool) -> Told | None:
@@ -61,8 +63,19 @@ def _not_set_up(facts: Facts, *, is_firmware: bool) -> Told | None:
     if not causes:
         return None
     told = [found[0].describe(_where(found)) for found in causes.values()]
-    ways = dict.fromkeys(way_out(found[0], facts) for found in causes.values())
+    ways = dict.fromkeys(_way_of(found, facts) for found in causes.values())
     return "; ".join(told), "; ".join(ways)
+
+
+def _way_of(failures: list[GspFailure], facts: Facts) -> str:
+    """That all of several GPUs fail in the same way speaks against none of the boards."""
+    if failures[0].cause != NOT_SET_UP or not 1 < len(failures) == len(facts.gpus.devices):
+        return way_out(failures[0], facts)
+    return (
+        f"{KERNEL_LOG} shows what came before; that all GPUs fail speaks for driver or firmware, not for a board: "
+        "another version of the driver, or the firmware (VBIOS) of the boards from their vendor; then drain the host, "
+        "and power it off and on"
+    )
 
 
 def _where(failures: list[GspFailure]) -> str:
@@ -123,9 +136,9 @@ def guest(facts: Facts) -> Told | None:
 
 def unsupported(facts: Facts) -> Told | None:
     driver = facts.driver
-    if not driver.branch:
-        return None
     legacy = said_by_log(facts, "legacy_branch")
+    if not driver.branch:
+        return _too_new_installer(facts, legacy) if legacy and driver.runfile and not driver.is_loaded else None
     if legacy:
         said = f"the kernel log says that a GPU here needs branch {legacy}"
         return said, switch(facts, "a driver of that branch", branch=legacy)
@@ -136,6 +149,15 @@ def unsupported(facts: Facts) -> Told | None:
         f"branch {driver.branch} does not drive {', '.join(left)} ({facts.gpus.summary})",
         switch(facts, "a branch that does"),
     )
+
+
+def _too_new_installer(facts: Facts, legacy: str) -> Told:
+    version = facts.driver.userspace_version
+    named = f"the driver of NVIDIA's own installer{f', {version},' if version else ''}"
+    said = (
+        f"{named} does not drive {facts.gpus.summary}: the kernel log says that branch {legacy} is the last that does"
+    )
+    return said, f"sudo nvidia-uninstall, then a driver of branch {legacy} or older"
 
 
 def wrong_flavour(facts: Facts) -> Told | None:
@@ -158,7 +180,7 @@ def _other_kind(facts: Facts, kind: str) -> str | ByPolicy:
     if not driver.branch:
         return UNINSTALL if driver.runfile else f"bring a driver with the {kind} kernel module in the way this one came"
     if (kind == "open") != ("open" in driver.flavour):
-        return switch(facts, f"the {kind} kernel module")
+        return switch(facts, f"the {kind} kernel module", kind=kind)
     module = next_module(facts)
     how = suggest_replacement(facts, module) if module else commands(facts, facts.kernel.release)
     return f"the packages are those of the {kind} one: {how}; {INITRAMFS}; then {REBOOT}"
@@ -205,7 +227,7 @@ def refused(facts: Facts) -> Told | None:
     if facts.nvidia.refusal == "no permission":
         raise UnknownFact(facts.nvidia.problem)
     looks = (firmware, not_set_up, lost, unsupported, wrong_flavour, stale, mismatch, libraries_missing)
-    if any(holds(look, facts) for look in looks):
+    if any(holds(look, facts) for look in looks) or (facts.nvidia.smi == "refused" and holds(guest, facts)):
         return None
     if holds(swapped, facts) and is_undriven_until_boot(facts):
         return None
@@ -216,6 +238,18 @@ def refused(facts: Facts) -> Told | None:
             f"{KERNEL_LOG} says why: {REBOOT}"
         )
     return facts.nvidia.problem, f"{KERNEL_LOG} says why; if that does not, sudo nvidia-bug-report.sh"
+
+
+def smi_missing(facts: Facts) -> Told | None:
+    """Of a driver in packages that is loaded, the package with nvidia-smi: headless metapackages leave it out."""
+    package = smi_package(facts)
+    if not package or not facts.driver.is_loaded or facts.nvidia.smi != "absent" or holds(libraries_missing, facts):
+        return None
+    version = facts.driver.userspace_version
+    return (
+        "nvidia-smi is not installed, so that much of this host's GPUs is not known",
+        f"sudo apt-get install {quote(f'{package}={version}*' if version else package)}",
+    )
 
 
 def fabric(facts: Facts) -> Told | None:

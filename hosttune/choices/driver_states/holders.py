@@ -6,6 +6,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import name_of_driver, rejected
+from hosttune.choices.driver_states.refusals import is_refused
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
 
@@ -49,11 +50,11 @@ def boot_after_held(facts: Facts) -> BootOutlook:
 
 
 def not_loaded(facts: Facts) -> Told | None:
-    """No other driver has a GPU, and there is a module that could."""
+    """No other driver has a GPU, and there is a module that could, and did not refuse."""
     driver = facts.driver
     if not driver.is_installed or driver.is_loaded or driver.nouveau_bound or _others(facts):
         return None
-    if not driver.has_module_for_running_kernel or holds(rejected, facts):
+    if not driver.has_module_for_running_kernel or holds(rejected, facts) or is_refused(facts):
         return None
     return (
         f"{name_of_driver(facts)} is installed with a module for this kernel, and is not loaded",

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.dpkg_stop import Cause, find_stop
 from hosttune.choices.driver_states.branch_moves import list_offers
+from hosttune.choices.driver_states.modules import leaves_none
 from hosttune.choices.driver_states.told import RUNFILE, UNINSTALL, ByPolicy, Told, switch
 from hosttune.choices.drivers.branch import stale_note, why_over
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.components import fabric_packages, managers
 from hosttune.choices.drivers.switches import has_switches
 from hosttune.choices.next_kernel import commands
+from hosttune.choices.other_build import newer_build
 from hosttune.facts.apt_decisions import unhold
+from hosttune.facts.gpu.package_roles import compiles_modules
+from hosttune.facts.versions import upstream_of
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -36,6 +40,26 @@ def in_part(facts: Facts) -> Told | None:
     return (
         f"the loaded module {driver.loaded_version} is on the disk no more; of its packages there are {left}",
         f"do not reboot before: {again}; what took the rest away stands in /var/log/apt/history.log",
+    )
+
+
+def others_broken(facts: Facts) -> Told | None:
+    """Packages that are no part of the driver: they do not keep it from working, and apt from every other change."""
+    broken = facts.packages.broken
+    if not broken or find_stop(facts):
+        return None
+    said = ", ".join(f"{one.name} ({one.status})" for one in broken)
+    said = f"dpkg stopped half-way with {said}: none is of the driver, and apt ends every other change with their error"
+    compiling = [one for one in broken if compiles_modules(one.name)]
+    if not compiling:
+        return said, facts.packages.repair
+    logs = [f"/var/lib/dkms/{one.name.removesuffix('-dkms')}/{upstream_of(one.version)}" for one in compiling]
+    logs = [f"{one}/build/make.log" for one in logs]
+    names = join([one.name for one in compiling])
+    return said, (
+        f"see {' and '.join(logs)}: `dpkg --configure -a` repeats a build that failed there; a newer version, sudo "
+        f"apt-get update && sudo apt-get install {names}, or without it, sudo apt-get remove {names}; then "
+        "sudo dpkg --configure -a"
     )
 
 
@@ -88,7 +112,7 @@ def update(facts: Facts) -> Told | None:
     own = managers(facts) if has_switches(facts) and fabric_packages(facts) else ()  # said by `fabric different`
     known = {*facts.driver.held, *own}
     updates = [offer for offer in offers_within(facts) if offer.name not in known]
-    if not facts.driver.branch or not updates:
+    if not facts.driver.branch or not updates or (leaves_none(facts) and newer_build(facts)):  # said by `DKMS failed`
         return None
     return (
         f"an update within branch {facts.driver.branch} is offered: {list_offers(updates)}{_phasing(updates)}",

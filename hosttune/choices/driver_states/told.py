@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from hosttune.choices.drivers.bringer import VENDORS
-from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, switch_within_archive
+from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, swap_kind, switch_within_archive
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.kernel.initramfs import REBUILD
@@ -97,14 +97,17 @@ def is_node(facts: Facts) -> bool:
         return False
 
 
-def switch(facts: Facts, what: str, *, when: str = "", **params: str) -> str | ByPolicy:
-    """`what` is wanted instead of the driver that is there, `when`; `params` of gpu-driver say more of it."""
+def switch(facts: Facts, what: str, *, when: str = "", kind: str = "", **params: str) -> str | ByPolicy:
+    """`what` is wanted instead of the driver that is there, `when`; `kind`: of module, where that alone is wrong;
+    `params` of gpu-driver say more of it."""
     wanted = f"{what}, {when}" if when else what
     if vendor := vendor_of(facts):
         return f"{wanted}, in the way of {vendor}: {VENDORS[vendor][1]}"
     if is_node(facts):
         return f"{wanted}: by whoever brings the driver of this Kubernetes node, its image or the GPU Operator"
     if is_of_nvidia(facts):
+        if kind and (swap := swap_kind(facts, is_open=kind == "open")):
+            return f"{wanted}, {swap}"
         return f"{wanted}, {switch_within_archive(facts)}"
     if not facts.os.is_ubuntu:  # where gpu-driver installs nothing
         return f"{wanted}: from your distribution, its backports, or NVIDIA's archive; then reboot"

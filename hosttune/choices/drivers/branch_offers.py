@@ -9,14 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.facts.gpu.archives import branch_in
+
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.gpu.archives import Offer
 
 
 def offers_within(facts: Facts) -> tuple[Offer, ...]:
-    """The newer versions of the driver's own branch, by name; what names no branch is one of them."""
-    return tuple(offer for offer in facts.archives.updates if offer.branch in (0, _branch(facts)))
+    """The newer versions of the driver's own branch, by name; what names no branch is one of them. A tool that fits
+    every driver and comes with another branch is none: nothing here needs it."""
+    own = _branch(facts)
+    return tuple(
+        offer
+        for offer in facts.archives.updates
+        if offer.branch in (0, own) and branch_in(offer.candidate) <= max(own, branch_in(offer.installed))
+    )
 
 
 def offers_elsewhere(facts: Facts) -> tuple[Offer, ...]:

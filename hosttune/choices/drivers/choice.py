@@ -88,7 +88,8 @@ def open_alone(facts: Facts) -> tuple[str, ...]:
 def closed_alone(facts: Facts) -> tuple[str, ...]:
     """As `open_alone`, of the closed kernel module: what is older than Turing."""
     old = tuple(one for one in facts.gpus.generations if is_older(one, "turing"))
-    return old or _by_log(facts, "not_for_open")
+    # Of a known GPU from Turing on the same sentence tells of a state: `GPU refused` says so.
+    return old or (_by_log(facts, "not_for_open") if "unknown" in facts.gpus.generations else ())
 
 
 def _by_log(facts: Facts, name: str) -> tuple[str, ...]:

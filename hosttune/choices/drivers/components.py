@@ -7,6 +7,7 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from hosttune.choices.drivers.switches import SERVICE
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.components import turn_on
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 _OF_DRIVERS = ("restricted", "multiverse")
+_UNNUMBERED = "nvidia-fabricmanager"
+_FIRST_UNNUMBERED = 590
 
 
 def where_off(facts: Facts, *names: str) -> str:
@@ -72,7 +75,7 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str:
     """Installs Fabric Manager and its library in the driver's version. Archives keep the newest versions: where apt
     offers another one, the driver may have to go first."""
     library, which = package.replace("nvidia-fabricmanager", "libnvidia-nscq"), f"={wanted}*" if wanted else ""
-    first = unknown_to_apt(facts, package) if package != "nvidia-fabricmanager" else ""
+    first = unknown_to_apt(facts, package) if package != _UNNUMBERED else ""
     command = f"sudo apt-get install {quote(package + which)} {quote(library + which)}"
     offered = facts.packaging.packages.get(package)
     is_update = offered is not None and branch_in(offered.version) == branch_in(wanted)  # another branch is none
@@ -81,11 +84,21 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str:
             f"; where apt has that version no more (it offers {upstream_of(offered.version)}), update: true for "
             "gpu-driver in the policy first"
         )
+    if package == _UNNUMBERED and int(facts.driver.branch) < _FIRST_UNNUMBERED:
+        # Its name keeps no branch, so the next upgrade would bring the newest one again.
+        command += f" && sudo apt-mark hold {package} {library} && sudo systemctl restart {SERVICE}"
     return "; then ".join(part for part in (first, command) if part)
 
 
 def _branch_in_name(facts: Facts) -> str:
-    """-580; empty for NVIDIA's own archive, which leaves the branch out of the names from 590 on."""
-    names = ("nvidia-fabricmanager", "nvidia-driver", "nvidia-driver-cuda", "nvidia-open")
+    """-580; empty for NVIDIA's own archive, which leaves the branch out of the names from 590 on. An older driver can
+    have Fabric Manager of that archive under the name without a branch, in the driver's version, too."""
+    names = (_UNNUMBERED, "nvidia-driver", "nvidia-driver-cuda", "nvidia-open")
     branch = facts.driver.branch
-    return "" if int(branch) >= 590 and any(facts.packages[one].is_installed for one in names) else f"-{branch}"
+    if _UNNUMBERED in managers(facts):
+        return ""
+    return (
+        ""
+        if int(branch) >= _FIRST_UNNUMBERED and any(facts.packages[one].is_installed for one in names)
+        else f"-{branch}"
+    )

@@ -10,6 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.gpu.nvidia_tables import is_older
+from hosttune.facts.gpu.package_roles import PackageRole, parse_package
 from hosttune.facts.gpu.strangers import home_of, strangers_of
 from hosttune.regex import regex
 
@@ -43,6 +44,37 @@ def switch_within_archive(facts: Facts) -> str:
     packages = [*([f"nvidia-driver-pinning-{number}"] if number else []), "cuda-drivers" if old else "nvidia-open"]
     steps = ["sudo apt-get update", *(f"sudo apt-get install {quote(one)}" for one in packages)]
     return f"from NVIDIA's archive: {' && '.join(steps)}; then drain the host and reboot"
+
+
+def swap_kind(facts: Facts, *, is_open: bool) -> str:
+    """The commands for the other kind of module in the installed version: the packages of one kind give way to those of
+    the same names of the other; empty where no package of such a name is here, or the branch is none to keep."""
+    branch = facts.driver.branch
+    if _next_branch(facts) != int(branch):
+        return ""
+    install, remove = [], []
+    for one in facts.driver.packages:
+        found = parse_package(one.name)
+        # Debian's nvidia-driver fits both kinds.
+        if found.role is PackageRole.DKMS or (found.base == "nvidia-driver" and found.branch):
+            twin = _twin(one.name, is_open=is_open)
+            if found.is_open != is_open and twin:
+                install.append(f"{twin}={one.version}")
+                remove += [f"{one.name}-"] if found.role is PackageRole.DKMS else []
+    if not remove:
+        return ""
+    names = " ".join(map(quote, (*install, *remove)))
+    return f"from NVIDIA's archive: sudo apt-get update && sudo apt-get install {names}; then drain the host and reboot"
+
+
+def _twin(name: str, *, is_open: bool) -> str:
+    """The name of the same package for the other kind: nvidia-kernel-open-dkms, nvidia-dkms-580-open."""
+    if "kernel" in name:
+        pair = ("nvidia-kernel-dkms", "nvidia-kernel-open-dkms")
+        return pair[is_open] if name in pair else ""
+    if not parse_package(name).branch:
+        return ""  # from 590 on: the metapackage would go with it
+    return f"{name}-open" if is_open else name.removesuffix("-open")
 
 
 def _next_branch(facts: Facts) -> int:

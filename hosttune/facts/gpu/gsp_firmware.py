@@ -10,6 +10,7 @@ is of a log that few have, and is not needed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from errno import EINTR, ENOENT, errorcode
@@ -32,7 +33,7 @@ FOLDER = "/lib/firmware/nvidia"
 # The driver's own lines, and those of the kernel about its firmware, which do not say NVRM.
 KERNEL_LOG = "sudo dmesg | grep -E 'NVRM|nvidia .*firmware'"
 MISSING, INTERRUPTED, UNREADABLE, OTHER_VERSION = "missing", "interrupted", "unreadable", "other version"
-HALF_STARTED, NOT_SET_UP = "half-started", "not set up"
+HALF_STARTED, NOT_BOOTED, NOT_SET_UP = "half-started", "not booted", "not set up"
 OF_FIRMWARE = frozenset({MISSING, INTERRUPTED, UNREADABLE, OTHER_VERSION})
 _BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 _LOAD = regex(
@@ -45,6 +46,7 @@ _MISMATCH = regex(
 )
 _NO_IMAGE = regex(r"NVRM: .*RmFetchGspRmImages: No firmware image found")
 _HALF = regex(r"NVRM: .*unexpected WPR2 already up")
+_NOT_BOOTED = regex(r"NVRM: .*failed to wait for GFW[_ ]BOOT", re.IGNORECASE)
 _FAILED = regex(rf"NVRM: *GPU (?:at )?(?:PCI:)?{_BUS}:? RmInitAdapter failed!? ?(\([0-9A-Fa-fx:]{{1,60}}\))?")
 _PACKAGE = regex(r"nvidia-firmware(?:-.*)?|firmware-nvidia(?:-.*)?-gsp")
 _KERNEL_COMMON = regex(r"nvidia-kernel-common(?:-.*)?")
@@ -58,7 +60,8 @@ class GspFailure(Fact):
     """A GPU that the driver could not set up when it was opened last."""
 
     slot: str  # 0000:18:00.0
-    cause: str  # missing | interrupted | unreadable | other version (of the firmware) | half-started | not set up
+    # missing | interrupted | unreadable | other version (of the firmware), half-started | not booted | not set up
+    cause: str
     version: str  # of the firmware that was asked for; of another version: of the module
     file: str  # gsp_ga10x.bin; empty where the log does not name one
     error: int  # errno of the read, 0 for none
@@ -81,6 +84,8 @@ class GspFailure(Fact):
                 f"an earlier start left {where} half-way (kernel log: WPR2 already up), so that the firmware cannot "
                 "start again before a reset"
             )
+        if self.cause == NOT_BOOTED:
+            return f"the firmware on the board itself did not start for {where} (kernel log: GFW_BOOT)"
         if self.cause == OTHER_VERSION:
             return f"the firmware for {where} is {self.words}, and the module is {self.version}"
         named = errorcode.get(self.error, "of no known name")
@@ -129,6 +134,8 @@ def failures_in(messages: Iterable[str]) -> Mapping[str, GspFailure]:
             told = (OTHER_VERSION, other[2], other[1])
         elif _HALF.match(line):
             told = (HALF_STARTED, "", "")
+        elif _NOT_BOOTED.match(line):
+            told = (NOT_BOOTED, "", "")
         elif _NO_IMAGE.match(line):
             told = told or (UNREADABLE, "", "")
         elif failed := _FAILED.match(line):
@@ -176,6 +183,11 @@ def way_out(failure: GspFailure, facts: Facts) -> str:
         return (
             f"{_REBOOT}; where it is still so, power the host off and on, because only a reset of the GPU clears it; "
             "where it comes again, keep nvidia-bug-report.sh, and try another version of the driver"
+        )
+    if failure.cause == NOT_BOOTED:
+        return (
+            "drain the host, and power it off and on: a reboot alone may leave the GPU as it is; where it is still so, "
+            "seat the board anew, and look at power and riser; where it comes again in another slot, it is the board"
         )
     if failure.cause == NOT_SET_UP:
         return (

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.gpu.nvidia import has_gridd
 from hosttune.facts.gpu.nvidia_smi import instead, printed
 from hosttune.facts.gpu.smi_words import is_supported, worst_of
 from hosttune.facts.reading import require_known
@@ -32,6 +33,7 @@ class Licence(Fact):
     """Of the vGPUs of this guest."""
 
     states: tuple[str, ...]  # Licensed (Expiry: ...), Unlicensed (Restricted) ..., each once; none without a vGPU
+    has_daemon: bool  # nvidia-gridd, which fetches the licence, is here
 
     @property
     def is_restricted(self) -> bool:
@@ -55,7 +57,7 @@ def states_in(output: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Licence:
-    return Licence(states=lazy(_states, reader, facts))
+    return Licence(states=lazy(_states, reader, facts), has_daemon=lazy(has_gridd, reader))
 
 
 def _states(reader: Reader, facts: Facts) -> tuple[str, ...]:

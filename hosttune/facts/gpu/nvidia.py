@@ -24,7 +24,9 @@ from hosttune.facts.gpu.nvidia_smi import (
     parse_smi,
     rejected,
     sentences_of,
+    why_refused,
 )
+from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.reading import hint, not_told, require_known
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
@@ -77,6 +79,7 @@ class Nvidia(Fact):
     legacy_branch: str  # the branch that the driver names for a GPU that is too old for it: 580
     rejected_key: bool  # the kernel refused a module for its signature, and no nvidia module is loaded
     is_vgpu: bool  # a part of a GPU, lent by a hypervisor; its driver is licensed and comes from there
+    refused: str = ""  # why the driver took no GPU when it was loaded last, as `why_refused`; empty where it is loaded
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -113,6 +116,7 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
         legacy_branch=lazy(lambda: legacy_branch(words())),
         rejected_key=lazy(lambda: not raw(facts.driver, "loaded_version") and rejected(messages())),
         is_vgpu=lazy(_is_vgpu, reader, facts, asked, words),
+        refused=lazy(lambda: "" if raw(facts.driver, "loaded_version") else why_refused(messages())),
     )
 
 
@@ -153,7 +157,25 @@ def _why_no_smi(facts: Facts) -> str:
             return "nvidia-smi is not here: whoever brings the driver of this Kubernetes node brings it too"
     except UnknownFact:
         pass
-    return "nvidia-smi is not installed (Ubuntu: nvidia-utils-N)"
+    package = attempt(smi_package, facts)
+    return (
+        f"nvidia-smi is not installed ({package if isinstance(package, str) and package else 'Ubuntu: nvidia-utils-N'})"
+    )
+
+
+def smi_package(facts: Facts) -> str:
+    """The package with nvidia-smi, of the archive that the installed driver is from; empty without packages. Names as
+    in package_roles.py; that NVIDIA's for Debian is nvidia-driver-cuda is from memory."""
+    driver, home = facts.driver, home_of(facts)
+    if not driver.branch:
+        return ""
+    if home == "Debian":
+        return "nvidia-smi"
+    if home == "NVIDIA" and any(one.name == "nvidia-kernel-support" for one in driver.packages):
+        return "nvidia-driver-cuda"
+    if home == "NVIDIA" and any(one.name == "nvidia-kernel-common" for one in driver.packages):
+        return "nvidia-utils"
+    return f"nvidia-utils-{driver.branch}{'-server' if 'server' in driver.flavour else ''}"
 
 
 def _messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
@@ -219,12 +241,13 @@ def narrowed(reader: Reader, facts: Facts) -> str:
 
 def _is_vgpu(reader: Reader, facts: Facts, asked: Callable[[], _Asked], words: Callable[[], str]) -> bool:
     """The PCI ids are those of a profile, NVIDIA's licence daemon is set up, the GPUs are called after a profile, or in
-    a virtual machine the driver does not know a GPU of a generation that it drives."""
+    a virtual machine the driver does not know a GPU of a generation that it drives, and its board is in no list: a
+    listed one is a whole card that was passed through."""
     if attempt(_has_gpu, reader, facts) is False:
         return False
     said = attempt(lambda: asked().said)
     gpus = said.gpus if isinstance(said, SmiAnswer) else ()
-    if _is_profile(facts) or any(is_vgpu_name(gpu.name) for gpu in gpus) or _has_gridd(reader, facts):
+    if _is_profile(facts) or any(is_vgpu_name(gpu.name) for gpu in gpus) or _is_set_up(reader, facts):
         return True
     return _may_be_vm(facts) and not_in_release(words()) and _is_known_in_vm(facts)
 
@@ -236,10 +259,16 @@ def _is_profile(facts: Facts) -> bool:
         return False
 
 
-def _has_gridd(reader: Reader, facts: Facts) -> bool:
+def has_gridd(reader: Reader) -> bool:
+    """NVIDIA's licence daemon, or its unit, is here."""
+    return any(isinstance(reader.stat(path), Stat) for path in _GRIDD)
+
+
+def _is_set_up(reader: Reader, facts: Facts) -> bool:
+    """The licence daemon is."""
     if not isinstance(reader.stat("/etc/nvidia/gridd.conf"), Stat):
         return False
-    if any(isinstance(reader.stat(path), Stat) for path in _GRIDD):
+    if has_gridd(reader):
         return True
     try:
         return any(_GRID_PACKAGE.fullmatch(name) for name in facts.packages.brought)
@@ -256,6 +285,7 @@ def _may_be_vm(facts: Facts) -> bool:
 
 def _is_known_in_vm(facts: Facts) -> bool:
     try:
-        return facts.host.is_vm and "unknown" not in facts.gpus.generations
+        is_whole = all(gpu.subsystem and gpu.is_listed for gpu in facts.gpus.devices)
+        return facts.host.is_vm and "unknown" not in facts.gpus.generations and not is_whole
     except UnknownFact:
         return False

@@ -14,7 +14,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
-from hosttune.facts.gpu.gpu_errors import STAMP, kind_of, slot_of, stamped
+from hosttune.facts.gpu.gpu_errors import STAMP, is_load, kind_of, slot_of, stamped
 from hosttune.facts.gpu.smi_words import BROKEN, SmiWord, is_denied, word_of, worst_of
 from hosttune.facts.kernel.kernel_log import OF_GPUS, messages_with
 from hosttune.frozen import frozen
@@ -73,6 +73,7 @@ _KERNEL = regex(r"^(\d{9,}\.\d+) kernel: ")  # journalctl -o short-unix --no-hos
 _LEGACY = regex(r"supported through the NVIDIA (\d{3})\.[x\d]+ Legacy", re.IGNORECASE)
 _OPEN_ONLY = regex(r"requires use of the NVIDIA open kernel modules", re.IGNORECASE)
 _NOT_FOR_OPEN = regex(r"not supported by open nvidia\.ko", re.IGNORECASE)
+_PROBE_FAILED = regex(r"NVIDIA probe routine failed for", re.IGNORECASE)
 _NOT_IN_RELEASE = regex(r"not supported by the NVIDIA \d[\d.]* driver release", re.IGNORECASE)
 # GRID T4-16Q, NVIDIA A100-4-20C: the profile, with what it is for (A, B, C, Q), stands at the end.
 _VGPU_NAME = regex(r"(?:GRID|NVIDIA) .*-\d+[ABCQ]")
@@ -243,6 +244,24 @@ def legacy_branch(sentences: str) -> str:
 def not_in_release(sentences: str) -> bool:
     """A GPU was refused as one that this release does not know: too new, or a vGPU."""
     return _NOT_IN_RELEASE.search(sentences) is not None
+
+
+def why_refused(messages: Iterable[str]) -> str:
+    """Why the driver took no GPU when it was loaded last, and left the kernel again: `legacy` (too old for it), `open`
+    or `closed` (the kernel module that cannot drive it), `release` (this release does not know it), `other`; empty
+    where it did not refuse any, as where another driver held them."""
+    last: list[str] = []
+    for line in messages:
+        last = [] if is_load(line) else [*last, line]
+    words = sentences_of(last)
+    told = {
+        "legacy": legacy_branch(words),
+        "open": not_for_open(words),
+        "closed": needs_open(words),
+        "release": not_in_release(words),
+        "other": _PROBE_FAILED.search(words),
+    }
+    return next((name for name, found in told.items() if found), "")
 
 
 def rejected(messages: Sequence[str]) -> bool:

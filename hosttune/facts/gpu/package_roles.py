@@ -73,7 +73,9 @@ _ROLES = {
     ),
     PackageRole.HEADLESS_WITHOUT_MODULE: ("nvidia-headless-no-dkms",),
     PackageRole.DKMS: ("nvidia-dkms", "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-kernel-open-dkms"),
-    PackageRole.SOURCE: ("nvidia-source", "nvidia-kernel-source", "nvidia-open-kernel-source", "nvidia-kernel-open-source"),
+    PackageRole.SOURCE: (
+        "nvidia-source", "nvidia-kernel-source", "nvidia-open-kernel-source", "nvidia-kernel-open-source",
+    ),
     PackageRole.FIRMWARE: ("nvidia-firmware", "firmware-nvidia-gsp"),
     PackageRole.KERNEL_COMMON: ("nvidia-kernel-common", "nvidia-kernel-support", "nvidia-open-kernel-support"),
     PackageRole.PROGRAM: ("nvidia-utils", "nvidia-compute-utils", "nvidia-smi"),

@@ -1,0 +1,76 @@
+"""The state in which the driver was loaded, took no GPU, and left the kernel again: neither a reboot nor modprobe mends
+that.
+
+Source: nv.c of github.com/NVIDIA/open-gpu-kernel-modules, whose sentences facts/gpu/nvidia_smi.py reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.choices.driver_states.gpus import guest, unsupported, wrong_flavour
+from hosttune.choices.driver_states.modules import name_of_driver, rejected
+from hosttune.choices.driver_states.told import REBOOT, Told, holds, said_by_log
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+
+_LOG = {
+    "open": "it calls the GPU one without the GSP that the open kernel module needs",
+    "closed": "it calls the GPU one for the open kernel module alone",
+    "release": "it does not know the GPU",
+    "legacy": "it calls the GPU one for an older branch",
+    "other": "its start failed",
+}
+
+
+def refused(facts: Facts) -> Told | None:
+    """No state above says why: driver and GPU fit by what is known, so that the GPU is in a state of which the driver
+    cannot tell what it is, or the log has no reason."""
+    if not (why := _why(facts)) or is_explained(facts):
+        return None
+    version = facts.driver.userspace_version
+    said = f"{name_of_driver(facts)}{f' ({version})' if version else ''} was loaded and took no GPU (kernel log)"
+    if why != "other":
+        said += f": {_LOG[why]}, which does not fit what is known of {facts.gpus.summary}"
+    return said, _way_out(facts)
+
+
+def is_refused(facts: Facts) -> bool:
+    """Whether the module that is not loaded now was, and took no GPU."""
+    return bool(_why(facts)) or is_explained(facts)
+
+
+def is_explained(facts: Facts) -> bool:
+    """Whether another state says why this driver cannot take the GPUs."""
+    return any(holds(look, facts) for look in (guest, unsupported, wrong_flavour))
+
+
+def _why(facts: Facts) -> str:
+    driver = facts.driver
+    if not driver.is_installed or driver.is_loaded or driver.nouveau_bound or not driver.has_module_for_running_kernel:
+        return ""
+    return "" if holds(rejected, facts) else str(said_by_log(facts, "refused") or "")
+
+
+def _way_out(facts: Facts) -> str:
+    log = f"{KERNEL_LOG} shows all that it said"
+    if _is_vm(facts):
+        return (
+            "ask whoever runs the host of this virtual machine: shut the machine down, reset the GPU or reboot that "
+            "host, and see whether the GPU's confidential computing mode is the one that the machine needs; "
+            f"modprobe or a reboot in here does not mend it; {log}"
+        )
+    return (
+        f"{log}; {REBOOT} with the power off and on; where it comes again, the firmware (VBIOS) of the board from its "
+        "vendor, and a newer driver"
+    )
+
+
+def _is_vm(facts: Facts) -> bool:
+    try:
+        return facts.host.is_vm
+    except UnknownFact:
+        return False

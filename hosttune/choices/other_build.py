@@ -1,0 +1,71 @@
+"""Another version of the driver where DKMS could not build the one that is installed: the same build fails again, so
+what is offered besides goes before the repair of its log.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from hosttune.choices.drivers.branch import why_over
+from hosttune.choices.drivers.branch_offers import offers_within
+from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, switch_within_archive
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.package_roles import PackageRole, role_of
+from hosttune.facts.versions import upstream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.facts import Facts
+
+_APT = "sudo apt-get update && sudo apt-get install"
+
+
+def newer_build(facts: Facts) -> str:
+    """What installs the newer version of the same branch that is offered with the package that compiles the module;
+    empty where there is none."""
+    try:
+        held = facts.driver.held
+        offers = [one for one in offers_within(facts) if one.name not in held]
+    except UnknownFact:
+        return ""
+    version = next((upstream_of(one.candidate) for one in offers if role_of(one.name) is PackageRole.DKMS), "")
+    if not version:
+        return ""
+    when = ", at a maintenance, as it needs a reboot" if facts.driver.is_loaded else ""
+    return f"{version} of the same branch is offered, and may build{when}: {_APT} {_listed(one.name for one in offers)}"
+
+
+def former_build(facts: Facts) -> str:
+    """What installs the version of the loaded module again, which was built, where the archives still have it for every
+    package; empty where they do not."""
+    driver = facts.driver
+    if not driver.is_mismatched:
+        return ""
+    dkms = next((one for one in driver.packages if role_of(one.name) is PackageRole.DKMS), None)
+    try:
+        known = facts.archives.packages
+    except UnknownFact:
+        return ""
+    if dkms is None or dkms.name not in known or upstream_of(dkms.version) != driver.userspace_version:
+        return ""
+    wanted = next((one for one in known[dkms.name].versions if upstream_of(one) == driver.loaded_version), "")
+    # All of one source package: what is not called nvidia (libcuda1) depends on the same version, too.
+    names = [one for one in facts.packages.brought if facts.packages[one].version == dkms.version]
+    if not wanted or any(wanted not in known[one].versions for one in names if one in known):
+        return ""
+    pairs = _listed(f"{one}={wanted}" for one in names)
+    return f"back to {driver.loaded_version}, which was built here: {_APT} {pairs}"
+
+
+def other_branch_build(facts: Facts) -> str:
+    """A supported branch, where the installed one gets no version any more that newer kernels need; empty where it is
+    supported, or its packages are not of NVIDIA's archive."""
+    if not facts.driver.branch or not why_over(facts, int(facts.driver.branch)) or not is_of_nvidia(facts):
+        return ""
+    return f"a supported branch, at a maintenance, {switch_within_archive(facts)}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " ".join(map(quote, names))
