@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hosttune.values import Finding
 
 _ALIKE = 0.5  # of SequenceMatcher.ratio: `h1OO-` and `h100-` have 0.6
+_MOST_NAMED = 100  # of the subjects that a fault names: there may be thousands, for each waiver
 _DOES = {"select": "selects", "waiver": "waives", "params": "sets"}
 
 
@@ -70,7 +71,7 @@ def _of(
     if one.rule not in selected:
         return f"{_DOES[one.key]} nothing: {missing}", f"select: [{one.rule}] lets it run"
     if one.key == "waiver" and one.subject and subjects and not any(map(one.covers, subjects)):
-        names = sorted(subjects - {""})
+        names = sorted(subjects - {""})[:_MOST_NAMED]
         looks = f"looks at {', '.join(names)}" if names else "has no subjects here"
         return f"waives nothing here: nothing of {one.rule} is called {one.subject}; it {looks}", (
             nearest(one.subject, names) if names else "leave `subject` away"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.policy import AtBoot, DataMount, Declared, Drains, HostSection, Policy, Statement, name_notes
 from hosttune.engine.trial_terms import TrialTerms, span_s
-from hosttune.engine.waiver import Waiver
-from hosttune.errors import BadInput, HosttuneError
+from hosttune.engine.waiver import MOST, MOST_PATTERNS, Waiver
+from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.host import host_name
 from hosttune.values import Confirmer, Disturbs, Risk
@@ -59,6 +59,11 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
     waivers = tuple(
         Waiver(**{**entry, "rule": catalog.current(entry["rule"])}) for entry in entries if isinstance(entry, dict)
     )
+    if len(waivers) > MOST or sum(one.is_pattern for one in waivers) > MOST_PATTERNS:
+        message = f"has more than {MOST} waivers, or {MOST_PATTERNS} with a pattern"
+        raise BadInput(
+            [Fault(Where(document.name, field="ignore"), message, "let one pattern stand for many subjects")]
+        )
     params: dict[str, dict[str, Any]] = {}
     for rule, values in data.get("params", {}).items():
         params.setdefault(catalog.current(rule), {}).update(values)

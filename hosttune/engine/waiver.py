@@ -8,6 +8,10 @@ from hosttune.facts.globs import fits_glob
 from hosttune.frozen import frozen
 from hosttune.values import Finding, Hold, HoldKind, Verdict
 
+MOST = 1000  # of a policy: each is held against each finding of its rule
+MOST_PATTERNS = 256
+_WILD = frozenset("*?[")
+
 
 @frozen
 class Waiver:
@@ -24,7 +28,13 @@ class Waiver:
 
     def covers(self, rule: str, subject: str) -> bool:
         """Whether it speaks of this subject; one that names a subject says nothing about the rule as a whole."""
-        return self.rule == rule and (not self.subject or fits_glob(subject, self.subject))
+        if self.rule != rule or not self.subject:
+            return self.rule == rule
+        return fits_glob(subject, self.subject) if self.is_pattern else subject == self.subject
+
+    @property
+    def is_pattern(self) -> bool:
+        return not _WILD.isdisjoint(self.subject)
 
     def is_over(self, today: str) -> bool:
         return bool(self.until) and self.until < today

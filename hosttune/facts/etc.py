@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 1 << 20
 _MOST_LINES = 20_000
+_MOST_IN_ALL = 16 << 20  # characters of all files that rules ask for: each is kept
 _ROOTS = ("/etc/", "/usr/", "/run/", "/lib/")
 
 
@@ -56,7 +57,8 @@ class Etc(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Etc:  # noqa: ARG001 - the interface of all subjects
-    return Etc(Lookup(lambda path: _file(reader, path)), Lookup(lambda path: _written_on(reader, path)))
+    kept = _Kept(reader)
+    return Etc(Lookup(lambda path: _file(kept, path)), Lookup(lambda path: _written_on(reader, path)))
 
 
 def _written_on(reader: Reader, path: str) -> str:
@@ -66,8 +68,23 @@ def _written_on(reader: Reader, path: str) -> str:
     return day_of(found.mtime_ns / 1e9)
 
 
-def _file(reader: Reader, path: str) -> ConfigFile:
-    content = shared(_content, reader, path)
+class _Kept:
+    """What was read so far. Rules of a record or an image may name one file by thousands of links."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._left = _MOST_IN_ALL
+
+    def content(self, path: str) -> str | Absent:
+        found = _content(self._reader, path) if self._left > 0 else ""
+        self._left -= len(if_absent(found, ""))
+        if self._left <= 0:
+            raise UnknownFact(f"the rules ask for more than {_MOST_IN_ALL >> 20} MiB of files below /etc")
+        return found
+
+
+def _file(kept: _Kept, path: str) -> ConfigFile:
+    content = shared(kept.content, path)
 
     def lines() -> tuple[str, ...]:
         rows = (row.strip() for row in if_absent(content(), "").splitlines())

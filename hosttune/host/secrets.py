@@ -24,17 +24,20 @@ _WORDS = (
 )
 _HINT = regex(_WORDS, re.IGNORECASE)
 # A word that is no secret, or the start of an object or a list of JSON.
-_HARMLESS = r"(?:(?:yes|no|true|false|none|null|on|off|\(masked\))(?=[\s,;&\"'}\])]|$)|[{\[]\s*(?:[\"'{}\[\]]|$))"
-# NAME=value, NAME: value, "NAME": "value"; in options of a mount `,,` is a comma of the value. What `credentials=`
+_HARMLESS = r"(?:(?:yes|no|true|false|none|null|on|off|\(masked\))(?=[\s,;&\\\"'}\])]|$)|[{\[]\s*(?:[\\\"'{}\[\]]|$))"
+# NAME=value, NAME: value, "NAME": "value"; in options of a mount `,,` is a comma of the value. Text in quotes
+# may have quotes of its own behind backslashes: such a value ends at the next of them. What `credentials=`
 # names is a file, not a secret.
 _ASSIGNMENT = regex(
-    rf"""(?P<name>{_WORDS}\d?["']?\s*(?:=|:(?!/))[ \t]*(?<!credentials=)["']?)(?!{_HARMLESS})
-    (?:(?<=")(?:\\.|[^"\\\n])+|(?<=')(?:\\.|[^'\\\n])+|(?:[^\s,;&"'}}\])]|,,)+)""",
+    rf"""(?P<name>{_WORDS}\d?(?:\\{{0,15}}["'])?\s*(?:=|:(?!/))[ \t]*(?<!credentials=)(?:\\{{0,15}}["'])?)
+    (?!{_HARMLESS})(?:(?<=\\["'])(?:[^"'\\\n]|\\(?!\\{{0,15}}["']))+|(?<=")(?:\\.|[^"\\\n])+|(?<=')(?:\\.|[^'\\\n])+
+    |(?!\\{{0,15}}["'])(?:[^\s,;&"'}}\])]|,,)+)""",
     re.IGNORECASE | re.VERBOSE,
 )
 # NAME = ["value", ...] of TOML and JSON, which stays a list.
 _LIST = regex(
-    rf"""(?P<name>{_WORDS}\d?["']?\s*[=:]\s*\[\s*["'])(?:(?<=")(?:\\.|[^"\\\n])*|(?<=')[^'\n]*)
+    rf"""(?P<name>{_WORDS}\d?(?:\\{{0,15}}["'])?\s*[=:]\s*\[\s*\\{{0,15}}["'])
+    (?:(?<=")(?:\\.|[^"\\\n])*|(?<=')[^'\n]*)
     (?:["']\s*,\s*(?:"(?:\\.|[^"\\\n])*(?=")|'[^'\n]*(?=')))*""",
     re.IGNORECASE | re.VERBOSE,
 )

@@ -43,7 +43,7 @@ def test_services_daemon_is_found_by_its_name():
 def test_services_job_that_is_called_as_its_daemon_is_not_it():
     """A slurmd without control groups keeps its jobs in its own."""
     files = service_files("slurmd.service", 900, "slurmd", limits_text(memlock="unlimited"))
-    files["/sys/fs/cgroup/system.slice/slurmd.service/cgroup.procs"] = "88\n900\n"
+    files["/sys/fs/cgroup/system.slice/slurmd.service/cgroup.procs"] = f"88\n{'9' * 5000}\n900\n"
     files |= {"/proc/88/comm": "slurmd\n", "/proc/88/limits": limits_text()}
     for ids in ("1001 1001 1001 1001", "1001 0 0 0"):  # the last is a setuid program that he started by this name
         files["/proc/88/status"] = f"Name: slurmd\nUid: {ids}\n"

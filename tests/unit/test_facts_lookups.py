@@ -137,3 +137,42 @@ def test_record_holds_what_a_rule_of_the_site_asked_and_replays_it():
     )
     replayed = examine(RecordReader(record), catalog, policy).plan(prove=False)
     assert [one.verdict for one in replayed.findings] == [Verdict.OK]
+
+
+class _Counting(FakeReader):
+    """Counts the bytes that are read."""
+
+    read_bytes = 0
+
+    def read(self, path):
+        content = super().read(path)
+        self.read_bytes += len(content) if isinstance(content, bytes) else 0
+        return content
+
+
+def test_file_is_read_once_for_all_names_that_rules_ask_for():
+    unit = "/usr/lib/systemd/system/a.service"
+    files = {
+        "/etc/initramfs-tools/modules": "abc\n" * 1000, "/boot/initrd.img-6.8": "", "/usr/sbin/update-initramfs": "",
+        "/etc/apt/apt.conf.d/99x": 'a "b";\n' * 1000, unit: "[Service]\n" + "A=b\n" * 1000,
+    }  # fmt: skip
+    reader = _Counting(files)
+    known = Facts(reader)
+    for number in range(100):
+        assert known.initramfs[f"m{number}"].why
+        assert not known.apt[f"m{number}"].lines
+        assert not known.unit_settings[f"a.service/Service/K{'x' * number}"].values
+    assert reader.read_bytes < 3 * sum(map(len, files.values()))
+
+
+def test_files_that_rules_ask_for_by_many_names_are_kept_within_a_bound(monkeypatch):
+    monkeypatch.setattr("hosttune.facts.etc._MOST_IN_ALL", 10_000)
+    known = Facts(FakeReader({f"/etc/l{number}": "a\n" * 500 for number in range(20)}))
+    assert known.etc["/etc/l0"].lines
+    for number in range(1, 9):
+        _ = known.etc[f"/etc/l{number}"].lines
+    with pytest.raises(UnknownFact, match="more than"):
+        _ = known.etc["/etc/l9"].lines
+    with pytest.raises(UnknownFact, match="more than"):
+        _ = known.etc["/etc/l10"].exists
+    assert known.etc["/etc/l0"].exists

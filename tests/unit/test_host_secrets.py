@@ -346,3 +346,27 @@ def test_versions_of_packages_are_no_addresses():
     status = "Package: a\nStatus: install ok installed\nVersion: 1.2.3.4\nDescription: long\n"
     data = take_record(FakeReader({"/var/lib/dpkg/status": status}), lambda _: None, share=True, tool_version="0")
     assert data["files"]["/var/lib/dpkg/status"] == status.replace("Description: long\n", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'curl -d "{\"password\": \"hunter2 x\"}" h',
+        r'export CFG="{\"api_key\": \"hunter2\"}"',
+        r'x --config "password=\"hunter2\""',
+        r'{"x": "{\"password\":\"hunter2\"}"}',
+        r'{"x": "\\\"password\\\":\\\"hunter2\\\""}',
+        r'X="{\"token\": [\"hunter2\", \"hunter2\"]}"',
+        r'password="\"hunter2"',
+    ],
+)
+def test_secret_in_quotes_within_quotes_is_masked_up_to_its_own(text):
+    masked = mask_text(text)
+    assert "hunter2" not in masked
+    assert masked.count('"') == text.count('"') or "token" in text or masked.startswith("password")
+    assert mask_text(masked) == masked
+
+
+def test_no_secret_in_quotes_within_quotes_is_left():
+    for text in (r'X="{\"password\": \"yes\"}"', r'X="{\"password\": {\"a\": 1}}"'):
+        assert mask_text(text) == text

@@ -4,7 +4,7 @@ import pytest
 
 from hosttune.actions.boot_triggers import rebuild_initramfs
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.kernel.initramfs import generator, why_in
+from hosttune.facts.kernel.initramfs import NamedModules, generator, why_in
 from hosttune.facts.kernel.module_options import options, same_value
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Applied, Bound, Operator, Wish
@@ -141,7 +141,7 @@ def test_folder_that_cannot_be_read_is_unknown():
 )
 def test_initial_ram_disk_is_judged_by_its_configuration(files, name, why):
     reader = FakeReader(files)
-    assert (generator(reader), why_in(reader, "nvidia")) == (name, why)
+    assert (generator(reader), why_in(NamedModules(reader), "nvidia")) == (name, why)
 
 
 DRACUT = {"/boot/initrd.img-6.8": "", "/usr/bin/dracut": "", "/etc/dracut.conf.d/a.conf": 'add_drivers+=" nvidia_uvm "'}
@@ -172,7 +172,7 @@ def test_option_that_dracut_would_leave_out_is_not_written(files, is_held):
 
 def test_images_without_a_program_that_builds_them_are_unknown():
     with pytest.raises(UnknownFact, match="neither dracut nor update-initramfs is installed"):
-        why_in(FakeReader({"/boot/initrd.img-6.8": ""}), "nvidia")
+        why_in(NamedModules(FakeReader({"/boot/initrd.img-6.8": ""})), "nvidia")
 
 
 @pytest.mark.parametrize(

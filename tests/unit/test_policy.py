@@ -208,6 +208,14 @@ def test_policy_fault_in_waivers_editions_and_host_sections(text, expected):
     assert expected in str(caught.value)
 
 
+@pytest.mark.parametrize(("subject", "most"), [("/a{}", 1000), ("/a{}*", 256)])
+def test_waivers_of_a_policy_are_bounded(subject, most):
+    rows = [f"- {{rule: storage-fstrim, reason: x, subject: '{subject.format(number)}'}}" for number in range(most + 1)]
+    assert len(load("\n".join(["ignore:", *rows[:-1]])).waivers) == most
+    with pytest.raises(BadInput, match="has more than 1000 waivers, or 256 with a pattern"):
+        load("\n".join(["ignore:", *rows]))
+
+
 FLEET = """\
 profile: base
 ignore: [storage-fstrim]

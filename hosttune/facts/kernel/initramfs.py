@@ -53,45 +53,64 @@ def _exists(reader: Reader, path: str) -> bool:
     return isinstance(reader.stat(path), Stat)
 
 
-def why_in(reader: Reader, module: str) -> str:
+class NamedModules:
+    """(file:line, add|force|omit) of the last line of the configuration that names a module, read once for each program
+    that builds: rules may ask for thousands of modules.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.host_only = shared(_host_only, reader)
+        self._by_builder = Lookup(lambda builder: shared(_listed, reader, builder))
+
+    def of(self, builder: str, module: str) -> tuple[str, str]:
+        return self._by_builder[builder]().get(module.replace("-", "_"), ("", ""))
+
+
+def why_in(named: NamedModules, module: str) -> str:
     """Why the initial RAM disk may hold this module, as a sentence; empty where it does not."""
-    if not images(reader):
+    if not images(named.reader):
         return ""
-    builder = generator(reader)
+    builder = generator(named.reader)
     if builder is ABSENT:
         raise UnknownFact("neither dracut nor update-initramfs is installed, and /boot has initial RAM disks")
-    place, word = _listed(reader, builder, module)
+    place, word = named.of(builder, module)
     if word == "omit":
         return ""
     return f"{place} puts {module} into it" if place else f"it may hold {module}"
 
 
-def _listed(reader: Reader, builder: str, module: str) -> tuple[str, str]:
-    """(file:line, add|force|omit) of the last line of the configuration that names the module."""
-    found = ("", "")
+def _listed(reader: Reader, builder: str) -> Mapping[str, tuple[str, str]]:
+    """By module, with `_` for `-`."""
+    found: dict[str, tuple[str, str]] = {}
     for path in _configuration(reader, builder):
         for number, row in enumerate(hint(reader, path).splitlines(), 1):
             match = _DRIVERS.match(row) if builder == DRACUT else None
             names = match[2].split() if match else row.partition("#")[0].split()[:1] if builder == TOOLS else []
-            if module.replace("-", "_") in {name.replace("-", "_") for name in names}:
-                found = (f"{path}:{number}", match[1] if match else "add")
+            said = (f"{path}:{number}", match[1] if match else "add")
+            found |= {name.replace("-", "_"): said for name in names}
     return found
 
 
-def why_without_options(reader: Reader, module: str) -> str:
+def why_without_options(named: NamedModules, module: str) -> str:
     """Why an image that holds this module lacks /etc/modprobe.d, as a sentence; empty where it has it, or may do
     without: only where a line of the configuration puts the module into it.
     """
+    reader = named.reader
     if generator(reader) != DRACUT:
         return ""
-    place, word = _listed(reader, DRACUT, module)
+    place, word = named.of(DRACUT, module)
+    if word not in {"add", "force"} or named.host_only() == "yes":
+        return ""
+    return f'{place} puts {module} into the initial RAM disk, and dracut without hostonly="yes" leaves its options out'
+
+
+def _host_only(reader: Reader) -> str:
     said = ""
     for path in _configuration(reader, DRACUT):
         rows = hint(reader, path).splitlines()
         said = next((match[1] for row in reversed(rows) if (match := _HOST_ONLY.match(row))), said)
-    if said == "yes" or word not in {"add", "force"}:
-        return ""
-    return f'{place} puts {module} into the initial RAM disk, and dracut without hostonly="yes" leaves its options out'
+    return said
 
 
 def _configuration(reader: Reader, builder: str) -> tuple[str, ...]:
@@ -125,13 +144,14 @@ class Initramfs(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Initramfs:  # noqa: ARG001 - the interface of all subjects
-    return Initramfs(Lookup(lambda module: _in_ram_disk(reader, module)))
+    named = NamedModules(reader)
+    return Initramfs(Lookup(lambda module: _in_ram_disk(named, module)))
 
 
-def _in_ram_disk(reader: Reader, module: str) -> InRamDisk:
-    why = shared(why_in, reader, module)
+def _in_ram_disk(named: NamedModules, module: str) -> InRamDisk:
+    why = shared(why_in, named, module)
     return InRamDisk(
         why=lazy(why),
-        builder=lazy(lambda: str(generator(reader)) if why() else ""),
-        lacks_options=lazy(lambda: why_without_options(reader, module) if why() else ""),
+        builder=lazy(lambda: str(generator(named.reader)) if why() else ""),
+        lacks_options=lazy(lambda: why_without_options(named, module) if why() else ""),
     )

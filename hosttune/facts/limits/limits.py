@@ -14,6 +14,7 @@ from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.reading import derived, hint, if_absent, integer, require_known, text
 from hosttune.frozen import frozen
 from hosttune.host.process_memory import user_of
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -115,7 +116,7 @@ def _daemon(reader: Reader, unit: str, name: str) -> int:
         if isinstance(names, tuple) and unit not in names:
             continue
         pids = if_absent(text(reader, f"{folder}/{unit}/cgroup.procs"), "").split()
-        for pid in sorted(map(int, filter(str.isdecimal, pids))):
+        for pid in sorted(pid for word in pids if (pid := parse_digits(word, 0))):
             status = attempt(text, reader, f"/proc/{pid}/status")  # not kept in records
             is_of_user = isinstance(status, str) and user_of(status) > 0
             if not is_of_user and hint(reader, f"/proc/{pid}/comm").strip() == name:

@@ -7,7 +7,7 @@ logind.conf(5)); of a list, such as ExecStart=, all since the last empty one do 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
@@ -69,15 +69,16 @@ class _UnitFiles:
 
     exists: bool
     is_masked: bool
-    texts: tuple[tuple[str, str], ...]  # (path, text)
+    values: Mapping[tuple[str, str], Sequence[Placed]]  # by section and key
 
-    def values_of(self, section: str, key: str) -> tuple[Placed, ...]:
-        return tuple(
-            Placed(value, path, line)
-            for path, content in self.texts
-            for line, its, other, value in assignments(content)
-            if (its, other) == (section, key)
-        )
+
+def _values_in(texts: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Sequence[Placed]]:
+    """All that the files say, by section and key: each is read once, however many keys rules ask for."""
+    found: dict[tuple[str, str], list[Placed]] = {}
+    for path, content in texts:
+        for line, section, key, value in assignments(content):
+            found.setdefault((section, key), []).append(Placed(value, path, line))
+    return found
 
 
 def collect(reader: Reader, facts: Facts) -> UnitSettings:  # noqa: ARG001 - the interface of all subjects
@@ -88,7 +89,7 @@ def collect(reader: Reader, facts: Facts) -> UnitSettings:  # noqa: ARG001 - the
         return UnitSetting(
             exists=lazy(lambda: found().exists),
             is_masked=lazy(lambda: found().is_masked),
-            values=lazy(lambda: found().values_of(*name.split("/")[1:])),
+            values=lazy(lambda: tuple(found().values.get((name.split("/")[1], name.split("/")[2]), ()))),
         )
 
     return UnitSettings(Lookup(look))
@@ -104,8 +105,10 @@ def _unit(reader: Reader, name: str) -> _UnitFiles:
     files = UnitFiles(reader)
     real, fragment, state = files.state(name)
     paths = (fragment, *files.drop_ins(real)) if fragment else ()
-    return _UnitFiles(bool(fragment), state.startswith("masked"), tuple((path, files.content(path)) for path in paths))
+    return _UnitFiles(
+        bool(fragment), state.startswith("masked"), _values_in((path, files.content(path)) for path in paths)
+    )
 
 
 def _conf(reader: Reader, name: str) -> _UnitFiles:
-    return _UnitFiles(exists=True, is_masked=False, texts=tuple(texts(reader, files_of(reader, name))))
+    return _UnitFiles(exists=True, is_masked=False, values=_values_in(texts(reader, files_of(reader, name))))

@@ -12,6 +12,7 @@ from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.reading import if_absent, line, names_in, text
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import MountLine, parse
+from hosttune.numbers import parse_digits
 from hosttune.values import TooLong, Unreadable
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _mounts(reader: Reader) -> tuple[OtherMount, ...]:
         raise UnknownFact("only root may look into the mount namespaces of others")
     seen = {reader.link("/proc/self/ns/mnt")}
     found: list[OtherMount] = []
-    for pid in sorted(int(name) for name in names_in(reader, "/proc") if name.isdecimal()):
+    for pid in sorted(pid for name in names_in(reader, "/proc") if (pid := parse_digits(name, 0))):
         namespace = reader.link(f"/proc/{pid}/ns/mnt")
         if not isinstance(namespace, str) or namespace in seen:
             continue  # one that is just ending: it has no namespaces any more
