@@ -157,7 +157,7 @@ def _too_new_installer(facts: Facts, legacy: str) -> Told:
     said = (
         f"{named} does not drive {facts.gpus.summary}: the kernel log says that branch {legacy} is the last that does"
     )
-    return said, f"sudo nvidia-uninstall, then a driver of branch {legacy} or older"
+    return said, f"sudo nvidia-uninstall, then a driver of branch {quote(legacy)} or older"
 
 
 def wrong_flavour(facts: Facts) -> Told | None:

@@ -86,7 +86,7 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str:
         )
     if package == _UNNUMBERED and int(facts.driver.branch) < _FIRST_UNNUMBERED:
         # Its name keeps no branch, so the next upgrade would bring the newest one again.
-        command += f" && sudo apt-mark hold {package} {library} && sudo systemctl restart {SERVICE}"
+        command += f" && sudo apt-mark hold {quote(package)} {quote(library)} && sudo systemctl restart {SERVICE}"
     return "; then ".join(part for part in (first, command) if part)
 
 

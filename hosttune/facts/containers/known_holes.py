@@ -14,7 +14,7 @@ from shlex import join, quote
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.gpu.archives import POLICY, Offer, ask_apt, parse_archives, policy_of
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.reading import names_in
@@ -150,7 +150,7 @@ def _way_out(hole: Hole, facts: Facts) -> str:
     if driver.branch:
         names = join(one.name for one in driver.packages)
         return f"{_pinned(facts)}sudo apt-get install --only-upgrade {names}, then reboot"
-    if driver.runfile:
+    if driver.runfile and attempt(lambda: facts.role.vendor_image) == "":
         return (
             f"at a maintenance NVIDIA's installer of {newer} (nvidia.com/drivers), or sudo nvidia-uninstall, and then "
             "let gpu-driver install packages"

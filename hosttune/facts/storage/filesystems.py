@@ -143,13 +143,23 @@ def _idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
     names = {disk.path: disk.name for disk in disks}
     has_volumes = any(_is_volume(reader, disk) for disk in disks)
     up = {*names_in(reader, "/proc/spl/kstat/zfs")}
+    up |= {mount.source.partition("/")[0] for mount in facts.mounts.all if mount.fstype == "zfs"}
     found: dict[tuple[str, str], list[str]] = {}
     for one in facts.filesystems.all:
         kind = _KINDS.get(one.fstype, "")
-        is_up = one.label in up if kind == "ZFS" else (has_volumes and kind == "LVM") or names.get(one.path) in used
+        is_up = (
+            _is_pool_up(one.label, up)
+            if kind == "ZFS"
+            else (has_volumes and kind == "LVM") or names.get(one.path) in used
+        )
         if kind and not is_up:
             found.setdefault((kind, one.label), []).append(one.path)
     return tuple(IdleGroup(kind, name, tuple(paths)) for (kind, name), paths in sorted(found.items()))
+
+
+def _is_pool_up(name: str, up: set[str]) -> bool:
+    """Where blkid does not tell the pool, any pool that is up may be its."""
+    return name in up or (not name and bool(up))
 
 
 def _made_of(disk: Disk) -> tuple[str, ...]:
