@@ -19,7 +19,7 @@ HELD = (
 LINKS = {"/dev/disk/by-id/wwn-0x5": "/dev/sdb", "/dev/vg/data": "/dev/dm-0"}
 
 
-def host(line, *mounts, held=HELD, devices=(), links=LINKS, is_container=False):
+def host(line, *mounts, held=HELD, devices=(), links=LINKS, is_container=False, removable="0\n"):
     """A host with sda, its partition, sdb, and `devices`: (name, number, slaves)."""
     content = {
         "/etc/fstab": f"{line}\n",
@@ -31,7 +31,7 @@ def host(line, *mounts, held=HELD, devices=(), links=LINKS, is_container=False):
     content["/proc/swaps"] = "Filename Type Size Used Priority\n"
     for name, number, slaves in (("sda", "8:0", ()), ("sdb", "8:16", ()), *devices):
         folder = f"/sys/block/{name}"
-        content |= {f"{folder}/size": "9000000\n", f"{folder}/dev": f"{number}\n"}
+        content |= {f"{folder}/size": "9000000\n", f"{folder}/dev": f"{number}\n", f"{folder}/removable": removable}
         content |= {f"{folder}/slaves/{one}/dev": "" for one in slaves}
         if name.startswith("dm-"):
             content[f"{folder}/dm/name"] = f"of-{name}\n"
@@ -123,6 +123,8 @@ def test_what_is_missing_may_lie_in_a_volume_group_that_is_not_active():
     found = fault(f"UUID={UUID} /data ext4 defaults 0 2", held=held)
     assert found.kind is SourceKind.HIDDEN
     assert "vgchange -ay" in found.way_out
+    stick = fault(f"UUID={UUID} /data ext4 defaults 0 2", held=held, removable="1\n")
+    assert stick.kind is SourceKind.MISSING  # a user can bring it
     found = fault("UUID=pv /data ext4 defaults 0 2", held=held)
     assert "cannot be mounted itself" in found.sentence
 

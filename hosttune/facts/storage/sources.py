@@ -7,11 +7,11 @@ One resolver for every command that holds a line against the machine. Sources: f
 from __future__ import annotations
 
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.base import UnknownFact, attempt, raw
 from hosttune.facts.storage.fstab_types import MOVES, is_known
 from hosttune.facts.storage.mounts import is_network
 from hosttune.frozen import frozen
@@ -54,6 +54,7 @@ class SourceKind(str, Enum):
 
 
 _MOST = 3  # devices that a sentence names
+_MOST_OF_A_TAG = 256  # devices of one UUID: members of btrfs, paths of multipath
 ZRAM = "take the line out: the service that makes it swaps on it, too"
 EPHEMERAL = (
     "a line of such a disk needs nofail, and a unit that makes the file system at each boot: x-systemd.makefs, and the "
@@ -85,6 +86,7 @@ class Sources:
         self._disks: dict[str, Disk] = {}
         self._held: dict[str, Filesystem] = {}  # name -> what it holds
         self._tagged: dict[tuple[str, str], list[str]] = {}
+        self._numbered: dict[str, str] = {}  # major:minor -> name
         try:
             if facts.reader.persistent_only or facts.host.is_container:
                 raise UnknownFact("an image has no devices, and a container does not see those of its host")
@@ -98,12 +100,15 @@ class Sources:
             self._names[f"/dev/{disk.name.replace('!', '/')}"] = disk.name
             if isinstance(path := raw(disk, "path"), str):
                 self._names[path] = disk.name
+            if isinstance(number := raw(disk, "device"), str):
+                self._numbered[number] = disk.name
         for one in filesystems:
             name = self._names.setdefault(one.path, one.name)
             self._held[name] = one
             for tag, value in zip(_TAGS, (one.uuid, one.label, one.part_uuid, one.part_label), strict=True):
-                if value:
-                    self._tagged.setdefault((tag, _fold(tag, value)), []).append(name)
+                same = self._tagged.setdefault((tag, _fold(tag, value)), []) if value else []
+                if len(same) < _MOST_OF_A_TAG:
+                    same.append(name)
 
     def find(self, source: str) -> tuple[str, ...] | None:
         """The names of the devices that a source means: none where no device has it; None for what is no device, and
@@ -150,8 +155,8 @@ class Sources:
         """The names of the devices that a mount shows, of a file system on several all of them, and of what a device
         is made of (multipath, RAID) that as well.
         """
-        device = raw(mount, "device")
-        found = {disk.name for disk in self._disks.values() if self.is_known and raw(disk, "device") == device}
+        number = raw(mount, "device")
+        found = {self._numbered[number]} if isinstance(number, str) and number in self._numbered else set()
         if not found and mount.source.startswith("/dev/") and not mount.fstype.startswith("fuse"):
             found = set(self.find(mount.source) or ())
         for name in tuple(found):
@@ -167,36 +172,66 @@ class Sources:
             waiting += new
         return frozenset(found)
 
-    @property
+    @cached_property
     def closed(self) -> tuple[Filesystem, ...]:
-        """Parts of a volume group, an array or an encrypted device that is not up: what is missing may lie in them."""
-        used = {parent for disk in self._disks.values() for parent in _parents(disk)}
+        """Parts of a volume group, an array or an encrypted device that is not up: what is missing may lie in them.
+        Of fixed disks alone: a user can bring a stick, or a file as a loop device, and is to hide nothing with it.
+        """
         idle = {path for group in self._facts.filesystems.idle for path in group.paths}
         held = ((name, one) for name, one in sorted(self._held.items()) if one.fstype in _OPENING)
         return tuple(
-            one for name, one in held if one.path in idle or (one.fstype == "crypto_LUKS" and name not in used)
+            one
+            for name, one in held
+            if self._is_fixed(name) and (one.path in idle or (one.fstype == "crypto_LUKS" and name not in self._parts))
         )
+
+    def _is_fixed(self, name: str) -> bool:
+        disk = self._disks.get(name)
+        ends = raw(disk, "disks") if disk else ()
+        whole = [self._disks[one] for one in (ends if isinstance(ends, tuple) else ()) if one in self._disks]
+        return bool(whole) and not any(
+            raw(one, "is_removable") is not False or raw(one, "transport") == "usb" for one in whole
+        )
+
+    @cached_property
+    def _parts(self) -> frozenset[str]:
+        """The devices of which others are made."""
+        return frozenset(parent for disk in self._disks.values() for parent in _parents(disk))
+
+    @cached_property
+    def _mounted(self) -> frozenset[str]:
+        return frozenset(name for mount in self._facts.mounts.all for name in self.below(mount))
+
+    @cached_property
+    def _unused(self) -> tuple[str, ...]:
+        """The devices with a file system that no mount, no swap and no line uses."""
+        used = {name for one in self._facts.fstab.entries for name in self.find(one.source) or ()}
+        used |= self._mounted | (self.swapped or frozenset())
+        return tuple(name for name, one in sorted(self._held.items()) if one.fstype and name not in used)
+
+    @cached_property
+    def swapped(self) -> frozenset[str] | None:
+        """The swap that is in use, by path and by name of its device; None where that is not known."""
+        swaps = attempt(lambda: self._facts.memory.swaps)
+        if not isinstance(swaps, tuple):
+            return None
+        paths = frozenset(one.path for one in swaps)
+        return paths | {name for path in paths for name in self.find(path) or ()}
 
     def find_unused(self, entry: FstabEntry) -> tuple[str, ...]:
-        """The devices with a file system of the type of a line that no mount, no swap and no line uses."""
-        facts = self._facts
-        swaps = {self._names.get(swap.path, "") for swap in facts.memory.swaps}
-        used = {name for mount in facts.mounts.all for name in self.below(mount)} | swaps
-        used |= {name for one in facts.fstab.entries for name in self.find(one.source) or ()}
+        """Those of them that hold a file system of the type of a line."""
         wanted = entry.fstype.split(",")
-        held = self._held.items()
-        return tuple(
-            sorted(name for name, one in held if name not in used and one.fstype and _fits(one.fstype, wanted))
-        )
+        return tuple(name for name in self._unused if _fits(self._held[name].fstype, wanted))
 
-    def find_empty_ephemeral(self) -> tuple[str, ...]:
+    @cached_property
+    def empty_ephemeral(self) -> tuple[str, ...]:
         """The disks of this instance alone that hold nothing and are mounted nowhere."""
-        used = {parent for disk in self._disks.values() for parent in _parents(disk)}
-        used |= {name for mount in self._facts.mounts.all for name in self.below(mount)}
+        used = self._parts | self._mounted
         empty = (name for name in sorted(self._disks) if name not in self._held and name not in used)
         return tuple(name for name in empty if self.is_ephemeral(name))
 
-    def find_missing(self) -> tuple[FstabEntry, ...]:
+    @cached_property
+    def missing(self) -> tuple[FstabEntry, ...]:
         """The lines of which no device has the name."""
         return tuple(one for one in self._facts.fstab.entries if not one.is_swap and self.find(one.source) == ())
 
@@ -290,12 +325,12 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
         what += f"; it may lie in {closed[0].path} ({closed[0].fstype}), of which nothing is made now"
         return SourceFault(SourceKind.HIDDEN, what, _OPENING[closed[0].fstype])
     unused = sources.find_unused(entry)
-    empty = sources.find_empty_ephemeral() if source.partition("=")[0] in {"UUID", "LABEL"} else ()
+    empty = sources.empty_ephemeral if source.partition("=")[0] in {"UUID", "LABEL"} else ()
     if empty:
         what += f"; {sources.describe(empty[0])}, a disk of this instance, is empty, as after each stop"
         return SourceFault(SourceKind.MISSING, what, EPHEMERAL)
     others = ", ".join(map(sources.describe, unused[:_MOST]))
-    if len(unused) == 1 and len(sources.find_missing()) == 1:
+    if len(unused) == 1 and len(sources.missing) == 1:
         todo = f"write {sources.name_like(source, unused[0])}, if {others} is meant, which nothing uses"
         return SourceFault(SourceKind.MISSING, what, todo)
     asked = f"is {others} meant, which nothing uses? Else " if others else ""

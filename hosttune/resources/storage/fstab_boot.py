@@ -7,6 +7,7 @@ the text of the file, the kernel of the next boot and the devices that are there
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
@@ -23,7 +24,7 @@ from hosttune.resources.storage.fstab_lint_options import is_required, option_re
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.fstab import FstabEntry
@@ -144,7 +145,16 @@ def _look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, fields: F
 
 def _mounted_at(facts: Facts, entry: FstabEntry) -> list[Mount]:
     """All that is mounted at a target, one upon the other."""
-    return [one for one in facts.mounts.all if one.target in {entry.target, entry.path}]
+    places = _by_target(facts)
+    return [one for target in dict.fromkeys((entry.target, entry.path)) for one in places.get(target, ())]
+
+
+@lru_cache(maxsize=1)
+def _by_target(facts: Facts) -> Mapping[str, Sequence[Mount]]:
+    found: dict[str, list[Mount]] = {}
+    for one in facts.mounts.all:
+        found.setdefault(one.target, []).append(one)
+    return found
 
 
 def _tell_end(entry: FstabEntry, kind: SourceKind, *, is_required: bool) -> str:
@@ -168,17 +178,17 @@ def _wait(entry: FstabEntry) -> str:
 
 def _look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
     """A boot goes on without swap, after it has waited for its device."""
-    try:
-        used = frozenset() if facts.reader.persistent_only else {swap.path for swap in facts.memory.swaps}
-    except UnknownFact:
-        return
-    names = {name for path in used for name in sources.find(path) or ()}
+    used = frozenset() if facts.reader.persistent_only else sources.swapped
     where = f"line {entry.line} of {PATH}"
     if entry.source.startswith("/dev/zram"):
         note = f"{where} names {entry.source}, which a service makes later: each boot waits {_wait(entry)} for it"
         yield BootLine(f"swap {entry.source}", entry.line, way_out=ZRAM, note=note, is_of_device=True)
         return
-    if "nofail" in entry.options or entry.source in used or names.intersection(sources.find(entry.source) or ()):
+    if (
+        "nofail" in entry.options
+        or used is None
+        or used.intersection((entry.source, *(sources.find(entry.source) or ())))
+    ):
         return
     is_device = names_device(entry.source)
     if is_device and (found := find_fault(sources, entry, ())) and found.kind is not SourceKind.HIDDEN:
