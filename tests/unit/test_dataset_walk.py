@@ -195,3 +195,26 @@ def test_probe_of_what_is_no_file_any_more_is_nothing(tmp_path):
     assert probe(str(tmp_path / "gone"), with_header=True) is None
     (tmp_path / "empty").touch()
     assert probe(str(tmp_path / "empty"), with_header=True).was_read is False
+
+
+def test_places_behind_links_are_visited_once_each_and_the_walk_can_be_ended_between_them(tmp_path):
+    data, other = tmp_path / "data", tmp_path / "other"
+    data.mkdir()
+    for number in range(40):
+        (other / f"{number:02}" / "below").mkdir(parents=True)
+        (data / f"link{number}").symlink_to(other / f"{number:02}")
+        (data / f"again{number}").symlink_to(other / f"{number:02}/below")
+    walk = Walk(str(data), follow=True)
+    empty = sum(not entries for _, entries in walk.chunks())
+    assert walk.seen.folders == 81
+    assert empty >= 80
+    assert walk.seen.linked_folders == 0
+
+
+def test_link_to_a_folder_above_what_was_visited_is_told_and_not_followed(tmp_path):
+    data = tmp_path / "above/data"
+    data.mkdir(parents=True)
+    (data / "up").symlink_to(tmp_path / "above")
+    walk = Walk(str(data), follow=True)
+    list(walk.chunks())
+    assert (walk.seen.folders, walk.seen.linked_folders) == (1, 1)

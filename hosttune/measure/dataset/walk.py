@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 from contextlib import suppress
+from heapq import heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -55,7 +56,8 @@ class Seen:
 
 
 class Walk:
-    """`chunks` yields (folder, entries) for files; symbolic links to files are among them.
+    """`chunks` yields (folder, entries) for files; symbolic links to files are among them. Without entries where none
+    of many names is a file, so that who takes them can end the walk.
 
     With `follow` it also goes into other file systems and behind links to folders, each place once.
     """
@@ -65,8 +67,11 @@ class Walk:
         self.seen = Seen()
         self._follow = follow
         self._device = -1
-        self._behind: list[str] = []  # places that links lead to, to be visited after the rest
-        self._roots = [path]
+        self._behind: list[tuple[int, str]] = []  # a heap of places that links lead to, visited after the rest
+        self._noted: set[str] = set()  # all that were ever in it
+        self._roots: set[str] = set()
+        self._above_roots: set[str] = set()
+        self._add_root(path)
         self._served: dict[str, bool | None] = dict.fromkeys(
             one for one in served_mounts() if one != path
         )  # target -> whether it answers
@@ -75,15 +80,20 @@ class Walk:
         """Raises HosttuneError where the first folder cannot be read; whatever else cannot is counted."""
         yield from self._tree(self.root)
         while self._behind:
-            place = min(self._behind, key=len)  # what lies below another one of them is in that
-            self._behind.remove(place)
+            _, place = heappop(self._behind)  # the shortest: what lies below another one of them is in that
             # Neither twice, nor from above: a link to a folder over one that was visited would count that again.
-            if not any(_is_below(place, root) or _is_below(root, place) for root in self._roots):
-                self._roots.append(place)
+            is_in = not self._roots.isdisjoint(_with_parents(place))
+            if not is_in and place not in self._above_roots:
+                self._add_root(place)
                 yield from self._tree(place)
-            elif not any(_is_below(place, root) for root in self._roots):
+            elif not is_in:
                 self.seen.linked_folders += 1
                 _example(self.seen.linked_paths, place)
+            yield place, ()
+
+    def _add_root(self, place: str) -> None:
+        self._roots.add(place.rstrip("/"))
+        self._above_roots.update(_with_parents(place))
 
     def _tree(self, top: str) -> Iterator[tuple[str, Sequence[os.DirEntry[str]]]]:
         stack = [folder] if (folder := self._open(top)) else []
@@ -97,8 +107,7 @@ class Walk:
                     files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
                     if len(files) != len(entries):
                         files += self._others(folder, entries)
-                    if files:
-                        yield folder.path.rstrip("/"), files
+                    yield folder.path.rstrip("/"), files
                 elif not folder.below:
                     stack.pop()
         finally:
@@ -207,7 +216,9 @@ class Walk:
         if _is_below(place, self.root):
             return
         if self._follow:
-            self._behind.append(place)
+            if place not in self._noted:
+                self._noted.add(place)
+                heappush(self._behind, (len(place), place))
         else:
             self.seen.linked_folders += 1
             _example(self.seen.linked_paths, path)
@@ -265,6 +276,15 @@ def _is_mount(path: str) -> bool:
     with suppress(OSError):
         return any(mount.target == path for mount in parse(own_mounts()))
     return True
+
+
+def _with_parents(path: str) -> Iterator[str]:
+    """A folder and all above it, without a slash at their ends; `/` is empty."""
+    path = path.rstrip("/")
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+    yield ""
 
 
 def _is_below(path: str, folder: str) -> bool:
