@@ -166,6 +166,21 @@ def test_summary_shows_one_diff_a_class_and_everybody_who_needs_a_look():
     assert "1 host: failed or gave no answer\n  c: it was not asked" in text
 
 
+def test_what_is_shown_of_a_class_is_what_most_of_its_hosts_say():
+    """Old values and devices are no part of a digest, so one host could take them out of the one diff."""
+    liar = change() | {"before": "10"}
+    answers = {
+        "a-evil": told("1" * 64) | {"changes": [liar], "plan_diff": []},
+        **{name: told("1" * 64, plan_diff=answer["diff_of"]([change()])) for name in ("b", "c")},
+    }
+    (found,) = classes["folded"](answers, act="plan")
+    text = "\n".join(classes["summary"]([found], answers, {}))
+    assert (found["shown"], found["changes"]) == (2, [change()])
+    assert "+sysctl:vm.swappiness = 10" in text
+    assert "old values and devices as 2 of them have them; the others differ there" in text
+    json.dumps(found)  # it is what the module returns
+
+
 def test_equal_hosts_are_one_class_though_their_kernels_work_out_other_defaults():
     """The digest leaves these out too: the value of before, the number of a device, and the order."""
     exports = [

@@ -108,6 +108,10 @@ classes:
       type: list
       elements: str
       returned: always
+    shown:
+      description: How many of the hosts have the changes and the diff that are shown, old values and devices included.
+      type: int
+      returned: always
     runs:
       description: The run of each host that did something.
       type: dict

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import shlex
 
@@ -58,7 +59,7 @@ def folded(answers, *, act, is_planned=False, failed=()):
     the largest first. `act` is what was asked for: plan, apply or undo; `is_planned`: nothing was done; `failed` are
     the hosts that failed.
     """
-    classes = {}
+    classes, votes = {}, {}
     for host in sorted(answers):
         one = answers[host]
         standing = _standing(one, act, is_planned or act == "plan", has_failed=host in failed)
@@ -66,17 +67,27 @@ def folded(answers, *, act, is_planned=False, failed=()):
         content = _content(one) if is_planned or act == "plan" else ""
         key = (standing, one["digest"] if one.get("changes") else "", content)
         entry = classes.setdefault(
-            key, dict(standing=standing, digest=key[1], hosts=[], runs={}, changes=one.get("changes") or [], diff=None)
+            key, dict(standing=standing, digest=key[1], hosts=[], runs={}, changes=[], diff=None, shown=0)
         )
         entry["hosts"].append(host)
         if one.get("run_id"):
             entry["runs"][host] = one["run_id"]
-        if entry["diff"] is None:
-            entry["diff"] = one.get("plan_diff") or []  # that of tune, Ansible itself shows
+        # The diff of tune, Ansible itself shows.
+        _vote(entry, votes.setdefault(key, {}), one.get("changes") or [], one.get("plan_diff") or [])
     return sorted(
         classes.values(),
         key=lambda entry: (ORDER.index(entry["standing"].partition(" (")[0]), -len(entry["hosts"]), entry["digest"]),
     )
+
+
+def _vote(entry, votes, changes, diff):
+    """Shows of a class what most of its hosts say of it. Old values and devices are no part of the digest, so what one
+    host says of them is that host's word alone.
+    """
+    form = hashlib.sha256(json.dumps([changes, diff], sort_keys=True).encode()).digest()
+    votes[form] = votes.get(form, 0) + 1
+    if votes[form] > entry["shown"]:
+        entry.update(changes=changes, diff=diff, shown=votes[form])
 
 
 def _content(one):
@@ -356,6 +367,8 @@ def _class_lines(entry):
         return [f"{count}: {entry['standing']}", "  " + named(entry["hosts"]), ""]
     lines = ["{}: {} {}".format(count, counted(len(entry["changes"]), "change"), entry["standing"])]
     lines += ["  " + named(entry["hosts"]), "  digest {}".format(entry["digest"])]
+    if entry["shown"] < len(entry["hosts"]):
+        lines += ["  old values and devices as {} of them have them; the others differ there".format(entry["shown"])]
     places = {}  # by rule; one of them can be made and taken back
     for one in entry["changes"]:
         places.setdefault(one["rule"], {})[one["address"]] = True
