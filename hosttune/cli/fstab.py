@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def fstab(
     show: DisplayOptions,
     file: Annotated[
-        str | None, Argument(metavar="[FILE]", help="Any fstab, by its text alone; - is standard input.")
+        str | None, Argument(metavar="[FILE]", help="Any fstab, by its text only; - is standard input.")
     ] = None,
     root: Annotated[str | None, Option("--root", metavar="DIR", help="The fstab of the image in DIR.")] = None,
     host: Annotated[
@@ -58,7 +58,7 @@ def fstab(
         raise HosttuneError(f"--noatime {wrong}: not a target", hint="name it as the second field does, or say: all")
     if file and (root or host):
         raise HosttuneError(
-            "FILE cannot be combined with --root or --host", hint="a file is looked at by its text alone"
+            "FILE cannot be combined with --root or --host", hint="a file is looked at only by its text"
         )
     facts = Facts(open_reader(root=root, host=host)) if file in (None, PATH) else None
     data = _read(facts) if facts and facts.reader.kind != "live" else load_bytes(file or PATH)
