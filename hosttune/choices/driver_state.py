@@ -185,6 +185,9 @@ def _elsewhere(facts: Facts) -> DriverState | None:
     elif facts.gpus.is_passed_through:
         name, evidence = "passed through", "every GPU is held by vfio-pci for virtual machines"
     elif facts.managers.gpu_operator and not facts.driver.branch:
+        if not facts.driver.is_loaded and said_by_log(facts, "rejected_key"):
+            said = "the kernel refused the nvidia module of the GPU Operator's container for its signature (kernel log)"
+            return _state("Secure Boot refuses", (said, _UNSIGNED), facts, DEFAULTS, ())
         running = f" ({facts.driver.loaded_version} is loaded)" if facts.driver.is_loaded else ""
         name, evidence = _CONTAINED, f"the GPU Operator brings the driver in a container{running}"
     else:
@@ -296,7 +299,7 @@ _BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
     "stale module": modules.boot_after_stale, "module missing for the next kernel": BootOutlook.HARMS,
     "mismatch": BootOutlook.MENDS, "other module loaded": BootOutlook.MENDS,
     "nouveau": holders.boot_after_nouveau, "GPU held by another driver": holders.boot_after_held,
-    "not loaded": BootOutlook.MENDS,
+    "not loaded": holders.boot_after_not_loaded,
     "reboot pending": BootOutlook.MENDS,
 }  # fmt: skip
 # The licensed driver of a vGPU comes by NVIDIA's installer or from the cloud's archive, as the hypervisor's release.
@@ -309,6 +312,10 @@ _OF_THE_HYPERVISOR = frozenset(
 # DGX OS and Lambda Stack have archives, AWS's images and those of Kubernetes nodes (AKS) installers of their own: the
 # way back to Ubuntu's packages would break the image.
 _OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "third-party archive"})
+_UNSIGNED = (
+    "nodes without Secure Boot, or a driver container whose modules are signed with a key that these nodes know "
+    "(sudo mokutil --list-enrolled)"
+)
 # What a driver tells wherever it comes from.
 _CONTAINED_STATES = {
     name: STATES[name]

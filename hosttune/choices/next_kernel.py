@@ -12,7 +12,7 @@ from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
-from hosttune.facts.kernel.kernel import flavour_of, metapackages
+from hosttune.facts.kernel.kernel import flavour_of, headers_for, is_ubuntus, metapackages
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -43,19 +43,22 @@ def commands(facts: Facts, kernel: str) -> str:
     failed, the prebuilt one goes first: the same build fails again.
     """
     driver = facts.driver
+    headers = f"sudo apt-get install {quote(headers_for(kernel))}"
     if driver.runfile and not driver.branch:
         again = f"run the installer that brought the driver again, with --dkms --kernel-name={quote(kernel)}"
-        return f"{again}{_or_boot(facts, kernel)}"
+        if any(one.name.startswith("nvidia") and not one.failed for one in _builds(facts)):
+            again = f"sudo dkms autoinstall -k {quote(kernel)}"  # the installer left its source there
+        return f"{headers}; {again}{or_boot(facts, kernel)}"
     if not driver.branch:
-        return f"bring the module for {kernel} in the way this driver came{_or_boot(facts, kernel)}"
+        return f"bring the module for {kernel} in the way this driver came{or_boot(facts, kernel)}"
     log = failed_log(facts, kernel)
     ready = prebuilt_instead(facts, kernel) if log or driver.module_for(kernel) else prebuilt(facts, kernel)
     if not is_compiled(facts):
-        return ready or f"install a driver that builds its module for {kernel}{_or_boot(facts, kernel)}"
+        return ready or f"install a driver that builds its module for {kernel}{or_boot(facts, kernel)}"
     if dkms_packages(facts):
-        build = f"sudo apt-get install linux-headers-{quote(kernel)} && sudo dkms autoinstall -k {quote(kernel)}"
+        build = f"{headers} && sudo dkms autoinstall -k {quote(kernel)}"
     else:
-        build = f"sudo apt-get install linux-headers-{quote(kernel)} {_dkms_of_nvidia(facts)}"
+        build = f"{headers} {_dkms_of_nvidia(facts)}"
     fix = f"fix what {log} names, then {build}" if log else build
     if log and (other := newer_build(facts) or other_branch_build(facts)):
         fix = f"{other}; or {fix}"
@@ -70,7 +73,7 @@ def prebuilt(facts: Facts, kernel: str, *others: str, is_instead: bool = False) 
     of another archive.
     """
     driver, flavour = facts.driver, flavour_of(kernel)
-    if not driver.branch or not flavour or not facts.os.is_ubuntu or is_from_nvidia(facts):
+    if not driver.branch or not is_ubuntus(kernel) or not facts.os.is_ubuntu or is_from_nvidia(facts):
         return ""
     name, *more = (f"linux-modules-nvidia-{driver.name}-{one}" for one in dict.fromkeys((kernel, *others)))
     more = [one for one in more if not facts.packages[one].is_installed]
@@ -188,15 +191,21 @@ def _dkms_of_nvidia(facts: Facts) -> str:
     return f"nvidia-dkms{kind}" if int(branch) >= 590 else f"nvidia-dkms-{branch}{kind}"
 
 
-def _or_boot(facts: Facts, kernel: str) -> str:
+def or_boot(facts: Facts, kernel: str) -> str:
+    """The words for a kernel that could be booted instead; empty for none."""
+    other = other_kernel(facts, kernel)
+    return f", or boot {other}, which has one" if other else ""
+
+
+def other_kernel(facts: Facts, kernel: str) -> str:
     """A kernel that could be booted instead: one in /boot whose module is there, and is of the libraries' version where
-    the module of this one is not."""
+    the module of this one is not. Empty for none."""
     driver = facts.driver
     others = [one for one in driver.kernels_with_module if one != kernel and one in facts.boot.kernels]
     if driver.module_for(kernel):
         known = {one: driver.module_for(one) for one in others}
         others = [one for one, module in known.items() if module and module.version == driver.userspace_version]
-    return f", or boot {others[-1]}, which has one" if others else ""
+    return others[-1] if others else ""
 
 
 def _builds(facts: Facts) -> tuple[DkmsBuild, ...]:

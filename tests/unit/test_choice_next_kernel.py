@@ -88,6 +88,20 @@ def test_another_kernel_is_named_where_it_can_be_booted_and_helps():
         assert (f"or boot {old}" in suggest_replacement(facts, wrong)) is is_named
 
 
+@pytest.mark.parametrize(
+    ("kernel", "headers"),
+    [
+        ("7.1.3-4-liquorix-amd64", "linux-headers-7.1.3-4-liquorix-amd64"),
+        ("6.17.4-2-pve", "proxmox-headers-6.17.4-2-pve"),
+        ("6.8.0-x64v3-xanmod1", "linux-headers-6.8.0-x64v3-xanmod1"),
+    ],
+)
+def test_kernel_that_is_not_ubuntus_gets_no_modules_of_ubuntus(kernel, headers):
+    said = choose(host(kernel, ("nvidia-dkms-580-open",)), {}).commands
+    assert "linux-modules-nvidia" not in said
+    assert said.startswith(f"sudo apt-get install {headers} && sudo dkms autoinstall -k {kernel}")
+
+
 def test_kernels_that_would_do_are_those_that_can_be_booted():
     found = choose(host("6.8.0-62-generic", (), ("6.8.0-60-generic",), ("6.8.0-60-generic", "6.8.0-50-generic")), {})
     assert found.others == ("6.8.0-60-generic",)

@@ -191,7 +191,7 @@ AS_IT_IS = {
     "choices/driver_states/modules.py": {"built"},
     "choices/driver_states/packages.py": {"names"},
     "choices/drivers/nvidia_archive.py": {"names"},
-    "choices/next_kernel.py": {"_dkms_of_nvidia(facts)", "files", "folder", "kept", "kernel"},
+    "choices/next_kernel.py": {"files", "folder", "kept", "kernel"},
     "cli/common.py": {"program()", "shell(words)", "_repeated(asdict(look)) if look else ''"},
     "cli/going_on.py": {"then"},
     "engine/trusted.py": {"name", "home", "spoilt"},

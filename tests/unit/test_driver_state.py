@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.driver_state import STATES, choose
+from hosttune.choices.driver_states.told import BootOutlook
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact, unread
@@ -84,6 +85,7 @@ def host(
     manager="",
     lacking="",
     failures=(),
+    kept_out=None,
     half="",
     **driver,
 ):
@@ -151,6 +153,7 @@ def host(
             | (archives or {}),
         ),
         nvidia=SimpleNamespace(**quiet | (nvidia or {})),
+        module_options=SimpleNamespace(kept_out=kept_out or {}),
         gsp_firmware=GspFirmware(failures),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
         apt=SimpleNamespace(pins=(PIN,), disabled_sources=(SWITCHED_OFF,)),
@@ -673,3 +676,31 @@ def test_gpus_that_all_fail_in_one_way_speak_against_no_board():
 def test_vgpu_that_its_driver_does_not_set_up_needs_the_driver_of_its_hypervisor():
     failed = (GspFailure("0000:43:00.0", "not set up", "", "", 0, "(0x22)"),)
     assert names(host(failures=failed, nvidia={"is_vgpu": True, "smi": "refused"})) == ["vGPU guest"]
+
+
+def test_module_that_a_file_keeps_out_is_not_brought_by_a_boot():
+    file = "/lib/modprobe.d/blacklist-nvidia.conf"
+    (state,) = states(host(**NOT_LOADED, kept_out={"nvidia": file}))
+    assert (state.name, state.boot) == ("not loaded", BootOutlook.USELESS)
+    assert f"{file} keeps the module nvidia from being loaded" in state.evidence
+    assert state.way_out.startswith(f"take that out of {file}; sudo update-initramfs")
+    prime = host(**NOT_LOADED, kept_out={"nvidia": file})
+    prime.packages.entries["nvidia-prime"] = ("1", "install ok installed")
+    assert states(prime)[0].way_out.startswith("sudo prime-select nvidia; ")
+
+
+def test_module_of_the_gpu_operator_that_secure_boot_refuses_is_a_fault():
+    operator = {"here": ("operator",), "branch": "", "name": "", "loaded_version": ""}
+    (state,) = states(host(**operator, nvidia={"rejected_key": True}))
+    assert (state.name, state.is_fault, state.is_dead) == ("Secure Boot refuses", True, True)
+    assert "without Secure Boot" in state.way_out
+    (state,) = states(host(**operator))
+    assert not state.is_fault
+
+
+@pytest.mark.parametrize(
+    ("ubuntu", "key"), [(True, "/var/lib/shim-signed/mok/MOK.der"), (False, "/var/lib/dkms/mok.pub")]
+)
+def test_key_to_enrol_is_that_of_the_distribution(ubuntu, key):
+    (state,) = states(host(**NOT_LOADED, ubuntu=ubuntu, nvidia={"rejected_key": True}))
+    assert f"sudo mokutil --import {key}" in state.way_out

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import name_of_driver, rejected
 from hosttune.choices.driver_states.refusals import is_refused
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds
+from hosttune.facts.base import attempt
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
 
 if TYPE_CHECKING:
@@ -56,10 +58,25 @@ def not_loaded(facts: Facts) -> Told | None:
         return None
     if not driver.has_module_for_running_kernel or holds(rejected, facts) or is_refused(facts):
         return None
+    if file := kept_out_by(facts):
+        is_prime = facts.packages["nvidia-prime"].is_installed and file.endswith("/blacklist-nvidia.conf")
+        undo = "sudo prime-select nvidia" if is_prime else f"take that out of {quote(file)}"
+        said = f"{name_of_driver(facts)} is installed, and {file} keeps the module nvidia from being loaded"
+        return said, f"{undo}; {INITRAMFS}; then {REBOOT}"
     return (
         f"{name_of_driver(facts)} is installed with a module for this kernel, and is not loaded",
         f"sudo modprobe nvidia, or reboot; where it is still not loaded afterwards, {KERNEL_LOG} says why",
     )
+
+
+def boot_after_not_loaded(facts: Facts) -> BootOutlook:
+    return BootOutlook.USELESS if kept_out_by(facts) else BootOutlook.MENDS
+
+
+def kept_out_by(facts: Facts) -> str:
+    """The file of modprobe.d that keeps NVIDIA's own module from being loaded; empty for none."""
+    kept_out = attempt(lambda: facts.module_options.kept_out)
+    return str(kept_out.get("nvidia", "")) if isinstance(kept_out, Mapping) else ""
 
 
 def words(facts: Facts) -> str:

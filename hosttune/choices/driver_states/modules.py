@@ -16,6 +16,8 @@ from hosttune.choices.next_kernel import (
     dkms_packages,
     has_prebuilt,
     is_leftover,
+    or_boot,
+    other_kernel,
     prebuilt_instead,
     replace_leftover,
     suggest_replacement,
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.gpu.driver import DkmsBuild, DriverModule
 
-_ENROL = "enrol the key: sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, and confirm it at the console"
+# Where shim-signed of Ubuntu, and DKMS itself, keep the key that they sign modules with.
+_KEY_OF_UBUNTU, _KEY_OF_DKMS = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub"
 _LOAD = "; then sudo modprobe nvidia"
 
 
@@ -123,7 +126,9 @@ def _signed(facts: Facts) -> str:
     if module := _leftover(facts):
         return replace_leftover(facts, module)
     ready = prebuilt_instead(facts, facts.kernel.release)
-    return f"{ready}{_LOAD}; or {_ENROL}" if ready else _ENROL
+    key = _KEY_OF_UBUNTU if facts.os.is_ubuntu else _KEY_OF_DKMS
+    enrol = f"enrol the key: sudo mokutil --import {quote(key)}, and confirm it at the console"
+    return f"{ready}{_LOAD}; or {enrol}" if ready else enrol
 
 
 def missing_now(facts: Facts) -> Told | None:
@@ -135,11 +140,14 @@ def missing_now(facts: Facts) -> Told | None:
     said = f"{named} is installed, and the running kernel {release} has no nvidia module (these have: {others})"
     if boot_after_missing(facts) is BootOutlook.MENDS:
         return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
-    boot = "boot a kernel that has one, or: " if driver.kernels_with_module else ""
     if stop := try_find_stop(facts):
         rest = "sudo modprobe nvidia" if is_brought_by_repair(facts, stop) else f"{commands(facts, release)}{_LOAD}"
         return said, f"after `{stop.state}` is solved: {rest}"
-    return said, f"{boot}{commands(facts, release)}{_LOAD if driver.branch else ''}"
+    how = commands(facts, release)
+    boot = (
+        "boot a kernel that has one, or: " if driver.kernels_with_module and or_boot(facts, release) not in how else ""
+    )
+    return said, f"{boot}{how}{_LOAD if driver.branch else ''}"
 
 
 def boot_after_missing(facts: Facts) -> BootOutlook:
@@ -208,7 +216,8 @@ def missing_next(facts: Facts) -> Told | None:
     said = f"the kernel that boots next, {kernel}, has no nvidia module: after a reboot no GPU works"
     if stop := try_find_stop(facts):
         return said, f"do not reboot before: {bring_module(facts, stop, kernel)}"
-    return said, f"do not reboot before: {commands(facts, kernel)}"
+    other = other_kernel(facts, kernel)
+    return f"{said}{f'; {other} has one' if other else ''}", f"do not reboot before: {commands(facts, kernel)}"
 
 
 def mismatch(facts: Facts) -> Told | None:

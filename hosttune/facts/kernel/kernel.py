@@ -25,6 +25,10 @@ HEADERS = "linux-headers"  # how the packages begin with which modules for a ker
 # Ubuntu: 6.8.0-1010-nvidia-64k (ABI number, flavour). Debian: 6.1.0-28-cloud-amd64, 6.12.48+deb13-amd64.
 _RELEASE = "/proc/sys/kernel/osrelease"
 _FLAVOUR = regex(r"\d+\.[\d.]+(?:-\d+|\+(?:deb|bpo)[\w.]*)-([a-z][\w.-]*)")
+_OF_UBUNTU = frozenset({
+    "generic", "lowlatency", "realtime", "aws", "azure", "gcp", "gke", "gkeop", "oracle", "ibm", "kvm", "nvidia", "oem",
+    "intel", "raspi", "bluefield", "tegra", "fips", "cvm",
+})  # fmt: skip
 _VERSION = regex(r"(\d+)\.(\d+)")
 _STAT = "/proc/stat"
 _TAINTED = "/proc/sys/kernel/tainted"
@@ -67,6 +71,18 @@ def flavour_of(release: str) -> str:
     """What stands behind the ABI number of a Debian or Ubuntu kernel release; empty for any other release."""
     match = _FLAVOUR.fullmatch(release)
     return match[1] if match else ""
+
+
+def is_ubuntus(release: str) -> bool:
+    """Whether a kernel is of Ubuntu's archive, by its flavour: liquorix-amd64, pve, xanmod1 and generic builds of one's
+    own are not. The flavours are those of linux-image-FLAVOUR in jammy, noble and resolute.
+    """
+    return flavour_of(release).partition("-")[0] in _OF_UBUNTU
+
+
+def headers_for(release: str) -> str:
+    """The package with which modules for a kernel are compiled; Proxmox has a name of its own for it."""
+    return f"{'proxmox-headers' if release.endswith('-pve') else HEADERS}-{release}"
 
 
 def metapackages(names: Iterable[str], flavour: str) -> tuple[str, ...]:
