@@ -166,9 +166,10 @@ def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
     running = facts.kernel.release
     try:
         others = [one for one in facts.driver.kernels_with_module if one in facts.boot.kernels and one not in kernels]
+        is_loaded = facts.driver.is_loaded
     except UnknownFact:
         return ""
-    if running not in kernels or facts.driver.is_loaded or not others:
+    if running not in kernels or is_loaded or not others:
         return ""
     remove = f"sudo apt-get remove {' '.join(map(quote, _packages_of(facts, running)))}"
     return f"boot {others[-1]}, which has a module, and remove {running} there: {remove}; sudo dpkg --configure -a"

@@ -28,12 +28,13 @@ def newer_build(facts: Facts) -> str:
     try:
         held = facts.driver.held
         offers = [one for one in offers_within(facts) if one.name not in held]
+        is_loaded = facts.driver.is_loaded
     except UnknownFact:
         return ""
     version = next((upstream_of(one.candidate) for one in offers if role_of(one.name) is PackageRole.DKMS), "")
     if not version:
         return ""
-    when = ", at a maintenance, as it needs a reboot" if facts.driver.is_loaded else ""
+    when = ", at a maintenance, as it needs a reboot" if is_loaded else ""
     return f"{version} of the same branch is offered, and may build{when}: {_APT} {_listed(one.name for one in offers)}"
 
 
@@ -41,13 +42,11 @@ def former_build(facts: Facts) -> str:
     """What installs the version of the loaded module again, which was built, where the archives still have it for every
     package; empty where they do not."""
     driver = facts.driver
-    if not driver.is_mismatched:
-        return ""
-    dkms = next((one for one in driver.packages if role_of(one.name) is PackageRole.DKMS), None)
     try:
-        known = facts.archives.packages
+        known = facts.archives.packages if driver.is_mismatched else {}
     except UnknownFact:
         return ""
+    dkms = next((one for one in driver.packages if role_of(one.name) is PackageRole.DKMS), None)
     if dkms is None or dkms.name not in known or upstream_of(dkms.version) != driver.userspace_version:
         return ""
     wanted = next((one for one in known[dkms.name].versions if upstream_of(one) == driver.loaded_version), "")
