@@ -82,11 +82,12 @@ def test_reason_and_details_are_shown_escaped():
     assert lines(change)[1:] == ["      installs x\\u202e", "      why\\x1b not"]
 
 
-def test_details_that_are_a_diff_stand_for_the_values():
-    change = replace(
-        CHANGE, before="a", after="b", details=("--- /etc/fstab", "+++ /etc/fstab", "@@ -1 +1 @@", "-x\ty", "+x z")
-    )
-    assert lines(change) == ["  ~ sysctl:vm.swappiness", "      @@ -1 +1 @@", "      - x       y", "      + x z"]
+def test_details_that_are_a_diff_stand_for_the_values_of_a_line_of_fstab_alone():
+    diff = ("--- /etc/fstab", "+++ /etc/fstab", "@@ -1 +1 @@", "-x\ty", "+x z")
+    line = replace(CHANGE, address=Address("fstab", "/data"), before="a", after="b", details=diff)
+    assert lines(line) == ["  ~ fstab:/data", "      @@ -1 +1 @@", "      - x       y", "      + x z"]
+    # A file of a host could put its own words in the place of the values that the digest is for.
+    assert lines(replace(line, address=CHANGE.address))[0] == "  ~ sysctl:vm.swappiness  a -> b"
 
 
 def file_change(before, after):
