@@ -141,6 +141,13 @@ def test_disk_without_a_file_system_is_told_once_nothing_is_mounted():
     assert fault("/dev/sdb /data ext4 defaults 0 2", DATA, held=HELD[:1]) is None
 
 
+def test_node_of_another_name_than_the_kernels_is_not_told_from_the_mounted_device():
+    """As mknod(1) makes one, for a program that wants the disk to be called so."""
+    held = (HELD[0], ("vdb", "/dev/vdb", "ext4", "", UUID, "", ""))
+    assert fault("/dev/vdb /data ext4 defaults 0 2", DATA, held=held) is None
+    assert fault(f"UUID={UUID} /data ext4 defaults 0 2", DATA, held=held) is None
+
+
 @pytest.mark.parametrize("blind", [{"is_container": True}, {"held": ()}])
 def test_where_the_disks_cannot_be_seen_nothing_is_missing(blind):
     assert fault(f"UUID={OTHER} /data ext4 defaults 0 2", DATA, **blind) is None

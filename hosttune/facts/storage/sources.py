@@ -112,8 +112,13 @@ class Sources:
 
     def find(self, source: str) -> tuple[str, ...] | None:
         """The names of the devices that a source means: none where no device has it; None for what is no device, and
-        where that cannot be told.
+        where that cannot be told: also of a node that has another name than the kernel's for its device.
         """
+        found = self._find(source)
+        known = tuple(name for name in found or () if name in self._disks)
+        return known if known or not found else None
+
+    def _find(self, source: str) -> tuple[str, ...] | None:
         source = plain_source(source)
         tag, equals, value = source.partition("=")
         if not self.is_known:
