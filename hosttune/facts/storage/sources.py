@@ -115,8 +115,9 @@ class Sources:
         where that cannot be told: also of a node that has another name than the kernel's for its device.
         """
         found = self._find(source)
-        known = tuple(name for name in found or () if name in self._disks)
-        return known if known or not found else None
+        if not found:
+            return found
+        return tuple(name for name in found if name in self._disks) or None
 
     def _find(self, source: str) -> tuple[str, ...] | None:
         source = plain_source(source)
