@@ -59,7 +59,7 @@ def _way_out(facts: Facts) -> str:
     log = f"{KERNEL_LOG} shows all that it said"
     if _is_vm(facts):
         return (
-            "ask whoever runs the host of this virtual machine: shut the machine down, reset the GPU or reboot that "
+            "ask who runs the host of this virtual machine: shut the machine down, reset the GPU or reboot that "
             "host, and see whether the GPU's confidential computing mode is the one that the machine needs; "
             f"modprobe or a reboot in here does not mend it; {log}"
         )

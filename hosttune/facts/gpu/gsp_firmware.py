@@ -1,7 +1,7 @@
 """Why the driver could not set a GPU up, as the kernel log tells: the firmware of the GPU's own processor (GSP) that is
 missing, was not read or is of another version, a start that was left half-way, or a reason that the log does not have.
 
-Each open of a GPU that nobody keeps open sets it up, and reads the firmware of the module's own version from
+Each open of a GPU that no process keeps open sets it up, and reads the firmware of the module's own version from
 /lib/firmware/nvidia/VERSION. Sources: RmFetchGspRmImages and RmInitAdapter (osinit.c), kernel_gsp.c and nv.c of
 github.com/NVIDIA/open-gpu-kernel-modules, with its issues 639 (error -2), 943 (error -4) and 1230 (WPR2);
 drivers/base/firmware_loader of Linux, which has its own lines without NVRM, and Debian's wording of them. gsp_log_*.bin

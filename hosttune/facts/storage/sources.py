@@ -60,7 +60,7 @@ EPHEMERAL = (
     "a line of such a disk needs nofail, and a unit that makes the file system at each boot: x-systemd.makefs, and the "
     "disk by its path in /dev/disk/by-id instead of a UUID"
 )
-# What lies in these is seen once something is made of them; how that is done.
+# What is in these can be seen once they are opened: how.
 _OPENING = {
     "LVM2_member": "sudo vgs shows whether the volume group lacks a disk; sudo vgchange -ay makes its volumes",
     "linux_raid_member": "cat /proc/mdstat; sudo mdadm --assemble --scan",
@@ -111,8 +111,8 @@ class Sources:
                     same.append(name)
 
     def find(self, source: str) -> tuple[str, ...] | None:
-        """The names of the devices that a source means: none where no device has it; None for what is no device, and
-        where that cannot be told: also of a node that has another name than the kernel's for its device.
+        """The names of the devices that a source means: none if no device has it; None if it is no device, or if that
+        is not known, as of a node with another name than the kernel has for its device.
         """
         found = self._find(source)
         if not found:
@@ -285,7 +285,7 @@ def names_device(source: str) -> bool:
 
 
 def find_fault(sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]) -> SourceFault | None:
-    """What is wrong with what a line leads to; None for nothing, for what is no device, and where that is not known.
+    """What is wrong with the source of a line; None if nothing is, if it is not a device, or if that is not known.
     `mounts` are those at its target.
     """
     if MOVES.intersection(entry.options) or is_network(entry.fstype, entry.source) or not names_device(entry.source):
