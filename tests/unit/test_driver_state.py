@@ -640,7 +640,7 @@ def test_probe_that_was_refused_is_mended_by_no_reboot():
     assert names(facts) == ["GPU refused"]
     assert not states(facts)[0].waits_for_reboot
     facts.host.is_vm = True
-    assert "ask whoever runs the host of this virtual machine" in states(facts)[0].way_out
+    assert "ask who runs the host of this virtual machine" in states(facts)[0].way_out
     assert names(host(**NOT_LOADED, nvidia={"refused": "other", "is_vgpu": True, "smi": "not asked"})) == ["vGPU guest"]
 
 
