@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from hosttune.facts.packages import Package
 
 _OF_KERNEL = regex(r"linux-(?:image|headers|modules)(?:-unsigned|-extra)?-(\d\S*)")
-_COPY = regex(r"initrd\.img-\d\S*\.(?:old-dkms|dpkg-bak|new)")
 _REBUILDS_INITRD = frozenset({"initramfs-tools", "dracut"})
-_LEAST_INITRD = 64 << 20  # bytes; with NVIDIA's firmware an initial RAM disk has 60 to 200 MiB
 
 
 class Cause(str, Enum):

@@ -120,11 +120,12 @@ def _tops(gpu: Mapping[int, Process]) -> Mapping[int, int]:
     """The topmost GPU process above each. Other programs may be launchers, and are not passed."""
     tops: dict[int, int] = {}
     for pid in gpu:
-        passed = {pid: None}
-        while (parent := gpu[pid].parent) in gpu and parent not in passed and parent not in tops:
-            pid = parent  # noqa: PLW2901
-            passed[pid] = None
-        tops |= dict.fromkeys(passed, tops.get(parent, pid))
+        top = pid
+        passed = {top: None}
+        while (parent := gpu[top].parent) in gpu and parent not in passed and parent not in tops:
+            top = parent
+            passed[top] = None
+        tops |= dict.fromkeys(passed, tops.get(parent, top))
     return tops
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.facts.base import UnknownFact, raw
 from hosttune.facts.storage.mounts import is_network
-from hosttune.facts.storage.sources import Sources, names_device, plain_source
+from hosttune.facts.storage.sources import names_device, plain_source, sources_of
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
 from hosttune.values import Unreadable
@@ -65,7 +65,7 @@ def disks_of(facts: Facts) -> DiskTree:
     mounts = [mount for mount in told(lambda: facts.mounts.all) if not mount.is_bind]
     entries = told(lambda: facts.fstab.entries)
     swaps = {swap.path for swap in told(lambda: facts.memory.swaps)}
-    sources = Sources(facts)
+    sources = sources_of(facts)
     found = {entry.line: sources.find(entry.source) for entry in entries}
     rows = []
     for disk in disks:

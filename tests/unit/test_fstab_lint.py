@@ -372,3 +372,11 @@ def test_no_remark_quotes_a_password(line):
 def test_path_of_a_snapshot_is_no_password():
     assert masked("nas:/vol/a@snapshot") == "nas:/vol/a@snapshot"
     assert masked("10.0.0.1@tcp:10.0.0.2@tcp:/x") == "10.0.0.1@tcp:10.0.0.2@tcp:/x"
+
+
+def test_line_with_many_passwords_is_not_quoted():
+    words = ",".join(f"key=geheim{number},bad{number}=x" for number in range(20))
+    told = lint(parse(f"/dev/sdb1 /mnt ext4 {words} 0 0\n".encode()))
+    assert told
+    assert not any("geheim" in f"{one.message} {one.todo}" for one in told)
+    assert any("is not quoted" in one.message for one in told)

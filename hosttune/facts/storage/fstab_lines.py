@@ -142,7 +142,7 @@ class FstabText:
 
     def hide(self, line: int, text: str) -> str:
         """A sentence about a line without its passwords; line 0 is the file."""
-        return hide_secrets(decode(self.lines[line - 1].text), text) if 0 < line <= len(self.lines) else text
+        return hide_secrets(self.lines[line - 1].text, text) if 0 < line <= len(self.lines) else text
 
 
 def clean_path(path: str) -> str:

@@ -6,6 +6,7 @@ Options are text as it stands in the line (UTF-8, other bytes as surrogate escap
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
@@ -25,6 +26,7 @@ _USER_SECRET = regex(r"(^|[^\w-])((?:user|username)=[^,%]{0,512}%)((?:\\,|[^,])*
 # `https://me:...@host`, `curlftpfs#me:...@host`, `me:...@host`; not the path of `nas:/volume@snapshot`.
 _URL_SECRET = regex(r"((?:^|[#/])[^/\s:@#,]{1,512}:)([^@\s/][^@\s]{0,511})(@)")
 _MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|user|@", re.IGNORECASE)
+_MOST_SECRETS = 16  # of one line; more is no line of a person, and would take time for each remark
 _OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
 _SIZE = regex(r"([0-9]+)([kmgtpe%]?)", re.IGNORECASE)
 
@@ -135,23 +137,26 @@ def masked_line(text: str) -> str:
     return "".join(part if part.isspace() else masked(part) for part in re.split(r"([ \t]+)", text))
 
 
-def hide_secrets(line: str, text: str) -> str:
-    """A sentence about a line, without the passwords of that line in whatever form the sentence quotes them."""
-    if not _MAYBE_SECRET.search(line):
-        return text
-    for value in _secrets_in(line):
+def hide_secrets(line: bytes, text: str) -> str:
+    """A sentence about a line without the passwords of that line, in whatever form the sentence quotes them."""
+    secrets = _find_secrets(line)
+    if len(secrets) > _MOST_SECRETS:
+        return "something is wrong with this line, which is not quoted: too much in it looks like a password"
+    for value in secrets:
         text = text.replace(value, "***")
     return masked_line(text)
 
 
-def _secrets_in(line: str) -> list[str]:
-    """The passwords of a line as they stand in it and as they are read, the longest first."""
+@lru_cache(maxsize=1)  # a line can have some hundred remarks
+def _find_secrets(line: bytes) -> tuple[str, ...]:
+    """The passwords of a line as they are written and as they are read, the longest first."""
+    text = decode(line)
     values: set[str] = set()
-    for field in line.split():
+    for field in text.split() if _MAYBE_SECRET.search(text) else ():
         for pattern, group in ((_SECRETS, 3), (_USER_SECRET, 3), (_URL_SECRET, 2)):
             values.update(match[group] for match in pattern.finditer(field))
     found = {one for value in values for one in (value, value.strip('"'), _unescaped(value))}
-    return sorted((one for one in found if len(one) > 2), key=len, reverse=True)
+    return tuple(sorted((one for one in found if len(one) > 2), key=len, reverse=True))
 
 
 def _unescaped(value: str) -> str:
