@@ -153,6 +153,12 @@ def test_where_the_disks_cannot_be_seen_nothing_is_missing(blind):
     assert fault(f"UUID={OTHER} /data ext4 defaults 0 2", DATA, **blind) is None
 
 
+def test_disk_that_is_not_mounted_is_missed_also_where_no_signature_can_be_read():
+    """As findmnt --verify does: blkid reads nothing on some virtual machines."""
+    assert fault(f"UUID={OTHER} /data ext4 defaults 0 2", held=()).kind is SourceKind.MISSING
+    assert fault("/dev/sdz1 /data ext4 defaults 0 2", held=()).kind is SourceKind.MISSING
+
+
 def test_without_the_devices_nothing_is_said():
     facts = Facts(FakeReader({"/etc/fstab": f"UUID={OTHER} /data ext4 defaults 0 2\n", "/proc/self/mountinfo": ROOT}))
     assert find_fault(Sources(facts), facts.fstab.entries[0], ()) is None

@@ -93,8 +93,7 @@ class Sources:
             disks, filesystems = facts.disks.all, facts.filesystems.all
         except UnknownFact:
             disks, filesystems = (), ()
-        # Where /sys/block or what is on the disks is hidden, nothing can be missed.
-        self.is_known = bool(disks and filesystems)
+        self.is_known = bool(disks)  # if /sys/block is hidden, nothing can be missed
         for disk in disks:
             self._disks[disk.name] = disk
             self._names[f"/dev/{disk.name.replace('!', '/')}"] = disk.name
