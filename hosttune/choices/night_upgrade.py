@@ -9,13 +9,11 @@ from hosttune.facts import Facts
 from hosttune.facts.apt_conf import FOLDER
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.archives import POLICY, ask_apt, fits_every_driver, releases_in
+from hosttune.facts.gpu.package_roles import PREBUILT, role_of
 from hosttune.facts.unattended import known_releases, upgradable, why_not_at_all
 from hosttune.frozen import frozen
-from hosttune.regex import regex
 
 OWN = f"{FOLDER}/60-hosttune-gpu-update-hold.conf"  # of gpu-update-hold
-# Modules of other versions take effect with a boot, as the kernel's.
-_MODULES = regex(r"linux-(?:modules|objects|signatures)-nvidia-.*")
 _SHOWN = 3
 
 
@@ -45,7 +43,8 @@ def look_at_night(facts: Facts, *, without: str = "") -> NightUpgrade:
     offers = [
         offer
         for name, offer in sorted(facts.archives.packages.items())
-        if offer.installed and not _MODULES.fullmatch(name) and not fits_every_driver(name)
+        # Modules of other versions take effect with a boot, as the kernel's.
+        if offer.installed and role_of(name) not in PREBUILT and not fits_every_driver(name)
     ]
     if not offers:
         return NightUpgrade((), "", "no package of the driver is installed that could be upgraded")

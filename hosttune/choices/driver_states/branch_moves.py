@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hosttune.choices.driver_states.told import Told
 from hosttune.choices.drivers.branch import describe_not_driven, end_words
 from hosttune.choices.drivers.branch_offers import offers_elsewhere
+from hosttune.facts.gpu.package_roles import PackageRole, parse_package
 from hosttune.facts.gpu.strangers import strangers_of
-from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 # What carries a driver. Where only a metapackage moves (cuda-drivers beside nvidia-driver-580), the old branch has to
 # be removed for it, which `apt upgrade` does not do.
-_CARRIES = regex(r"libnvidia-compute(?:-.*)?|nvidia-(?:kernel-common|utils|compute-utils|driver|dkms|headless)(?:-.*)?")
+_CARRIES = (PackageRole.KERNEL_COMMON, PackageRole.PROGRAM, PackageRole.DKMS, PackageRole.HEADLESS_WITHOUT_MODULE)
+_CARRIERS = ("libnvidia-compute", "nvidia-driver", "nvidia-headless")
 
 
 def other_branch(facts: Facts) -> Told | None:
@@ -28,12 +29,17 @@ def other_branch(facts: Facts) -> Told | None:
     if not driver.branch or strangers_of(facts) or not (moving := offers_elsewhere(facts)):
         return None
     number = max(offer.branch for offer in moving)
-    command = "apt upgrade" if any(_CARRIES.fullmatch(offer.name) for offer in moving) else "apt full-upgrade"
+    command = "apt upgrade" if any(_carries_driver(offer.name) for offer in moving) else "apt full-upgrade"
     words = f" ({words})" if (words := end_words(facts, number)) else ""
     said = f"the next `{command}` moves this host from branch {driver.branch} to {number}{words}: {list_offers(moving)}"
     if undriven := describe_not_driven(facts, number):
         said += f"; {undriven}"
     return said, stay_in_branch(facts, (offer.name for offer in moving))
+
+
+def _carries_driver(name: str) -> bool:
+    package = parse_package(name)
+    return package.role in _CARRIES or package.base in _CARRIERS
 
 
 def stay_in_branch(facts: Facts, names: Iterable[str]) -> str:

@@ -10,14 +10,11 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.gpu.nvidia_tables import is_older
-from hosttune.facts.gpu.package_roles import PackageRole, parse_package
+from hosttune.facts.gpu.package_roles import METAPACKAGES, PackageRole, parse_package
 from hosttune.facts.gpu.strangers import home_of, strangers_of
-from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-
-_NUMBERED = regex(r"nvidia-(?:kernel-common|dkms|utils)-\d{3}(?:-.+)?")
 
 
 def is_of_nvidia(facts: Facts) -> bool:
@@ -32,7 +29,9 @@ def tell_updates(facts: Facts) -> tuple[str, ...]:
     who = "it is of NVIDIA's archive: apt upgrade updates it, hosttune with update: true and allow_dkms: true"
     if facts.packages[pinning].is_installed:
         return who, f"{pinning} keeps the branch"
-    if any(_NUMBERED.fullmatch(one.name) for one in facts.driver.packages):
+    # cuda-drivers and nvidia-open without a branch bring the newest one, whatever the other names say.
+    names = [parse_package(one.name) for one in facts.driver.packages]
+    if all(one.branch for one in names if one.role in (*METAPACKAGES, PackageRole.KERNEL_COMMON, PackageRole.DKMS)):
         return who, "the names of its packages keep the branch"
     return who, f"apt upgrade takes newer branches, too: sudo apt-get install {quote(pinning)} keeps this one"
 

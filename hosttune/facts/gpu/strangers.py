@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.gpu.archives import BESIDE
+from hosttune.facts.gpu.package_roles import PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -34,12 +35,10 @@ _LOOKS: Final = (
     (regex(r"^[1-9]\d*ubuntu\d+$"), "NVIDIA"),
 )
 _FIRST_OF_A_RELEASE = regex(r"0ubuntu\d+")  # Ubuntu's for a new release, and NVIDIA's up to 580
-_NUMBERED = regex(r"(?<![\d.])\d{3}(?![\d.])")
 _DRIVER_VERSION = regex(r"\d{3}\.\d+(?:\.\d+)*")
-_OF_KERNEL = regex(r"linux-(?:modules|objects|signatures)-nvidia-.+")
 _FIRMWARE = regex(r"nvidia-firmware-\d{3}(?:-server)?-(\d{3}\.[\d.]+)")  # one package for each version, side by side
 _OTHER_DRIVER = regex(r"-(?:legacy|tesla)-")  # Debian has these beside the newest one
-_BRINGS_MODULE = regex(r"nvidia-(?:kernel-common|(?:kernel-|open-kernel-|kernel-open-)?dkms)(?:-.+)?")
+_BESIDE_MODULE = (PackageRole.DKMS, PackageRole.KERNEL_COMMON)
 
 
 @frozen
@@ -91,7 +90,7 @@ def whose(maker: str) -> str:
 
 def is_of_kernel(name: str) -> bool:
     """A package with Ubuntu's prebuilt modules, which is versioned as their kernel."""
-    return _OF_KERNEL.fullmatch(name) is not None
+    return role_of(name) in PREBUILT
 
 
 def maker_of(name: str, version: str, origin: str) -> str:
@@ -108,7 +107,7 @@ def _by_look(name: str, version: str) -> str:
     revision = version.rpartition("-")[2]
     if found := next((maker for look, maker in _LOOKS if look.search(revision)), ""):
         return found
-    return "NVIDIA" if _FIRST_OF_A_RELEASE.fullmatch(revision) and not _NUMBERED.search(name) else ""
+    return "NVIDIA" if _FIRST_OF_A_RELEASE.fullmatch(revision) and not parse_package(name).branch else ""
 
 
 def mixture_of(facts: Facts) -> Mixture:
@@ -174,7 +173,7 @@ def _home(members: Iterable[DriverMember]) -> str:
     told = [one for one in members if one.maker]
     of_driver = [one for one in told if one.upstream and not _FIRMWARE.fullmatch(one.name)] or told
     counts = Counter(one.maker for one in of_driver)
-    modules = Counter(one.maker for one in of_driver if _BRINGS_MODULE.fullmatch(one.name))
+    modules = Counter(one.maker for one in of_driver if role_of(one.name) in _BESIDE_MODULE)
     return max(sorted(counts), key=lambda maker: (counts[maker], modules[maker]), default="")
 
 
