@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.base import Fact
+from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.globs import fits_glob, glob_fault
 from hosttune.facts.reading import names_in, texts
 from hosttune.frozen import frozen
@@ -23,6 +23,7 @@ FILE: Final = "/etc/apt/preferences"
 FOLDER: Final = "/etc/apt/preferences.d"
 _NAME = regex(r"[\w-]+|[\w.-]*[\w-]\.pref")
 _PLAIN_REGEX = regex(r"/(\^?)([\w.+-]*)(\$?)/")  # a regular expression that is one word
+_MOST_PATTERNS = 5000  # each is held against each package of a driver
 _SHOWN = 3  # packages of a pin that a sentence names
 
 
@@ -89,25 +90,31 @@ def _fits(value: str, pattern: str) -> bool:
 def read_pins(reader: Reader) -> tuple[Pin, ...]:
     """All of them, in the order of reading."""
     listed = (f"{FOLDER}/{name}" for name in names_in(reader, FOLDER) if _NAME.fullmatch(name))
-    return tuple(pin for path, content in texts(reader, (FILE, *listed)) for pin in parse_preferences(content, path))
+    files = texts(reader, (FILE, *listed))
+    found = tuple(pin for path, content in files for pin in parse_preferences(content, path))
+    if sum(len(pin.packages) for pin in found) > _MOST_PATTERNS:
+        raise UnknownFact(
+            f"the preferences of apt name more than {_MOST_PATTERNS:,} packages, which is more than is matched"
+        )
+    return found
 
 
 def parse_preferences(content: str, path: str) -> Iterator[Pin]:
     """The pins of one file; what is no whole stanza is passed over."""
-    fields: dict[str, str] = {}
+    fields: dict[str, list[str]] = {}
     start, last = 0, ""
     for number, row in enumerate((*content.splitlines(), ""), 1):
         if row.startswith("#"):
             continue
         if not row.strip():
-            yield from _pin(fields, path, start)
+            yield from _pin({name: " ".join(parts) for name, parts in fields.items()}, path, start)
             fields, last = {}, ""
         elif row[0] in " \t":
-            fields[last] = f"{fields.get(last, '')} {row.strip()}"
+            fields.setdefault(last, []).append(row.strip())
         else:
             name, _, value = row.partition(":")
             last = name.strip().lower()
-            fields[last] = value.strip()
+            fields[last] = [value.strip()]
             start = number if last == "package" else start
 
 

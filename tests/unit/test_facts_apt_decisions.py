@@ -6,8 +6,9 @@ import pytest
 
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import decisions_about, decisions_about_offer, join_decisions, nvidia_switched_off
-from hosttune.facts.apt_pins import Pin, parse_preferences
+from hosttune.facts.apt_pins import Pin, parse_preferences, read_pins
 from hosttune.facts.apt_sources import parse_disabled
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import POLICY, pinned_away, releases_in
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -189,3 +190,10 @@ def test_archive_of_nvidia_that_a_file_name_switches_off():
     found = nvidia_switched_off(host)
     assert found is not None
     assert found.undo == f"sudo mv {path} {path.removesuffix('.disabled')} && sudo apt-get update"
+
+
+def test_preferences_that_name_more_packages_than_are_matched_explain_nothing():
+    names = "".join(f" a{number}\n" for number in range(5001))
+    reader = FakeReader({"/etc/apt/preferences": f"Package:\n{names}Pin: release *\nPin-Priority: -1\n"})
+    with pytest.raises(UnknownFact, match="more than 5,000 packages"):
+        read_pins(reader)

@@ -10,7 +10,8 @@ apt keeps the running kernel and the two newest, in `autoremove`, and no other: 
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,8 @@ _USUAL_KERNEL = 24 * _MIB  # a kernel and its symbols there (vmlinuz, System.map
 _FILES = 8  # of a kernel and its image, the one in the making included
 # Copies that nothing boots: of DKMS and initramfs-tools of the image before, and one that an interrupted run left.
 _COPY = regex(r"initrd\.img-\S+\.(?:new|old-dkms|dpkg-bak)")
-_OF_KERNEL = r"linux-(?:image|modules|objects|signatures)-(?:[a-z0-9.-]+-)?"
+_OF_KERNEL = regex(r"linux-(?:image|modules|objects|signatures)-")
+_MOST_PARTS = 12  # of a package name, up to the release of its kernel: linux-modules-nvidia-580-server-open-6.8.0-...
 
 
 @frozen
@@ -136,9 +138,21 @@ def _spare(facts: Facts) -> tuple[str, ...]:
 
 def packages_of(facts: Facts, kernel: str) -> tuple[str, ...]:
     """The packages of one kernel with its modules that dpkg has, whole or not; none of a kernel that was built here."""
-    pattern = re.compile(_OF_KERNEL + re.escape(kernel))
-    names = (name for name in facts.packages.entries if pattern.fullmatch(name))
-    return tuple(sorted(one for one in names if facts.packages[one].status not in ("config-files", "not-installed")))
+    return tuple(_names_by_kernel(facts).get(kernel, ()))
+
+
+@lru_cache(maxsize=1)  # a record can have many kernels and many packages
+def _names_by_kernel(facts: Facts) -> Mapping[str, Sequence[str]]:
+    kernels = frozenset(facts.boot.kernels)
+    found: dict[str, list[str]] = {}
+    for name in sorted(facts.packages.entries):
+        if not _OF_KERNEL.match(name) or facts.packages[name].status in ("config-files", "not-installed"):
+            continue
+        parts = name.split("-", _MOST_PARTS)
+        releases = ("-".join(parts[at:]) for at in range(2, len(parts)))
+        if release := next((one for one in releases if one in kernels), ""):
+            found.setdefault(release, []).append(name)
+    return found
 
 
 def _no_image(reader: Reader, facts: Facts) -> str:
