@@ -35,7 +35,7 @@ def host(
             has_module_for_next_kernel=next_kernel in with_module, kernels_with_module=with_module, branch=branch,
             name="580-server-open" if branch else "", runfile=runfile, dkms=dkms, flavour="server-open",
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
-            half_way="", held=(),
+            half_way="", held=(), is_loaded=False,
         ),
         branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
         archives=GivenArchives(origins=origins, packages_there=of_driver, updates=updates), os=SimpleNamespace(is_ubuntu=ubuntu),
