@@ -10,6 +10,7 @@ from hosttune.engine.evaluate import evaluate, names_of
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
 from hosttune.resources.steps import CommandLine
+from hosttune.values import Verdict
 from hosttune.views.change import diff_of
 from hosttune.views.document import Document, Heading, Item, Items, Say, Section, rendered
 from hosttune.views.findings import ALL, sections
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 SHORT = 24  # characters of a value that still stands beside its name
 WANTED = 8  # wishes that a screen lists
+_SETTLED = frozenset({Verdict.OK, Verdict.DIFFERS, Verdict.ADVICE})
 
 
 @frozen
@@ -65,10 +67,19 @@ class Explained:
         return told_wishes(self.rule, self.wording, self.wishes)
 
     @property
+    def why_in_general(self) -> str:
+        """Why nothing of this host stands in the texts, as a sentence; empty where it does, or where no host is."""
+        if self.wording.names is not None or not self.findings:
+            return ""
+        reasons = "; ".join(dict.fromkeys(one.reason for one in self.findings if one.reason))
+        known = all(one.verdict is Verdict.NOT_APPLICABLE for one in self.findings)
+        return f"not on this host: {reasons}" if known else f"not known for this host: {reasons}"
+
+    @property
     def ways(self) -> Ways:
         """How to do it by hand, and how to take it back."""
         does, undoes = ways_of(self.told, self.findings)
-        return [*does, *todo_texts(self.rule, self.wording)], undoes
+        return [*does, *todo_texts(self.rule, self.wording, self.findings)], undoes
 
 
 def explained(
@@ -80,11 +91,18 @@ def explained(
     measured: tuple[str, ...] = (),
     chosen: str = "",
 ) -> Explained:
-    """The rule with what it says of the host of these facts; what that does not settle stays in words."""
+    """The rule with what it says of the host of these facts; what that does not settle stays in words, and so does all
+    of a rule that does not apply: no choice was made for it, and what its expressions give then (0, an empty text, the
+    value of another machine) is no advice.
+    """
     own = tuple(finding for finding in findings if finding.rule == rule.id)
     params = policy.params_of(rule, catalog)
-    wording = Wording(params, names_of(rule, facts, params, policy.declared))
-    wishes = evaluate(rule, facts, params, policy.declared).wishes
+    said = evaluate(rule, facts, params, policy.declared)
+    idle = {one.subject for one in own if one.verdict is Verdict.NOT_APPLICABLE}
+    idle -= {one.subject for one in own if one.verdict is not Verdict.NOT_APPLICABLE}
+    wishes = tuple(wish for wish in said.wishes if wish.subject not in idle)
+    is_settled = bool(wishes) or any(one.verdict in _SETTLED for one in own)
+    wording = Wording(params, names_of(rule, facts, params, policy.declared) if is_settled else None)
     return Explained(rule, wording, profiles_of(rule, catalog), own, wishes, measured, chosen)
 
 
@@ -114,7 +132,7 @@ def explain_outline(one: Explained, page: Page) -> Document:
         _params(one),
         *(_here(one, page) if one.findings else ()),
         _list("Measured", _points(one.measured)),
-        _list("By hand", _points(does)),
+        _list("By hand", _points(does), one.why_in_general),
         _list("Taken back by hand", _points(undoes)),
         Section("Switch it off", tuple(_switches(rule, page))) if one.findings else None,
         _list("Sources", _points(rule.sources)),
@@ -149,7 +167,7 @@ def explain_json(one: Explained) -> dict[str, Any]:
         "reads": reads_texts(rule, told),
         "wants": [wish_text(wish) for wish in told if wish.name],
         "expects": [expectation.condition.source for expectation in rule.expect],
-        "by_hand": {"do": does, "undo": undoes},
+        "by_hand": {"do": does, "undo": undoes, "in_general": one.why_in_general},
         "params": {name: to_json(value) for name, value in one.wording.params.items()},
         "findings": masked(to_json(one.findings)),
         "measured": list(one.measured),
@@ -181,9 +199,10 @@ def _points(texts: Iterable[str]) -> Iterator[Item]:
         yield Item(clean(text), look="code") if isinstance(text, CommandLine) else Item(text=clean(text))
 
 
-def _list(title: str, items: Iterable[Item]) -> Section | None:
+def _list(title: str, items: Iterable[Item], lead: str = "") -> Section | None:
     points = tuple(items)
-    return Section(title, (Items(points, has_bullets=True),)) if points else None
+    first = (Say(f"{clean(lead)}; where it applies:", is_hanging=True),) if lead else ()
+    return Section(title, (*first, Items(points, has_bullets=True))) if points else None
 
 
 def _guards(one: Explained, page: Page) -> Iterator[Item]:

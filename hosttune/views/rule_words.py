@@ -149,10 +149,13 @@ def reads_texts(rule: Rule, wishes: tuple[Wish, ...]) -> list[str]:
     return [*subjects, *shorten_list(list(dict.fromkeys(kinds)))]
 
 
-def todo_texts(rule: Rule, wording: Wording) -> list[str]:
-    """How a person does without hosttune what the rule advises, and what they should do besides."""
+def todo_texts(rule: Rule, wording: Wording, findings: tuple[Finding, ...] = ()) -> list[str]:
+    """How a person does without hosttune what the rule advises, and what they should do besides: with the values of
+    this host where a finding advises it there, else as it holds for any host. What is in order gives no value to type.
+    """
     todos = [*(one.todo for one in rule.expect), *(one.todo for one in rule.want)]
-    return list(dict.fromkeys(wording.sentence_here(one) for one in todos if isinstance(one, Text)))
+    advised = {finding.todo for finding in findings}
+    return list(dict.fromkeys(wording.advice(one, advised) for one in todos if isinstance(one, Text)))
 
 
 def figure_text(rule: Rule) -> str:

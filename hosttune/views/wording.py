@@ -8,7 +8,7 @@ parameters decide is computed.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +45,10 @@ class Wording:
         """The text as it holds for any host with these parameters."""
         return _said(self._written(text, {"params": self.params}))
 
-    def sentence_here(self, text: Text) -> str:
-        """The text as a sentence, with the values of this host where they are known."""
-        return _said(self.text(text))
+    def advice(self, text: Text, advised: Container[str]) -> str:
+        """The text as a sentence, with the values of this host where that is what was advised there."""
+        here = self.text(text)
+        return here if here in advised else self.sentence(text)
 
     def _written(self, text: Text, known: Mapping[str, Any]) -> str:
         return "".join(part if isinstance(part, str) else self._value(part, known) for part in text.parts)

@@ -294,10 +294,10 @@ def _tmpfiles_line(wish: Wish, path: str, value: str) -> str:  # noqa: ARG001 - 
 
 
 def _udev_rule(wish: Wish, path: str, value: str) -> str:
-    device = device_of(path)
-    if device is None:  # _why_not has refused it
-        return ""
-    match = _match(wish)
+    match, device = _match(wish), device_of(path)
+    if device is None:  # in general, where words stand for a device: of a host `_why_not` has refused it
+        names, attribute = match or 'KERNEL=="DEVICE"', path.rpartition("/")[2]
+        return f'ACTION=="add|change", SUBSYSTEM=="SUBSYSTEM", {names}, ATTR{{{attribute}}}="{value}"'
     names = match if match and path == wish.name else f'KERNEL=="{device.device}"'
     kind = ', ENV{DEVTYPE}=="disk"' if device.subsystem == "block" else ""
     return f'ACTION=="add|change", SUBSYSTEM=="{device.subsystem}"{kind}, {names}, ATTR{{{device.attribute}}}="{value}"'

@@ -1,0 +1,58 @@
+"""No text of a rule gives a value that was not chosen: on every built host and kind of host, for every rule."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hosttune.actions.examine import examine
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.policy import Policy
+from hosttune.values import Disturbs, Risk, Verdict
+from hosttune.views.explain import Explained, explain_json, explained
+from hosttune.views.wording import Wording
+from tests.hosts.built import BUILT, RECORDED, reader
+from tests.hosts.kinds import NAMES, record_of
+
+CATALOG = builtin_catalog()
+POLICY = Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01").only(*CATALOG.rules)
+HOSTS = {**{path.stem: reader for path in (*BUILT, *RECORDED)}, **dict.fromkeys(NAMES, record_of)}
+PATHS = {path.stem: path for path in (*BUILT, *RECORDED)}
+# What an empty or missing value leaves in a sentence or a command, and a size of nothing.
+_HOLE = re.compile(
+    r"(?<![\w'\"=%n]) ''(?= |;|$)|\bNone\b|(?<!\w)\(\)|\[\]|\{\}|printf '%s\\n' +\||[=:] *[;,](?!;)|\(, |, ,|; ;|: *$|^ *[;,]"
+)
+_NOTHING = re.compile(
+    r"\bsize=0|\bat (?:least|most) 0(?:\.0)? ?[KMGT]i?B?\b|\bshould be .*?\b0(?:\.0)? [KMGT]iB\b|<= 0 |remount,size=0"
+)
+
+
+def looked_at(name):
+    """What `explain` says of each rule there."""
+    door = reader(PATHS[name]) if name in PATHS else record_of(name)
+    session = examine(door, CATALOG, POLICY)
+    findings = session.plan(prove=False).findings
+    for rule in CATALOG.rules.values():
+        yield rule, explained(rule, session.facts, POLICY, CATALOG, findings)
+
+
+def told(one):
+    document = explain_json(one)
+    yield from document["wants"]
+    yield from document["by_hand"]["do"]
+    yield from document["by_hand"]["undo"]
+    for finding in one.findings:
+        yield from (finding.reason, finding.todo, finding.hold.detail, *finding.evidence)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_what_was_not_chosen_gives_no_value(name):
+    for rule, one in looked_at(name):
+        holes = [text for text in told(one) if _HOLE.search(text) or _NOTHING.search(text)]
+        assert holes == [], (rule.id, holes)
+        if one.findings and all(found.verdict is Verdict.NOT_APPLICABLE for found in one.findings):
+            general = Explained(rule, Wording(POLICY.params_of(rule, CATALOG)), ())
+            assert one.ways == general.ways, rule.id
+            assert explain_json(one)["wants"] == explain_json(general)["wants"], rule.id
+            assert one.why_in_general.startswith("not on this host: "), rule.id
