@@ -46,6 +46,10 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
         return ScratchFolder("", f"{folder} lies in memory ({mount.target} is {mount.fstype})")
     if mount is not None and mount.is_read_only:
         return ScratchFolder("", f"{folder} is read-only ({mount.target})")
+    if mount is not None and "noexec" in mount.options:
+        return ScratchFolder(
+            "", f"{folder} is on a noexec mount ({mount.target}): no compiled code can be loaded there"
+        )
     chosen = ScratchFolder(folder, "")
     problem = next((why for path in chosen.above.split() if (why := _stranger(facts, path))), "")
     return ScratchFolder("", problem) if problem else chosen

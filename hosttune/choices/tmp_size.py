@@ -8,6 +8,7 @@ from typing import Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, raw
+from hosttune.facts.storage.temporary import user_limit
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
@@ -28,6 +29,8 @@ class TmpCase:
     is_complete: bool | Unreadable = True  # the count saw everything
     most_bytes: int | Unreadable = 0  # what is used of the whole file system: no less than what lies in /tmp
     disks: tuple[str, ...] = ()  # local NVMe with room for more: /data (3.4 TiB)
+    user_limit_bytes: int = 0  # what one user may fill of a tmpfs that is there; 0 without quotas
+    decision: str = ""  # of an administrator, with its file: a mask, a drop-in, a unit, a disk
 
 
 @frozen
@@ -61,6 +64,8 @@ def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
     evidence: tuple[str, ...] = (
         f"{_text(size)} is {share} (at least {_text(limits.min_bytes)}, at most {limits.max_ram_share:.0%})",
     )
+    if case.user_limit_bytes:
+        evidence = (*evidence, _limit(case))
     if case.disks and not case.has_tmpfs:
         first = f"large temporary files belong on {', '.join(case.disks)} first (TMPDIR, see storage-scratch-variables)"
         evidence = (first, *evidence)
@@ -74,11 +79,13 @@ def _why_not(case: TmpCase, limits: TmpLimits) -> str:
         return "a Kubernetes node: no pod accounts for memory that /tmp takes, and the kubelet evicts pods for it"
     if case.spills:
         return "; ".join(case.spills)
+    if case.decision:
+        return case.decision
     if case.has_tmpfs:
         least = limits.min_ram_bytes // 2
-        return (
-            "" if case.ram_bytes >= least and size else f"{_ram(case)}, below the {_text(least)} from which it is grown"
-        )
+        limit = f"; {_limit(case)}" if case.user_limit_bytes else ""
+        small = f"{_ram(case)}, below the {_text(least)} from which it is grown{limit}"
+        return "" if case.ram_bytes >= least and size else small
     if case.own_bytes >= size > 0:
         return f"/tmp is a file system of its own with {_text(case.own_bytes)}, more than it could have in memory"
     if case.ram_bytes < limits.min_ram_bytes:
@@ -114,6 +121,10 @@ def _known(value: Any) -> Any:
     return value
 
 
+def _limit(case: TmpCase) -> str:
+    return f"one user may fill {_text(case.user_limit_bytes)} of it (usrquota): then writes fail with EDQUOT"
+
+
 def _ram(case: TmpCase) -> str:
     return f"{_text(case.ram_bytes)} of RAM"
 
@@ -128,6 +139,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> TmpSize:
         spills=tuple(one.evidence for one in facts.spills.all),
         has_tmpfs=tmp.is_tmpfs or tmp.home in _ARRANGED,
         own_bytes=tmp.disk_bytes if is_disk else 0,
+        decision=tmp.decision,
+        user_limit_bytes=user_limit(facts.mounts.at["/tmp"]) if tmp.is_tmpfs else 0,
         disks=_roomy_disks(facts, _size(facts.memory.sold_bytes, limits)),
     )
     if not case.has_tmpfs and not _why_not(case, limits):  # counted only where that decides: it walks the disk

@@ -101,8 +101,8 @@ def _holds(facts: Facts, is_wanted: Callable[[str], bool]) -> list[AptDecision]:
 
 
 def unhold(names: Iterable[str]) -> str:
-    """The command that takes holds away."""
-    return f"sudo apt-mark unhold {' '.join(map(quote, names))}"
+    """How a person takes holds away that an administrator set: never by the way."""
+    return f"when the hold has served: sudo apt-mark unhold {' '.join(map(quote, names))}"
 
 
 def _list(names: list[str]) -> str:

@@ -28,6 +28,10 @@ class Placed(Fact):
         """By which the files of several folders are sorted."""
         return posixpath.basename(self.path)
 
+    def set_by(self, what: str) -> str:
+        """Whose decision it is, and where it stands, as a sentence."""
+        return f"{self.place} sets {what}" + ("" if self.is_of_distribution else ", an administrator's decision")
+
     @property
     def is_of_distribution(self) -> bool:
         """Whether it came with a package: nobody decided it for this host."""

@@ -162,7 +162,7 @@ def refuses_to_change_a_held_package():
     first_archive()
     sh("apt-get", "-y", "purge", "library")
     refused(finding, "an administrator holds library (apt-mark showhold)")
-    assert finding.todo == "sudo apt-mark unhold library, then run it again"
+    assert finding.todo == "when the hold has served: sudo apt-mark unhold library, then run it again"
 
 
 def names_the_hold_of_packages_that_are_not_there():

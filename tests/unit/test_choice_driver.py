@@ -268,7 +268,8 @@ def test_choose_names_the_hold_on_what_is_not_installed():
         "an administrator holds libnvidia-compute-580-server, nvidia-",
     )
     assert (
-        choice.way_out == "sudo apt-mark unhold libnvidia-compute-580-server nvidia-utils-580-server, then run it again"
+        choice.way_out
+        == "when the hold has served: sudo apt-mark unhold libnvidia-compute-580-server nvidia-utils-580-server, then run it again"
     )
     facts.packages = replace(facts.packages, held_absent=("nvidia-utils-535", "nvidia-utils-580"))
     assert choose(facts, PARAMS).action == "install"

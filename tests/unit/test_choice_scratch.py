@@ -10,14 +10,16 @@ from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
 
-def mount(target, fstype="ext4", *, is_network=False, is_read_only=False):
-    return SimpleNamespace(target=target, fstype=fstype, is_network=is_network, is_read_only=is_read_only)
+def mount(target, fstype="ext4", *, is_network=False, is_read_only=False, options=("rw",)):
+    return SimpleNamespace(
+        target=target, fstype=fstype, is_network=is_network, is_read_only=is_read_only, options=options
+    )
 
 
 MOUNTS = SimpleNamespace(
     visible=(
         mount("/"), mount("/home", "nfs4", is_network=True), mount("/home/local", "xfs"), mount("/tmp", "tmpfs"),
-        mount("/cdrom", "squashfs", is_read_only=True),
+        mount("/cdrom", "squashfs", is_read_only=True), mount("/cold", options=("rw", "noexec")),
     )
 )  # fmt: skip
 
@@ -31,6 +33,7 @@ MOUNTS = SimpleNamespace(
         ("/home/scratch", "lies on the network (/home is nfs4)"),
         ("/tmp", "lies in memory (/tmp is tmpfs)"),
         ("/cdrom/scratch", "is read-only (/cdrom)"),
+        ("/cold/scratch", "is on a noexec mount (/cold)"),
         ("scratch", "no plain absolute path"),
         ("/scratch/", "no plain absolute path"),
         ("/scratch/../etc", "no plain absolute path"),

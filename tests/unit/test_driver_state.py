@@ -145,7 +145,7 @@ def host(
             depends=defaultdict(tuple, {lacking: ("libnvidia-cfg1 (= 580.1)",)}),
         ),
         kernel=SimpleNamespace(release=KERNEL, architecture="x86_64"),
-        units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric)},
+        units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric, load_state="loaded")},
         os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(**files | (boot or {})),
         archives=GivenArchives(
@@ -683,7 +683,7 @@ def test_module_that_a_file_keeps_out_is_not_brought_by_a_boot():
     (state,) = states(host(**NOT_LOADED, kept_out={"nvidia": file}))
     assert (state.name, state.boot) == ("not loaded", BootOutlook.USELESS)
     assert f"{file} keeps the module nvidia from being loaded" in state.evidence
-    assert state.way_out.startswith(f"take that out of {file}; sudo update-initramfs")
+    assert state.way_out.startswith(f"leave it, if that is meant; else take that out of {file}; sudo update-initramfs")
     prime = host(**NOT_LOADED, kept_out={"nvidia": file})
     prime.packages.entries["nvidia-prime"] = ("1", "install ok installed")
     assert states(prime)[0].way_out.startswith("sudo prime-select nvidia; ")

@@ -149,7 +149,7 @@ def test_holds_of_absent_packages_are_named_with_the_command():
         "an administrator holds libnvidia-compute-580-server, nvidia-utils-580-server (apt-mark showhold; not installed)"
     )
     assert found.undo == (
-        "sudo apt-mark unhold libnvidia-compute-580-server nvidia-utils-580-server, then run it again"
+        "when the hold has served: sudo apt-mark unhold libnvidia-compute-580-server nvidia-utils-580-server, then run it again"
     )
     assert decisions_about(host, ("tuned",)) == ()
     assert join_decisions(()) is None

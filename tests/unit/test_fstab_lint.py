@@ -22,6 +22,8 @@ nas:/export /nfs nfs4 rw,_netdev,nofail 0 0
 tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=16G,nofail,x-systemd.before=local-fs.target 0 0
 tmpfs /scratch tmpfs size=10%,nr_inodes=1m 0 0
 /dev/sr0 /media/cdrom iso9660 ro,user,noauto 0 0
+LABEL=stick /stick ext4 user,noauto 0 0
+LABEL=cold /cold xfs nofail,users,noexec 0 2
 UUID=1a3407de-014b-458b-b5c1-848e92a327a3 /fast ext4 user,exec,dev,nofail,errors=remount-ro,data=ordered,commit=60 0 2
 UUID=2a3407de-014b-458b-b5c1-848e92a327a3 /pool btrfs subvol=@,compress=zstd:1,ssd,discard=async,noatime,nofail 0 0
 //nas/share /cifs cifs credentials=/root/.smb,uid=1000,nofail 0 0
@@ -103,6 +105,8 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("root-word", "note", "/dev/x / ext4 nofail 0 1", "ignores `nofail`", "nothing"),
     ("password", "warning", "//nas/x /cifs cifs username=u,password=hunter2,nofail 0 0", "everybody", "credentials="),
     ("user-order", "warning", "/dev/x /data ext4 exec,user,nofail 0 2", "`user` after `exec` means noexec", "before"),
+    ("user-noexec", "note", "/dev/x /data ext4 user,nofail 0 2", "`user` implies noexec, nosuid and nodev", "user,exec"),
+    ("user-noexec", "note", "/dev/x /data xfs nofail,users,noatime 0 2", "`users` implies noexec", "users,exec"),
     ("no-nofail", "note", "UUID=1 /data ext4 defaults 0 2", "emergency shell", "add nofail"),
     ("no-nofail", "note", "nas:/x /nfs nfs4 rw,_netdev 0 0", "waits for its server", "automount"),
     ("no-nofail", "warning", "UUID=1 /media/stick ext4 rw 0 0", "removable", "add nofail"),

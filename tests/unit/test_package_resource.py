@@ -253,7 +253,7 @@ def test_compare_names_the_hold_that_apt_does_not():
         "an administrator holds a (apt-mark showhold; not installed) "
         "(apt-get: Unable to correct problems, you have held broken packages.)"
     )
-    assert finding.todo == "sudo apt-mark unhold a, then run it again"
+    assert finding.todo == "when the hold has served: sudo apt-mark unhold a, then run it again"
     assert compare(reader(held.format("other"), simulated=BROKEN)).hold.detail.startswith("apt-get would fail: ")
 
 

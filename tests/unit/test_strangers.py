@@ -193,7 +193,7 @@ def test_module_of_an_older_package_is_brought_to_the_rest():
     installed = driver(NEW, nvidia_dkms_580_open="580.105.08-0ubuntu0.24.04.1")
     facts = host(installed, UBUNTU, libraries="580.142", held=("nvidia-dkms-580-open",))
     assert other_versions(facts)[1] == (
-        f"first sudo apt-mark unhold nvidia-dkms-580-open; sudo apt-get install nvidia-dkms-580-open={NEW}; "
+        f"when the hold has served: sudo apt-mark unhold nvidia-dkms-580-open; then sudo apt-get install nvidia-dkms-580-open={NEW}; "
         "sudo update-initramfs -u -k all; then drain the host and reboot"
     )
 

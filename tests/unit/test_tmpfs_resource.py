@@ -131,17 +131,18 @@ def test_larger_line_is_never_lowered(options):
 @pytest.mark.parametrize(
     ("fstab", "files", "links", "kind", "words"),
     [
-        ("/dev/sdb1 /tmp ext4 rw 0 0\n", {}, {}, HoldKind.REFUSED, "a file system of its own"),
-        ("/var/tmp /tmp none bind 0 0\n", {}, {}, HoldKind.REFUSED, "a file system of its own"),
+        ("/dev/sdb1 /tmp ext4 rw 0 0\n", {}, {}, HoldKind.OWNED, "an administrator decided what /tmp is: /etc/fstab line 1"),
+        ("/var/tmp /tmp none bind 0 0\n", {}, {}, HoldKind.OWNED, "an administrator decided what /tmp is: /etc/fstab line 1"),
         ("tmpfs /tmp tmpfs size=64MB 0 0\n", {}, {}, HoldKind.REFUSED, "the kernel rejects"),
         ("tmpfs /tmp tmpfs size=1G,comment=cloudconfig 0 0\n", {}, {}, HoldKind.OWNED, "cloud-init"),
         ("tmpfs /tmp tmpfs size=1G 0 0\ntmpfs /tmp tmpfs size=2G 0 0\n", {}, {}, HoldKind.REFUSED, "line 2 too"),
         ("tmpfs /tmp tmpfs size=64M # added\n", {}, {}, HoldKind.REFUSED, "drops this line"),
         ("\ufeff# x\n", {}, {}, HoldKind.REFUSED, "byte order mark"),
         (None, {}, {}, HoldKind.REFUSED, "no /etc/fstab"),
-        ("", {"/etc/systemd/system/tmp.mount": DISK}, {}, HoldKind.REFUSED, "a file system of its own"),
-        ("", {}, {"/etc/systemd/system/tmp.mount": "/dev/null"}, HoldKind.REFUSED, "masked"),
-        ("", {"/etc/systemd/system/tmp.mount.d/a.conf": "[Mount]\n"}, {}, HoldKind.REFUSED, "in a drop-in"),
+        ("", {"/etc/systemd/system/tmp.mount": DISK}, {}, HoldKind.OWNED, "what /tmp is: /etc/systemd/system/tmp.mount"),
+        ("", {}, {"/etc/systemd/system/tmp.mount": "/dev/null"}, HoldKind.OWNED, "/etc/systemd/system/tmp.mount masks"),
+        ("tmpfs /tmp tmpfs size=1G 0 0\n", {}, {"/etc/systemd/system/tmp.mount": "/dev/null"}, HoldKind.REFUSED, "never reached"),
+        ("", {"/etc/systemd/system/tmp.mount.d/a.conf": "[Mount]\n"}, {}, HoldKind.OWNED, "tmp.mount.d/a.conf changes"),
         ("tmpfs /tmp tmpfs size=1G 0 0\n", {"/etc/systemd/system/tmp.mount": UNIT}, {}, HoldKind.REFUSED, "overrules"),
         ("", {}, {"/tmp": "/var/tmp"}, HoldKind.REFUSED, "symbolic link"),
     ],
@@ -151,6 +152,7 @@ def test_tmp_that_somebody_arranged_is_held_with_the_reason(fstab, files, links,
 
     assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, kind, ())
     assert words in finding.hold.detail
+    assert "unmask" not in finding.todo
     assert finding.todo or kind is HoldKind.REFUSED
 
 
@@ -250,4 +252,4 @@ def test_file_that_a_tool_manages_gets_no_line():
 def test_disk_at_the_next_boot_is_not_ok_because_a_tmpfs_is_there_now(fstab, files):
     finding = StorageHost(fstab, files=files, **live(32)).look(tmp_wish(16))
 
-    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.OWNED, ())

@@ -14,8 +14,11 @@ NAME = "x.service"
 ADDRESS = Address("unit", NAME)
 
 
+MASK = f"/etc/systemd/system/{NAME}"
+
+
 def compare(present, preset="unknown", **fields):
-    facts = SimpleNamespace(units={NAME: SimpleNamespace(preset=preset)})
+    facts = SimpleNamespace(units={NAME: SimpleNamespace(preset=preset, fragment=MASK)})
     wish = Wish("unit", NAME, "service-x", NAME, fields)
     context = Context(facts, {ADDRESS: present}, {}, Risk.LOW, Disturbs.NOTHING)
     (finding,) = typed(wish_kinds()["unit"].compare((wish,), context))
@@ -60,7 +63,8 @@ def test_state_that_is_not_ours_to_change_is_neither_ok_nor_changed(state):
 def test_masked_unit_is_somebodys_decision(state):
     finding = compare((state, "inactive"), enabled=True)
     assert (finding.verdict, finding.hold.kind) == (Verdict.ADVICE, HoldKind.OWNED)
-    assert "unmask" in finding.todo
+    assert finding.hold.detail == f"an administrator ({NAME} is masked by {MASK})"
+    assert finding.todo == "nothing, if that is meant: `ignore: [service-x]` in the policy records it"
     assert compare((state, "inactive"), enabled=False).verdict is Verdict.OK
 
 

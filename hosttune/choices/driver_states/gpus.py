@@ -268,4 +268,9 @@ def fabric_down(facts: Facts) -> Told | None:
     if unit.is_active:
         return None
     told = f"Fabric Manager does not run ({SERVICE} is {unit.active_state}): CUDA does not start (error 802)"
+    if unit.load_state == "masked":
+        return (
+            f"{told}; an administrator masked it ({unit.fragment or SERVICE})",
+            "ask who did that, and why: nothing else starts it",
+        )
     return told, f"sudo systemctl enable --now {SERVICE}; where it fails, {LOG} say why"

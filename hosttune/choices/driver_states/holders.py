@@ -60,7 +60,11 @@ def not_loaded(facts: Facts) -> Told | None:
         return None
     if file := kept_out_by(facts):
         is_prime = facts.packages["nvidia-prime"].is_installed and file.endswith("/blacklist-nvidia.conf")
-        undo = "sudo prime-select nvidia" if is_prime else f"take that out of {quote(file)}"
+        undo = (
+            "sudo prime-select nvidia"
+            if is_prime
+            else f"leave it, if that is meant; else take that out of {quote(file)}"
+        )
         said = f"{name_of_driver(facts)} is installed, and {file} keeps the module nvidia from being loaded"
         return said, f"{undo}; {INITRAMFS}; then {REBOOT}"
     return (

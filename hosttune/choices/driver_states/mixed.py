@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told
 from hosttune.choices.next_kernel import commands
+from hosttune.facts.apt_decisions import unhold
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import Offer, policy_of
 from hosttune.facts.gpu.strangers import (
@@ -181,7 +182,7 @@ def _way_back(facts: Facts, mix: Mixture) -> str:
     own = {one.name for one in mix.own}
     wanted = {twin: _version_like(mix, twin, known) for twin in twins.values() if twin and twin not in own}
     held = [one.name for one in mix.strangers if one.is_held]
-    first = f"first sudo apt-mark unhold {' '.join(map(quote, held))}; " if held else ""
+    first = f"{unhold(held)}; then " if held else ""
     if all(wanted.values()):
         how = _command(wanted, gone, mix.version, facts)
     elif nowhere & set(wanted) or not (how := _all_to_one(facts, mix, wanted, gone, known)):

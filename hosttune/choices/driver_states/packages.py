@@ -105,7 +105,7 @@ def held(facts: Facts) -> Told | None:
 
 def unhold_driver(facts: Facts) -> str:
     """All of them together: a driver of which a part is held is of two versions after the next upgrade."""
-    return f"when the hold has served: {unhold(facts.driver.held)}"
+    return unhold(facts.driver.held)
 
 
 def update(facts: Facts) -> Told | None:

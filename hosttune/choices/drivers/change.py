@@ -56,7 +56,7 @@ def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: Fir
         return refuse(
             why,
             f"an administrator holds {', '.join(kept_back)}",
-            way_out=f"when the hold has served: {unhold(kept_back)}",
+            way_out=unhold(kept_back),
             driver=driver,
         )
     first = before()

@@ -13,14 +13,14 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, is_there, line, text
 from hosttune.facts.shell_words import shell_words
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Absent
+from hosttune.values import ABSENT, Absent, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -54,6 +54,14 @@ class ModuleParameter(Fact):
     is_loaded: bool
     is_built_in: bool  # into the running kernel, which reads no modprobe.d
     live: str  # what is in force; empty where the module is not loaded, or does not show it
+
+    @property
+    def set_by(self) -> str:
+        """Which file sets it, and whether that is an administrator's decision; never unknown."""
+        settings = attempt(lambda: self.settings)
+        if isinstance(settings, Unreadable):
+            return "it is not known which file sets it"
+        return settings[-1].set_by("it") if settings else "no file of modprobe.d sets it"
 
 
 @frozen

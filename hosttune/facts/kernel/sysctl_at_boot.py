@@ -68,6 +68,15 @@ class BootSetting(Fact):
         return whole_number(self.name, self.text)
 
     @property
+    def set_by(self) -> str:
+        """Which file sets it, and whether that is an administrator's decision, as a sentence; never unknown."""
+        try:
+            last = self.settings[-1] if self.settings else None
+        except UnknownFact:
+            return f"it is not known which file sets {self.name} at boot"
+        return last.set_by("it") if last else f"no file sets {self.name} at boot"
+
+    @property
     def place(self) -> str:
         """FILE:LINE that counts."""
         return self.last.place

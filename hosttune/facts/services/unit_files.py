@@ -25,6 +25,22 @@ _INSTALL = ("WantedBy", "RequiredBy", "UpheldBy", "Alias")
 LINK_FOLDERS = (".wants", ".requires", ".upholds")
 
 
+def is_mask(reader: Reader, path: str) -> bool:
+    """Whether a unit file is a mask: a link to /dev/null, or empty (systemd.unit(5)). One in /etc is a decision of an
+    administrator, who is told of it and never told to undo it.
+    """
+    if reader.link(path) == "/dev/null":
+        return True
+    stat = reader.stat(path)
+    return isinstance(stat, Stat) and (stat.size == 0 or stat.type == "character")
+
+
+def mask_of(reader: Reader, name: str) -> str:
+    """The file that masks a unit, behind aliases; empty where none does. Raises UnknownFact."""
+    _, path, state = UnitFiles(reader).state(name)
+    return path if state.startswith("masked") else ""
+
+
 class UnitFiles:
     """The unit files of one host; folders are listed once. Raises UnknownFact where a folder or a file cannot be read:
     what counts could stand there.
@@ -56,7 +72,7 @@ class UnitFiles:
         real, path, is_linked = self._find(name)
         if not path:
             return name, "", "not-found"
-        if self._is_masked(path):
+        if is_mask(self.reader, path):
             return real, path, "masked-runtime" if path.startswith("/run/") else "masked"
         for folder, word in ((ADMIN, "enabled"), (_RUNTIME, "enabled-runtime")):
             if folder in self.folders and self._is_linked_in(folder, real):
@@ -91,12 +107,6 @@ class UnitFiles:
                 return name, full, False
             name = base
         return name, "", False
-
-    def _is_masked(self, path: str) -> bool:
-        if self.reader.link(path) == "/dev/null":
-            return True
-        stat = self.reader.stat(path)
-        return isinstance(stat, Stat) and (stat.size == 0 or stat.type == "character")
 
     def _is_linked_in(self, folder: str, name: str) -> bool:
         """A link in *.wants, *.requires or *.upholds, or an alias that `systemctl enable` made."""

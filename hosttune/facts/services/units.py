@@ -7,12 +7,13 @@ image, or on a machine without systemd, the unit files do, as unit_files.py read
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.reading import ask, is_there
-from hosttune.facts.services.unit_files import UnitFiles, enabled_names
+from hosttune.facts.services.unit_files import UnitFiles, enabled_names, mask_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 
@@ -42,7 +43,7 @@ class Unit(Fact):
     active_state: str  # active, inactive, failed, activating ...
     enabled_state: str  # enabled, disabled, static, masked, alias, indirect, generated ...; not-found
     preset: str  # enabled | disabled | unknown: what the distribution wants (systemd.preset(5))
-    fragment: str  # path of the unit file, or empty
+    fragment: str  # path of the unit file, of a masked unit that of the mask; or empty
     drop_ins: tuple[str, ...]  # paths of *.conf that change it
     needs_reload: bool  # the files changed after systemd read them
 
@@ -116,7 +117,15 @@ def read_units(reader: Reader, names: Iterable[str]) -> Mapping[str, Unit]:
     if not shown:
         said = answer.errors.strip().splitlines() or ["it printed nothing"]
         raise UnknownFact(f"systemctl show failed: {said[0]}")
-    return MappingProxyType(shown)
+    return MappingProxyType({name: _with_mask(reader, unit) for name, unit in shown.items()})
+
+
+def _with_mask(reader: Reader, unit: Unit) -> Unit:
+    """Systemd does not tell by which file a unit is masked."""
+    if unit.load_state != "masked":
+        return unit
+    found = attempt(mask_of, reader, unit.name)
+    return replace(unit, fragment=found) if isinstance(found, str) and found else unit
 
 
 def _from_files(files: UnitFiles, name: str) -> Unit:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.spills import Spills
     from hosttune.facts.storage.stopped import Stopped
     from hosttune.facts.storage.storage_log import StorageLog
+    from hosttune.facts.storage.temporary import Temporary
     from hosttune.facts.storage.tmp import Tmp
 
 
@@ -49,4 +50,5 @@ class StorageFacts:
     spills: Spills
     stopped: Stopped
     storage_log: StorageLog
+    temporary: Temporary
     tmp: Tmp

@@ -110,9 +110,12 @@ def size_bytes(options: str, ram_bytes: int) -> int | None:
     Without `size=` it is half of RAM; `%` counts RAM; suffixes are those of memparse (mm/shmem.c): k m g t p e.
     """
     found = [item[5:] for item in items(options) if item.startswith("size=")]
-    if not found:
-        return ram_bytes // 2
-    match = _SIZE.fullmatch(found[-1])
+    return tmpfs_bytes(found[-1], ram_bytes) if found else ram_bytes // 2
+
+
+def tmpfs_bytes(value: str, ram_bytes: int = 0) -> int | None:
+    """A size as options of tmpfs have it; None where the kernel rejects it."""
+    match = _SIZE.fullmatch(value)
     if match is None:
         return None
     number, suffix = int(match[1]), match[2].lower()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.environment import COMPILED
 from hosttune.facts.storage.mounts import mount_of
+from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 
@@ -38,6 +39,11 @@ class LocalPlace(Fact):
     total_inodes: int  # 0 where the file system makes them as it needs them
     available_inodes: int
     is_memory: bool
+    user_limit_bytes: int = 0  # what one user may fill of it; 0 where nothing is known to limit that
+
+    @property
+    def used_bytes(self) -> int:
+        return self.total_bytes - self.available_bytes
 
     @property
     def free_percent(self) -> float:
@@ -58,6 +64,9 @@ class CacheHome(Fact):
     exists: bool
     is_network: bool
     is_memory: bool
+    removed_after: str = (
+        ""  # what removes files there by age: 30d (/usr/lib/tmpfiles.d/tmp.conf:3); not of temporary files
+    )
 
     @property
     def holds_compiled(self) -> bool:
@@ -97,7 +106,7 @@ def _place(mount: Mount, holds: tuple[str, ...]) -> LocalPlace | None:
     try:
         return LocalPlace(
             mount.target, holds, mount.total_bytes, mount.available_bytes, mount.total_inodes, mount.available_inodes,
-            is_memory=mount.fstype in _MEMORY,
+            is_memory=mount.fstype in _MEMORY, user_limit_bytes=user_limit(mount),
         )  # fmt: skip
     except UnknownFact:
         return None
@@ -116,6 +125,7 @@ def _caches(reader: Reader, facts: Facts) -> tuple[CacheHome, ...]:
                 one.name, one.value, one.place,
                 exists=ways.way(one.value)[1] or hasattr(reader.stat(one.value), "type"),
                 is_network=is_network, is_memory=mount is not None and mount.fstype in _MEMORY,
+                removed_after="" if one.name.endswith("TMPDIR") else age_of(one.value, facts),
             )
         )  # fmt: skip
     return tuple(found)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.reading import texts
-from hosttune.facts.services.unit_files import assignments
+from hosttune.facts.services.unit_files import assignments, is_mask
 from hosttune.frozen import frozen
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +40,9 @@ class Tmp(Fact):
     is_symlink: bool
     home: str  # fstab | fstab-other | dropin | etc-unit | unit-other (no tmpfs) | masked | usr-unit | none
     home_evidence: str
+    decision: (
+        str  # what an administrator decided about /tmp, with its file, as a sentence; empty where there is nothing
+    )
     fstype: str  # of the mount that /tmp lies on
     is_mount: bool
     is_tmpfs: bool
@@ -66,6 +69,7 @@ def collect(reader: Reader, facts: Facts) -> Tmp:
         is_symlink=lazy(lambda: isinstance(reader.link("/tmp"), str)),
         home=lazy(lambda: home()[0]),
         home_evidence=lazy(lambda: home()[1]),
+        decision=lazy(lambda: _decision(reader, facts, *home(), fragment()[0])),
         fstype=lazy(live, lambda found: found.fstype, ""),
         is_mount=lazy(live, _is_own, nothing=False),
         is_tmpfs=lazy(live, _is_tmpfs, nothing=False),
@@ -116,17 +120,11 @@ def _fragment(reader: Reader) -> tuple[str, bool]:
         is_passing = folder.startswith("/run/")
         if is_passing and reader.persistent_only:
             continue  # of an image /run is nobody's
-        if reader.link(path) == "/dev/null":
-            if is_passing:
-                continue
-            return path, True
-        content = reader.read(path)
-        if isinstance(content, bytes):
-            if is_passing and not content.strip():
-                continue
-            return path, not content.strip()
-        if isinstance(content, Unreadable):
-            return path, False
+        is_masked = is_mask(reader, path)
+        if is_masked and is_passing:
+            continue
+        if is_masked or reader.read(path) is not ABSENT:
+            return path, is_masked
     return "", False
 
 
@@ -155,6 +153,19 @@ def _home(
     if fragment and any(_exists(reader, f"{folder}/{_WANTS}/{UNIT}") for folder in FOLDERS):
         return _no_tmpfs(reader, fragment, drop_ins) or ("usr-unit", f"{fragment} mounts /tmp")
     return "none", "nothing mounts /tmp at boot" + (f" ({fragment} is not enabled)" if fragment else "")
+
+
+def _decision(reader: Reader, facts: Facts, home: str, evidence: str, fragment: str) -> str:
+    """A line of fstab for a tmpfs is none: its size is what the rule is about."""
+    if home == "masked" and "/tmp" not in facts.fstab.by_path:
+        return f"{evidence}: an administrator keeps /tmp on the disk (so Debian's release notes say how)"
+    is_own_unit = home == "etc-unit" and not isinstance(
+        reader.link(fragment), str
+    )  # a link takes the package's as it is
+    if is_own_unit or home in ("fstab-other", "unit-other", "dropin"):
+        who = "an administrator" if "/etc/" in evidence else "a package"
+        return f"{who} decided what /tmp is: {evidence}"
+    return ""
 
 
 def _no_tmpfs(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> tuple[str, str] | None:

@@ -159,8 +159,9 @@ def _compare(wish: Wish, context: Context) -> Finding:
         return Finding(wish.rule, wish.name, Verdict.OK, evidence=evidence)
     reason = f"{wish.name} should be {_words(wanted)}"
     if decision := _decision(wish, present, context):
-        unmask = f"sudo systemctl unmask {quote(wish.name)} && " if present[0].startswith("masked") else ""
-        todo = f"if that was not meant: {unmask}sudo systemctl enable --now {quote(wish.name)}"
+        todo = f"nothing, if that is meant: `ignore: [{wish.rule}]` in the policy records it"
+        if not present[0].startswith("masked"):
+            todo += f"; if it is not: sudo systemctl enable --now {quote(wish.name)}"
         hold = Hold(HoldKind.OWNED, decision)
         return Finding(wish.rule, wish.name, Verdict.ADVICE, hold, reason, evidence, todo=todo)
     if wanted[0] != present[0] and present[0] not in {"enabled", "disabled"}:
@@ -188,7 +189,9 @@ def _wanted(wish: Wish, present: tuple[str, ...]) -> tuple[str, ...]:
 def _decision(wish: Wish, present: tuple[str, ...], context: Context) -> str:
     """Whose decision the present state is, where it is somebody's: masked, or switched off against the preset."""
     if present[0].startswith("masked"):
-        return f"an administrator ({wish.name} is masked)"
+        file = context.facts.units[wish.name].fragment
+        place = f" by {file}" if file else ""
+        return f"an administrator ({wish.name} is masked{place})"
     is_off = wish.fields.get("enabled") and present[0] == "disabled" and not wish.fields.get("off_by_default")
     if is_off and context.facts.units[wish.name].preset == "enabled":
         return f"an administrator ({wish.name} is disabled against its preset)"

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from hosttune.facts.storage.fstab_options import ATIME_WORDS, has_secret
+from hosttune.facts.storage.fstab_options import ATIME_WORDS, has_secret, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.fstab_typing import typographic
-from hosttune.facts.storage.fstab_words import GENERIC, OPPOSITES, SYSTEMD, UPSTART, USER_WORDS
+from hosttune.facts.storage.fstab_words import GENERIC, OPPOSITES, SYSTEMD, UPSTART, USER_WORDS, is_noexec
+from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_tables import KernelAnswer, combination, is_refused_by, names, reply
 
@@ -32,6 +33,7 @@ _NAMES = frozenset({
 _ATIME = frozenset(ATIME_WORDS)
 _EXT = frozenset({"ext3", "ext4"})
 _HALVES = frozenset(one for one, _ in OPPOSITES)  # without one of these no two words can contradict each other
+_NOT_QUIET = _HALVES | frozenset(USER_WORDS)
 _LIKE = 0.8  # of difflib's ratio: `noatim`, `erors` and `defualts` are above it, other real words below
 _OF_NO_TYPE = frozenset({"upper-case", "upstart-word", "typography", "separator"})
 _UNTAKEN = _OF_NO_TYPE | {"refused-option", "misspelt", "unknown-option", "option-by-version"}
@@ -109,7 +111,7 @@ def _first(fstype: str, words: tuple[str, ...], codes: frozenset[str]) -> Remark
 def _is_unsuspicious(words: tuple[str, ...]) -> bool:
     """Whether none of the checks can find anything, which is so for most lines."""
     given = frozenset(words)
-    return given <= _QUIET and len(given & _ATIME) < 2 and given.isdisjoint(_HALVES)
+    return given <= _QUIET and len(given & _ATIME) < 2 and given.isdisjoint(_NOT_QUIET)
 
 
 _Found = Iterator[tuple[RemarkLevel, str, str, str]]
@@ -288,3 +290,8 @@ def _of_people(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  #
         if taken:
             why = f"`{word}` after `{taken[0]}` means no{taken[0]} again"
             yield RemarkLevel.WARNING, "user-order", why, f"write `{word}` before `{taken[0]}`"
+    word = is_noexec(words)
+    # What is mounted when somebody asks for it is mostly a disk that comes and goes, and is meant so.
+    if word in USER_WORDS and "exec" not in words and fstype in LOCAL_TYPES and not is_on_demand(words):
+        why = f"`{word}` implies noexec, nosuid and nodev: no program can be started there, and no compiled code loaded"
+        yield RemarkLevel.NOTE, "user-noexec", why, f"nothing, if only data lie there; else write `{word},exec`"

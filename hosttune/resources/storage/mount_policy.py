@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab_options import ATIME_WORDS, has_secret
+from hosttune.facts.storage.fstab_words import USER_WORDS
 from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, atime_of
 from hosttune.frozen import frozen
 from hosttune.resources.storage.fstab_document import PATH, clean_path
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 _DECISIONS = frozenset({"strictatime", "atime", "norelatime"})  # nobody's default: somebody wrote it
 _DEFAULTS = frozenset({"relatime", "nostrictatime", "atime"})  # what leaves the kernel's default, relatime
 _FLAGS = frozenset({"ro", "nosuid", "nodev", "noexec", "nosymfollow", "nodiratime"})
-_IMPLIED = {"user": {"nosuid", "nodev", "noexec"}, "users": {"nosuid", "nodev", "noexec"}}
-_IMPLIED |= {"owner": {"nosuid", "nodev"}, "group": {"nosuid", "nodev"}}
+_IMPLIED = {word: {f"no{flag}" for flag in off} for word, off in USER_WORDS.items()}
 _NO_EFFECT = {
     "zfs": "a ZFS dataset has properties of its own for this: zfs set atime=off DATASET",
     "nfs": "the atime options have no effect on an NFS client (nfs(5))",

@@ -49,6 +49,7 @@ _INODES = "nr_inodes=1m"
 # With these two a line that the kernel rejects costs a /tmp on disk instead of the boot, and a good one is still
 # mounted before local-fs.target (systemd.mount(5)).
 _BELT = "nofail,x-systemd.before=local-fs.target"
+_DECIDED = "nothing, if that is meant; to have it otherwise, change it there"
 _ETC_FOLDER = "/etc/systemd/system/tmp.mount.d"
 _RUN_FOLDER = "/run/systemd/system/tmp.mount.d"
 
@@ -266,19 +267,14 @@ class _TmpfsComparison:
 
     def _foreign(self) -> Finding:
         tmp = self.facts.tmp
-        reasons = {
-            "fstab-other": ("somebody put /tmp on a file system of its own", "to change it, edit that line"),
-            "unit-other": ("somebody put /tmp on a file system of its own", "to change it, edit that unit"),
-            "masked": (
-                "tmp.mount is masked; with a line in fstab as well local-fs.target is never reached",
-                "unmask it",
-            ),
-            "dropin": ("somebody sets the options of tmp.mount in a drop-in", "change the size there"),
-        }
         is_disk = tmp.home.endswith("-other")  # from the next boot on, whatever is mounted now
         if tmp.is_tmpfs and not is_disk and self._is_enough(tmp.size_bytes):
             return Finding(self.wish.rule, self.wish.subject, Verdict.OK, evidence=tuple(self.evidence))
-        return self._refused(*reasons[tmp.home])
+        if tmp.decision:
+            return self._held(Hold(HoldKind.OWNED, tmp.decision), _DECIDED)
+        entry = self.facts.fstab.by_path[TARGET]
+        detail = f"{tmp.home_evidence}, and {PATH} line {entry.line} names /tmp: local-fs.target is never reached"
+        return self._refused(detail, "an administrator decides which of the two is meant, and takes the other away")
 
     def _triggers(self) -> tuple[Trigger, ...]:
         return (Trigger("daemon-reload"),) if self.running and self.facts.host.has_systemd else ()

@@ -1,0 +1,149 @@
+"""Folders for temporary files and compiled code: where no program may be loaded, what one user may fill, and where else
+there is room.
+
+Sources: mount(8) (noexec, and `user` and `users`, which imply it), tmpfs(5) (usrquota, usrquota_block_hardlimit),
+systemd 258 (units/tmp.mount; src/login/user-runtime-dir.c, do_tmpfs_quota(): at login each user but root gets a limit
+of 80 % on /tmp, /var/tmp and /dev/shm, where they are a tmpfs with quotas), tmpfiles.d(5) (removal is in `ageing`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.environment import COMPILED
+from hosttune.facts.storage.fstab_options import tmpfs_bytes
+from hosttune.facts.storage.fstab_words import USER_WORDS, is_noexec
+from hosttune.facts.storage.mounts import mount_of
+from hosttune.facts.storage.ways import Ways
+from hosttune.frozen import frozen
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.storage.mounts import Mount
+    from hosttune.host.door import Reader
+
+TMP, VAR_TMP = "/tmp", "/var/tmp"
+_LIMITED = frozenset({TMP, VAR_TMP, "/dev/shm"})
+USER_SHARE = 0.8  # of such a tmpfs, for one user (user_record_tmp_limit_scale() of systemd)
+_HOME = "/home"
+_ENOUGH = 10 << 30  # bytes that a folder for temporary files should have
+_QUOTAS = frozenset({"quota", "usrquota"})
+
+
+@frozen
+class NoExec(Fact):
+    """A mount from which no program and no shared object can be loaded."""
+
+    target: str
+    use: str  # temporary | home | data | cache: what is put there
+    why: str  # `line 6 of /etc/fstab`, or what of it implies noexec
+    word: str  # noexec, user or users in that line; empty where it is not known
+    names: tuple[
+        str, ...
+    ] = ()  # variables that send compiled code there: TRITON_CACHE_DIR=/scratch (/etc/environment:2)
+    line: int = 0  # of /etc/fstab; 0 where it is not by a line
+
+    @property
+    def way_out(self) -> str:
+        """What makes it executable, where a person wants that."""
+        where = f"in line {self.line} of /etc/fstab" if self.line else "in what mounts it"
+        if self.word in USER_WORDS:
+            return f"write `{self.word},exec` for `{self.word}` {where}"
+        return f"take noexec out of the options {where}"
+
+
+@frozen
+class Temporary(Fact):
+    """What has to be known of /tmp, and of other places for temporary files, by those who write there."""
+
+    noexec: tuple[NoExec, ...]
+    elsewhere: (
+        str  # where large temporary files may go: `/var/tmp, or a folder on /data (1750 GiB free)`; empty: nowhere
+    )
+
+
+def collect(reader: Reader, facts: Facts) -> Temporary:
+    return Temporary(lazy(_noexec, reader, facts), lazy(_elsewhere, reader, facts))
+
+
+def user_limit(mount: Mount) -> int:
+    """What one user may fill of a mount, in bytes; 0 where nothing is known to limit it."""
+    if mount.fstype != "tmpfs" or _QUOTAS.isdisjoint(mount.super_options):
+        return 0
+    for option in mount.super_options:
+        name, _, value = option.partition("=")
+        if name == "usrquota_block_hardlimit":
+            return tmpfs_bytes(value) or 0
+    return int(mount.total_bytes * USER_SHARE) if mount.target in _LIMITED else 0
+
+
+def age_of(path: str, facts: Facts) -> str:
+    """What removes files in a folder by age: `30d (/usr/lib/tmpfiles.d/tmp.conf:3)`; empty for nothing known."""
+    rules = attempt(lambda: facts.ageing.rules)
+    if isinstance(rules, Unreadable):
+        return ""
+    above = [one for one in rules if one.path != "/" and f"{path}/".startswith(f"{one.path.rstrip('/')}/") and one.age]
+    nearest = max(above, key=lambda one: len(one.path), default=None)
+    return f"{nearest.age} ({nearest.source})" if nearest else ""
+
+
+def _noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
+    """Of each mount once, by the first use that is found: temporary files, what variables name, homes, data."""
+    visible, ways = facts.mounts.visible, Ways(reader, facts)
+    named = [one for one in facts.environment.all if one.name in COMPILED and one.scope == "session"]
+
+    def lies_on(path: str) -> Mount | None:
+        way, is_remote = ways.way(path)
+        real = way if is_remote else reader.resolve(way)
+        return mount_of(visible, real if isinstance(real, str) else way)
+
+    uses: list[tuple[Mount | None, str]] = []
+    if not any(one.name == "TMPDIR" for one in named):  # else nothing goes to /tmp by itself
+        uses.append((lies_on(TMP), "temporary"))
+    caches = [(one, lies_on(one.value)) for one in named if one.value.startswith("/") and "$" not in one.value]
+    uses += [(mount, "cache") for _, mount in caches]
+    uses.append((lies_on(_HOME), "home"))
+    uses += [(mount, "data") for mount in facts.mounts.local_data]
+    found: dict[str, NoExec] = {}
+    for mount, use in uses:
+        if mount is not None and "noexec" in mount.options and mount.target not in found:
+            names = tuple(one.shown for one, place in caches if place is mount)
+            why, word, line = _reason(mount, facts)
+            found[mount.target] = NoExec(mount.target, use, why, word, names, line)
+    return tuple(found.values())
+
+
+def _reason(mount: Mount, facts: Facts) -> tuple[str, str, int]:
+    """(what makes it noexec, the word in its line, the line)."""
+    entry = attempt(lambda: facts.fstab.by_path.get(mount.target))
+    if entry is not None and not isinstance(entry, Unreadable) and (word := is_noexec(entry.options)):
+        where = f"line {entry.line} of /etc/fstab"
+        return where if word == "noexec" else f"`{word}` in {where} implies it", word, entry.line
+    if mount.target == TMP and "noexec" in facts.tmp.unit_options.split(","):
+        return facts.tmp.home_evidence, "", 0
+    return mount.unit or "not by a line of /etc/fstab", "", 0
+
+
+def _elsewhere(reader: Reader, facts: Facts) -> str:
+    """/var/tmp where it lies on a disk with room, and the data disk with most of it."""
+    visible, ways = facts.mounts.visible, Ways(reader, facts)
+    way, is_remote = ways.way(VAR_TMP)
+    below = None if is_remote else mount_of(visible, way)
+    told = []
+    if below is not None and below.fstype not in {"tmpfs", "ramfs"} and "noexec" not in below.options and _room(below):
+        age = age_of(VAR_TMP, facts)
+        told.append(VAR_TMP + (f", where files are removed after {age}" if age else ""))
+    data = [one for one in facts.mounts.local_data if "noexec" not in one.options and _room(one)]
+    if data:
+        best = max(data, key=lambda one: one.available_bytes)
+        told.append(f"a folder on {best.target} ({best.available_bytes >> 30} GiB free)")
+    return ", or ".join(told)
+
+
+def _room(mount: Mount) -> bool:
+    try:
+        return not mount.is_read_only and mount.available_bytes >= _ENOUGH
+    except UnknownFact:
+        return False
