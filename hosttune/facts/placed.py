@@ -28,6 +28,10 @@ class Placed(Fact):
         """By which the files of several folders are sorted."""
         return posixpath.basename(self.path)
 
+    def is_read_after(self, path: str) -> bool:
+        """Whether its file is a drop-in that is read after the one at `path`: files of all folders are read by name."""
+        return posixpath.dirname(self.path).endswith(".d") and self.file_name > posixpath.basename(path)
+
     @property
     def is_of_distribution(self) -> bool:
         """Whether it came with a package: nobody decided it for this host."""
