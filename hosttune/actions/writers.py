@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hosttune.facts.file_owners import writer_of
@@ -32,21 +33,21 @@ def name_writers(findings: Iterable[Finding], reader: Reader, *, ask: bool = Fal
     evidence, and in the reasons why others own what they are about. `ask`: dpkg-query is asked for the package of what
     the distribution ships, which takes some 20 ms for each file.
     """
-    known: dict[str, str] = {}
+    known: dict[tuple[str, bool], str] = {}
 
-    def of(found: re.Match[str]) -> str:
+    def of(found: re.Match[str], *, asks: bool) -> str:
         path = found[1]
         if found.string.startswith(" of ", found.end()):  # the finding has named the owner itself
             return found[0]
-        if path not in known:
-            known[path] = writer_of(reader, path, ask=ask)
-        return f"{found[0]} of {known[path]}" if known[path] else found[0]
+        if (path, asks) not in known:
+            known[path, asks] = writer_of(reader, path, ask=asks)
+        return f"{found[0]} of {known[path, asks]}" if known[path, asks] else found[0]
 
     def told(finding: Finding) -> Finding:
-        evidence = tuple(_PLACE.sub(of, line) for line in finding.evidence)
-        hold = finding.hold
-        if hold.kind is HoldKind.OWNED:
-            hold = replace(hold, detail=_PLACE.sub(of, hold.detail))
+        is_held = finding.hold.kind is HoldKind.OWNED  # such a finding has asked, too
+        name = partial(of, asks=ask or is_held)
+        evidence = tuple(_PLACE.sub(name, line) for line in finding.evidence)
+        hold = replace(finding.hold, detail=_PLACE.sub(name, finding.hold.detail)) if is_held else finding.hold
         return replace(finding, evidence=evidence, hold=hold)
 
     return tuple(told(finding) for finding in findings)

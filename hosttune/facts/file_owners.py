@@ -2,8 +2,8 @@
 `file_owners["/etc/sysctl.d/99-site.conf"].name`.
 
 Who writes a line decides what a person does about it: a line that Ansible or cloud-init writes comes back, and an edit
-of a package's file is lost, or asked about, at the next upgrade. A file that no package has is an administrator's, or
-that of a tool that leaves no mark.
+of a package's file is lost, or asked about, at the next upgrade. A file of /etc that no package has is an
+administrator's, or that of a tool that leaves no mark.
 
 Sources: ansible.builtin.template (`ansible_managed`) and blockinfile; the files that cloud-init, curtin and the build
 of Ubuntu's cloud images leave; dpkg-query(1), deb-conffiles(5).
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-NO_PACKAGE: Final = "the administrator (no package has it)"  # it lies where packages put theirs
+NO_PACKAGE: Final = "no package"  # of a file where packages put theirs: an installer's, or put there by hand
 OWN: Final = "/60-hosttune-"
 _LARGEST = 1 << 16  # bytes of a file that are looked through for a mark
 _COMMENT = rb"(?im)^[ \t]*(?:[#;]|//).*\b"
@@ -57,12 +57,8 @@ class FileOwner(Fact):
 
     path: str
     name: str  # in words: the package procps, Ansible, the distribution, the administrator
-    kind: str  # package | configuration (of a package, in /etc) | tool | runtime (in /run) | hosttune | administrator
-
-    @property
-    def is_of_package(self) -> bool:
-        """Whether a package brings it, so that an edit is lost or asked about at an upgrade."""
-        return self.kind in {"package", "configuration"}
+    kind: str  # package, configuration (of a package, in /etc), unpackaged (in /usr/lib), tool, runtime (in /run),
+    # hosttune, administrator
 
     @property
     def decides(self) -> bool:
@@ -102,8 +98,10 @@ def _owner(reader: Reader, path: str) -> FileOwner:
         return FileOwner(path, name, "package")
     if name.startswith(_PACKAGE):
         return FileOwner(path, name, "configuration")
-    if name in {"", NO_PACKAGE}:
-        return FileOwner(path, name or "the administrator", "administrator")
+    if name == NO_PACKAGE:
+        return FileOwner(path, name, "unpackaged")
+    if not name:
+        return FileOwner(path, "the administrator", "administrator")
     return FileOwner(path, name, "tool")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.base import Fact, lazy
 from hosttune.facts.kernel.module_options import same_value
 from hosttune.facts.kernel.sysctl_at_boot import CONF
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
@@ -57,11 +57,6 @@ class LostFile(Fact):
     better: str  # the file to put the settings into
 
     @property
-    def name(self) -> str:
-        """The file, and the one that it loses to."""
-        return f"{self.path} < {self.winner}" if self.winner else self.path
-
-    @property
     def text(self) -> str:
         """The settings in words, the first of many."""
         most = 6
@@ -93,19 +88,16 @@ def collect(reader: Reader, facts: Facts) -> LostSettings:
 def _files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     found: dict[tuple[str, str], list[tuple[_Contest, Placed]]] = {}
     for make in (_sysctls, _module_options, _limits, _tmpfiles, _udev, _units, _programs):
-        try:
-            for contest in make(reader, facts):
-                for one in losers(contest.settings, contest.same):
-                    if _is_lost(one, contest.settings[-1], facts):
-                        found.setdefault((one.path, contest.settings[-1].path), []).append((contest, one))
-        except UnknownFact:
-            continue  # one kind of files that could not be read: the rules that judge such values say so
+        for contest in make(reader, facts):
+            for one in losers(contest.settings, contest.same):
+                if _is_lost(one, contest.settings[-1], facts):
+                    found.setdefault((one.path, contest.settings[-1].path), []).append((contest, one))
     yield from _unread(facts)
     for (path, other), rows in found.items():
         order = rows[0][0].order
         yield LostFile(
             path,
-            tuple(contest.name.replace("{}", one.value) for contest, one in rows),
+            tuple(contest.name.replace("{}", _shown(contest, one)) for contest, one in rows),
             tuple(one.line for _, one in rows),
             facts.file_owners[path].name,
             other,
@@ -113,6 +105,11 @@ def _files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
             not order.counts_first,
             order.path_over(other),
         )
+
+
+def _shown(contest: _Contest, one: Placed) -> str:
+    """Of a line of tmpfiles.d without its argument, which may be the text of a file."""
+    return " ".join(one.value.split()[:6]) if contest.order is TMPFILES else one.value
 
 
 def _is_lost(one: Placed, winner: Placed, facts: Facts) -> bool:
@@ -145,6 +142,13 @@ def _is_same(one: str, other: str) -> bool:
     return one.split() == other.split()
 
 
+def _is_compatible(one: str, other: str) -> bool:
+    """Whether systemd-tmpfiles takes both lines: all but their types is the same (item_compatible)."""
+    rows = (text.split()[2:] for text in (one, other))
+    first, second = ([*row, *["-"] * (5 - len(row))] for row in rows)
+    return first == second
+
+
 def _sysctls(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
     at_boot = facts.sysctl_at_boot
     for key in at_boot.keys:
@@ -170,7 +174,7 @@ def _tmpfiles(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG0
             if line.decides_on:
                 found.setdefault(line.decides_on, []).append(Placed(line.text, path, line.number))
     for settings in found.values():
-        yield _Contest("{}", TMPFILES, tuple(reversed(settings)), _is_same)
+        yield _Contest("{}", TMPFILES, tuple(reversed(settings)), _is_compatible)
 
 
 def _udev(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
@@ -188,12 +192,12 @@ def _udev(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 -
 
 def _units(reader: Reader, facts: Facts) -> Iterator[_Contest]:
     files = UnitFiles(reader)
-    for folder in names_in(reader, ADMIN):
-        unit = folder.removesuffix(".d")
-        if unit == folder or UnitSettings.name_fault(f"{unit}/Service/Type"):
+    for unit in dict.fromkeys(entry.removesuffix(".d") for entry in names_in(reader, ADMIN)):
+        if UnitSettings.name_fault(f"{unit}/Service/Type"):
             continue
-        names = [f"{ADMIN}/{folder}/{one}" for one in names_in(reader, f"{ADMIN}/{folder}") if one.endswith(".conf")]
-        rows = (row for path in names for row in assignments(files.content(path)))
+        real, fragment, _ = files.state(unit)
+        own = [path for path in (fragment, *files.drop_ins(real)) if path.startswith(f"{ADMIN}/")]
+        rows = (row for path in own for row in assignments(files.content(path)))
         keys = {(section, key) for _, section, key, _ in rows if key in _ALONE or key.startswith(_SINGLE)}
         for section, key in sorted(keys):
             name = f"{unit}/{section}/{key}"

@@ -19,7 +19,7 @@ from hosttune.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hosttune.facts.file_owners import FileOwner, FileOwners
+    from hosttune.facts.file_owners import FileOwners
     from hosttune.facts.placed import Placed
 
 
@@ -78,17 +78,31 @@ def lost_words(settings: Sequence[Placed], order: FileOrder, owners: FileOwners,
         owner = owners[one.path]
         if owner.decides and owner.kind != "hosttune":
             winner = settings[-1]
-            by = f"{winner.place}{_of(owners[winner.path])} is read {order.word}" if winner.line else winner.place
-            found.append(f"{one.place} of {owner.name} ({name} = {one.value}) has no effect: {by}")
+            by = f"{owned_place(winner, owners)} is read {order.word}" if winner.line else winner.place
+            found.append(f"{owned_place(one, owners)} ({name} = {one.value}) has no effect: {by}")
     return tuple(found)
+
+
+def over_words(settings: Sequence[Placed], owners: FileOwners) -> str:
+    """`, over /etc/sysctl.d/30-site.conf:1`: the files that are meant for this host and lose to the setting that
+    counts, which is another's.
+    """
+    if not settings or (settings[-1].line and owners[settings[-1].path].decides):
+        return ""
+    lost = [
+        one for one in losers(settings, _is_same) if owners[one.path].decides and owners[one.path].kind != "hosttune"
+    ]
+    return f", over {', '.join(one.place for one in lost)}" if lost else ""
+
+
+def owned_place(one: Placed, owners: FileOwners) -> str:
+    """`/usr/lib/sysctl.d/99-vendor.conf:2 of the package vendor`."""
+    owner = owners[one.path] if one.line else None
+    return one.place if owner is None or owner.kind == "hosttune" else f"{one.place} of {owner.name}"
 
 
 def _is_same(one: str, other: str) -> bool:
     return one.split() == other.split()
-
-
-def _of(owner: FileOwner) -> str:
-    return "" if owner.kind == "hosttune" else f" of {owner.name}"
 
 
 def way_over(one: Placed, order: FileOrder, owners: FileOwners, line: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts.kernel.module_options import FOLDER, ModuleOptions, same_value
-from hosttune.facts.precedence import MODPROBE, lost_words, way_over
+from hosttune.facts.precedence import MODPROBE, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, Operator, WishKind, in_general
@@ -141,9 +141,10 @@ class _ModuleOptionComparison(InDropin):
         module, _, key = self.wish.name.partition(".")
         for one in (*stronger[-1:], *explicit[-1:]):
             if not same_value(self.wanted, one.value):
-                detail = f"{one.place} ({self.wish.name} = {one.value})" if one.line else one.place
-                line = f"`options {module} {key}={self.wanted}`"
-                way = way_over(one, MODPROBE, self.context.facts.file_owners, line)
+                owners = self.context.facts.file_owners
+                detail = f"{owned_place(one, owners)} ({self.wish.name} = {one.value})" if one.line else one.place
+                detail += over_words(others, owners)
+                way = way_over(one, MODPROBE, owners, f"`options {module} {key}={self.wanted}`")
                 return self._held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
         return None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.errors import Conflict
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.sysctl import proc_path
-from hosttune.facts.precedence import SYSCTL, lost_words, way_over
+from hosttune.facts.precedence import SYSCTL, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
 from hosttune.resources.base import OLD, AddressKind, FieldSpec, Operator, WishKind, action_between, in_general
@@ -206,7 +206,7 @@ def _owner(
     stronger = [one for one in others if one.line and one.file_name > own]
     explicit = [one for one in others if not one.is_of_distribution]
     later = stronger[-1:] if explicit else []
-    if hold := _by_file([*later, *explicit[-1:]], wish, context):
+    if hold := _by_file([*later, *explicit[-1:]], others, wish, context):
         return hold
     if {wish.name, TWINS.get(wish.name)} & {*context.facts.managers.tuned_sysctls}:
         owner = f"TuneD profile {context.facts.managers.tuned_profile}"
@@ -214,7 +214,7 @@ def _owner(
     if elsewhere and not elsewhere.is_enough:
         owner = f"{elsewhere.place} ({wish.name} = {elsewhere.value})"
         return Hold(HoldKind.OWNED, owner), f"change {elsewhere.place}, or ignore {wish.rule}"
-    if hold := _by_file(stronger[-1:], wish, context):
+    if hold := _by_file(stronger[-1:], others, wish, context):
         return hold
     if unread and not others and not satisfies(unread[-1].value, wish):
         place = unread[-1].place
@@ -224,13 +224,14 @@ def _owner(
     return Hold(), ""
 
 
-def _by_file(entries: list[Placed], wish: Wish, context: Context) -> tuple[Hold, str] | None:
-    for one in entries:
+def _by_file(chosen: list[Placed], entries: list[Placed], wish: Wish, context: Context) -> tuple[Hold, str] | None:
+    for one in chosen:
         if not satisfies(one.value, wish):
             shown = one.value if "=" in one.value else f"{wish.name} = {one.value}"
             line = f"`{wish.name} = {nearest('', wish)}`"
-            way = way_over(one, SYSCTL, context.facts.file_owners, line)
-            return Hold(HoldKind.OWNED, f"{one.place} ({shown})"), f"{way}, or ignore {wish.rule}"
+            owners = context.facts.file_owners
+            todo = f"{way_over(one, SYSCTL, owners, line)}, or ignore {wish.rule}"
+            return Hold(HoldKind.OWNED, f"{owned_place(one, owners)} ({shown}){over_words(entries, owners)}"), todo
     return None
 
 

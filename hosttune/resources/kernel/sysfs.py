@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.sysfs_at_boot import SOURCES, device_of
-from hosttune.facts.precedence import TMPFILES, UDEV, lost_words, way_over
+from hosttune.facts.precedence import TMPFILES, UDEV, lost_words, over_words, owned_place, way_over
 from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -235,7 +235,9 @@ def _owner(
         for one in (*stronger[-1:], *explicit[-1:]):
             given = one.given
             if not satisfies(given.value, wish):
-                owner = f"{given.place} ({path} = {given.value})" if given.line else given.place
+                place = owned_place(given, context.facts.file_owners)
+                owner = f"{place} ({path} = {given.value})" if given.line else place
+                owner += over_words([other.given for other in others], context.facts.file_owners)
                 return Hold(HoldKind.OWNED, owner), f"{_way_over(one, path, wish, context)}, or ignore {wish.rule}"
     return Hold(), ""
 

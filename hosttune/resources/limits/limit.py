@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.limits.session_limits import FOLDER, ITEMS, amount
 from hosttune.facts.placed import Placed
-from hosttune.facts.precedence import LIMITS, lost_words, way_over
+from hosttune.facts.precedence import LIMITS, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, in_general
@@ -173,9 +173,11 @@ class _LimitComparison(InDropin):
             return self._says(Verdict.OK, evidence=self._there)
         for one in self.limits:
             if one.other.line and not _reaches(one.other.value, one.enough):
-                detail = f"{one.other.place} ({one.domain} {one.kind} {self.wish.name} {one.other.value})"
-                line = f"`{one.domain} {one.kind} {self.wish.name} {one.wanted}`"
-                way = way_over(one.other, LIMITS, self.context.facts.file_owners, line)
+                owners, name = self.context.facts.file_owners, f"{one.domain} {one.kind} {self.wish.name}"
+                same = [line.given for line in self.lines if (line.domain, line.kind) == (one.domain, one.kind)]
+                others = [other for other in same if other.path != self.path]
+                detail = f"{owned_place(one.other, owners)} ({name} {one.other.value}){over_words(others, owners)}"
+                way = way_over(one.other, LIMITS, owners, f"`{name} {one.wanted}`")
                 return self._held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
         return None
 

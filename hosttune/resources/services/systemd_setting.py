@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.limits.limits import UNLIMITED
-from hosttune.facts.precedence import lost_words, unit_order, way_over
+from hosttune.facts.precedence import lost_words, over_words, owned_place, unit_order, way_over
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.frozen import frozen
 from hosttune.resources.base import Operator, WishKind, in_general
@@ -178,9 +178,11 @@ class _SettingComparison(InDropin):
             return self._says(Verdict.OK, evidence=(f"{self.file} runs with {live}", *self._there))
         for one in reversed(self.values):
             if one.path != self.path and not satisfies(one.value, self.wish) and self._is_in_the_way(one):
-                detail = f"{one.place} ({self.key}={one.value})"
+                owners = self.context.facts.file_owners
+                others = [other for other in self.values if other.path != self.path]
+                detail = f"{owned_place(one, owners)} ({self.key}={one.value}){over_words(others, owners)}"
                 line = f"`{self.key}={self.wish.bounds[0].value}`, below `[{self.section}]`,"
-                way = way_over(one, self.order, self.context.facts.file_owners, line)
+                way = way_over(one, self.order, owners, line)
                 return self._held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
         return None
 

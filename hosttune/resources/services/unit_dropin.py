@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.precedence import unit_order, way_over
+from hosttune.facts.precedence import owned_place, unit_order, way_over
 from hosttune.frozen import frozen
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, WishKind, in_general
@@ -123,9 +123,11 @@ class _DropinComparison(Comparison):
             return self._says(Verdict.ADVICE, reason, Hold(HoldKind.OWNED, f"whoever wrote {origin}"), todo=todo)
         if standing[0].is_read_after(self.path):
             line = "the same line without that option, below an empty ExecStart="
-            order = unit_order(f"system/{name}")
-            todo = f"{way_over(standing[0], order, self.context.facts.file_owners, line)}, or ignore {self.wish.rule}"
-            return self._says(Verdict.DIFFERS, reason, Hold(HoldKind.OWNED, standing[0].place), todo=todo)
+            order, owners = unit_order(f"system/{name}"), self.context.facts.file_owners
+            todo = f"{way_over(standing[0], order, owners, line)}, or ignore {self.wish.rule}"
+            return self._says(
+                Verdict.DIFFERS, reason, Hold(HoldKind.OWNED, owned_place(standing[0], owners)), todo=todo
+            )  # fmt: skip
         return self._wanted(origin, command)
 
     def _needless(self, origin: str) -> Finding:
