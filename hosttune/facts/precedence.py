@@ -12,6 +12,7 @@ limits.d a later file counts, and between a user, a group and `*` the nearer dom
 from __future__ import annotations
 
 import posixpath
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from hosttune.frozen import frozen
@@ -103,6 +104,19 @@ def owned_place(one: Placed, owners: FileOwners) -> str:
 
 def _is_same(one: str, other: str) -> bool:
     return one.split() == other.split()
+
+
+def way_without(path: str, order: FileOrder, owners: FileOwners) -> str:
+    """What a person does so that something in one file does not count: of a package's file a changed copy is read in
+    its place.
+    """
+    owner = owners[path]
+    copy = f"{order.folder}/{posixpath.basename(path)}"
+    if owner.kind == "tool":
+        return f"take it out where {owner.name} takes it from, it writes {quote(path)}"
+    if owner.kind in {"administrator", "hosttune"} or copy == path:
+        return f"take it out of {quote(path)}"
+    return f"sudo cp {quote(path)} {quote(copy)}, which is read in its place, and take it out of the copy"
 
 
 def way_over(one: Placed, order: FileOrder, owners: FileOwners, line: str) -> str:

@@ -277,6 +277,16 @@ def test_lines_of_tmpfiles_that_do_not_compete(other):
     assert lost(files) == ()
 
 
+def test_setting_of_set_property_counts_over_a_drop_in_with_an_earlier_name():
+    files = {
+        "/etc/systemd/system.control/slurmd.service.d/50-LimitMEMLOCK.conf": "[Service]\nLimitMEMLOCK=1\n",
+        f"{UNIT}.d/40-v.conf": "[Service]\nLimitMEMLOCK=2\n",
+        UNIT: "[Service]\nLimitMEMLOCK=3\n",
+    }
+    values = Facts(FakeReader(files)).unit_settings["slurmd.service/Service/LimitMEMLOCK"].values
+    assert [one.value for one in values] == ["3", "2", "1"]
+
+
 def test_lists_of_a_unit_add_up():
     unit = "/usr/lib/systemd/system/a.service"
     files = {unit: "[Unit]\nAfter=x\n", f"{unit}.d/z.conf": "[Unit]\nAfter=y\n", "/etc/systemd/system/a.service.d/b.conf": "[Unit]\nAfter=z\n"}  # fmt: skip

@@ -11,6 +11,7 @@ from hosttune.choices.driver_states.refusals import is_refused
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds
 from hosttune.facts.base import attempt
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
+from hosttune.facts.precedence import MODPROBE, way_without
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -60,7 +61,7 @@ def not_loaded(facts: Facts) -> Told | None:
         return None
     if file := kept_out_by(facts):
         is_prime = facts.packages["nvidia-prime"].is_installed and file.endswith("/blacklist-nvidia.conf")
-        undo = "sudo prime-select nvidia" if is_prime else f"take that out of {quote(file)}"
+        undo = "sudo prime-select nvidia" if is_prime else way_without(file, MODPROBE, facts.file_owners)
         said = f"{name_of_driver(facts)} is installed, and {file} keeps the module nvidia from being loaded"
         return said, f"{undo}; {INITRAMFS}; then {REBOOT}"
     return (

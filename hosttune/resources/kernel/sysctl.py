@@ -213,7 +213,7 @@ def _owner(
         return Hold(HoldKind.OWNED, owner), f"set {wish.name} in a child profile of TuneD, or ignore {wish.rule}"
     if elsewhere and not elsewhere.is_enough:
         owner = f"{elsewhere.place} ({wish.name} = {elsewhere.value})"
-        return Hold(HoldKind.OWNED, owner), f"change {elsewhere.place}, or ignore {wish.rule}"
+        return Hold(HoldKind.OWNED, owner), f"{elsewhere.way_out}, or ignore {wish.rule}"
     if hold := _by_file(stronger[-1:], others, wish, context):
         return hold
     if unread and not others and not satisfies(unread[-1].value, wish):

@@ -228,7 +228,7 @@ def _owner(
         if path in elsewhere and not elsewhere[path].is_enough:
             other = elsewhere[path]
             owner = f"{other.place} ({path} = {other.value})"
-            return Hold(HoldKind.OWNED, owner), f"change {other.place}, or ignore {wish.rule}"
+            return Hold(HoldKind.OWNED, owner), f"{other.way_out}, or ignore {wish.rule}"
         others = [one for one in found if one.given.path != own]
         explicit = [one for one in others if not one.given.is_of_distribution]
         stronger = [one for one in others if not one.is_conditional and _beats(one, own, wish)]
