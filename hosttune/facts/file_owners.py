@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.base import Fact
+from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.packages import DATABASE
 from hosttune.frozen import frozen
@@ -45,6 +45,7 @@ _MARKS = tuple(
     )
 )
 _NAMES = (("cloud-init", "cloud-init"), ("curtin", "the installer (curtin)"), ("cloudimg", "the cloud image"))
+_MOST = 2048  # files: for each of them dpkg's list is searched
 _OF_PACKAGES = ("/usr/lib/", "/lib/")
 _PACKAGE: Final = "the package "
 _CHANGED: Final = " (changed here)"
@@ -84,7 +85,16 @@ class FileOwners(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> FileOwners:  # noqa: ARG001 - the interface of all subjects
-    return FileOwners(Lookup(lambda path: _owner(reader, path)))
+    entries: Lookup[FileOwner] = Lookup(lambda path: look(path))
+
+    def look(path: str) -> FileOwner:
+        if fault := FileOwners.name_fault(path):
+            raise UnknownFact(fault[0])
+        if len(entries) >= _MOST:
+            raise UnknownFact(f"the rules ask whose more than {_MOST} files are")
+        return _owner(reader, path)
+
+    return FileOwners(entries)
 
 
 def _owner(reader: Reader, path: str) -> FileOwner:

@@ -188,6 +188,15 @@ def test_owners():
     }
 
 
+def test_owners_of_endless_files_are_not_looked_for():
+    owners = Facts(FakeReader()).file_owners
+    with pytest.raises(UnknownFact, match="no path of a file"):
+        _ = owners["etc"]
+    with pytest.raises(UnknownFact, match="more than 2048 files"):
+        for number in range(3000):
+            _ = owners[f"/etc/{number}"]
+
+
 def test_link_to_the_configuration_of_a_package_is_of_that_package():
     files = {
         "/etc/nvidia/current/nvidia.conf": "a",
@@ -324,6 +333,19 @@ def test_what_could_not_be_read_is_unknown():
     facts = Facts(FakeReader({"/etc/sysctl.d/a.conf": "a.b=1\n"}, unreadable={"/etc/modprobe.d": "needs root"}))
     with pytest.raises(UnknownFact, match="needs root"):
         _ = facts.lost_settings.files
+
+
+def test_image_is_judged_without_its_run():
+    files = {
+        "/etc/systemd/logind.conf": "[Login]\nRemoveIPC=no\n",
+        "/usr/lib/systemd/logind.conf.d/v.conf": "[Login]\nRemoveIPC=yes\n",
+        "/usr/lib/systemd/systemd": "",
+        **UNREAD,
+    }
+    reader = FakeReader(
+        files, links={"/sbin/init": "/usr/lib/systemd/systemd"}, unreadable={"/run": "no kernel"}, persistent_only=True
+    )
+    assert [one.path for one in Facts(reader).lost_settings.files] == ["/etc/sysctl.conf", "/etc/systemd/logind.conf"]
 
 
 def test_order_of_tmpfiles_is_the_other_way_round():
