@@ -85,7 +85,7 @@ class FileOwners(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> FileOwners:  # noqa: ARG001 - the interface of all subjects
-    entries: Lookup[FileOwner] = Lookup(lambda path: look(path))
+    entries: Lookup[FileOwner]
 
     def look(path: str) -> FileOwner:
         if fault := FileOwners.name_fault(path):
@@ -94,6 +94,7 @@ def collect(reader: Reader, facts: Facts) -> FileOwners:  # noqa: ARG001 - the i
             raise UnknownFact(f"the rules ask whose more than {_MOST} files are")
         return _owner(reader, path)
 
+    entries = Lookup(look)
     return FileOwners(entries)
 
 
