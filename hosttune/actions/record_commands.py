@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.commands import values_in
+from hosttune.facts.commands import loads_of_sysctl_conf, values_in
 from hosttune.facts.environment import is_kept, shell_variables, systemd_variables
 from hosttune.facts.services.unit_files import assignments
 from hosttune.facts.storage.ageing_record import bare_lines, told_lines
@@ -98,6 +98,8 @@ def _merge_rows(lines: Iterable[str], more: Iterable[tuple[int, str]]) -> list[s
 
 def _kernel_values(content: str) -> Iterator[tuple[int, str]]:
     """(line, command) of what sets kernel values."""
+    for number in loads_of_sysctl_conf(content):
+        yield number, "/sbin/sysctl --system"
     for number, path, value in values_in(content):
         if _KERNEL_VALUE.fullmatch(value) and not has_secret_name(path) and mask_text(value) == value:
             is_sysctl = path.startswith(_SYSCTL)

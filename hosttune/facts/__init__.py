@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from hosttune.facts.commands import Commands
     from hosttune.facts.environment import Environment
     from hosttune.facts.etc import Etc
+    from hosttune.facts.file_owners import FileOwners
     from hosttune.facts.host import Host
     from hosttune.facts.jobs import Jobs
+    from hosttune.facts.lost_settings import LostSettings
     from hosttune.facts.managers import Managers
     from hosttune.facts.os import Os
     from hosttune.facts.packages import Packages
@@ -73,8 +75,10 @@ class Facts(
     commands: Commands
     environment: Environment
     etc: Etc
+    file_owners: FileOwners
     host: Host
     jobs: Jobs
+    lost_settings: LostSettings
     managers: Managers
     os: Os
     packages: Packages

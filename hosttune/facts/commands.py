@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.reading import hint
 from hosttune.facts.services.systemd_config import parse as section_of
 from hosttune.facts.services.unit_files import UnitFiles
@@ -30,10 +30,14 @@ if TYPE_CHECKING:
 
 RC_LOCAL = "/etc/rc.local"
 CPUFREQUTILS = "/etc/default/cpufrequtils"
+SYSCTL_CONF = "/etc/sysctl.conf"
 _GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 _EXEC = regex(r"^\s*Exec(?:StartPre|StartPost|Start)\s*=\s*[-@:+!]*(.*)$")
 _SCRIPT = regex(r"(?:^|[\s\"'])(/(?:etc|opt|usr|root|lib|srv|var)/[\w./@+-]+)")
 _SYSCTL = regex(r"\bsysctl\s+(?:--?\w+\s+){0,9}[\"']?([a-z][\w./-]*)\s*=\s*[\"']?([^\s\"';|&]+)")
+_LOAD = regex(
+    r"\bsysctl\s+(?:-[-\w]{1,20}\s+){0,9}(?:(--system\b)|(?:-(?:[a-oq-z]{0,5})[pf]|--load)(?:[\s=]*([/\"'][^\s;|&>]*))?)"
+)
 _ECHO = regex(
     r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*(?:sudo\s+)?tee(?:\s+-a)?)\s*[\"']?(/(?:proc/)?sys/[^\s\"';|&]+)"
 )
@@ -58,6 +62,7 @@ class Commands(Fact):
     """All of them. What could not be read is left out: this only tells who else sets a value."""
 
     all: tuple[BootValue, ...]
+    sysctl_conf_loader: str  # the first that reads /etc/sysctl.conf (sysctl -p, sysctl --system); empty for none
 
 
 def values_in(content: str) -> Iterator[tuple[int, str, str]]:
@@ -76,6 +81,14 @@ def values_in(content: str) -> Iterator[tuple[int, str, str]]:
         yield line(found.start()), _GOVERNOR, found[1]
 
 
+def loads_of_sysctl_conf(content: str) -> Iterator[int]:
+    """The lines from 1 in which a script, or a command line, has procps read /etc/sysctl.conf."""
+    for number, row in enumerate(content.split("\n"), 1):
+        found = None if row.lstrip().startswith("#") else _LOAD.search(row)
+        if found and (found[1] or (found[2] or "").strip("\"'") in {"", SYSCTL_CONF}):
+            yield number
+
+
 def _loops_in(plain: str) -> Iterator[tuple[re.Match[str], int]]:
     """The heads of loops, and where each body ends. The search goes on behind a body, so that no text is read twice."""
     at = 0
@@ -85,29 +98,33 @@ def _loops_in(plain: str) -> Iterator[tuple[re.Match[str], int]]:
 
 
 def collect(reader: Reader, facts: Facts) -> Commands:
-    return Commands(lazy(_values, reader, facts))
+    found = shared(lambda: tuple(_values(reader, facts)))
+    return Commands(
+        lazy(lambda: tuple(one for one in found() if one.path != SYSCTL_CONF)),
+        lazy(lambda: next((one.place for one in found() if one.path == SYSCTL_CONF), "")),
+    )
 
 
-def _values(reader: Reader, facts: Facts) -> tuple[BootValue, ...]:
+def _values(reader: Reader, facts: Facts) -> Iterator[BootValue]:
     names = facts.units.enabled
     files, ways = UnitFiles(reader), Ways(reader, facts)
-    found: list[BootValue] = []
     for name in sorted(names):
         if name.endswith(".service") and (path := files.path(name)):
             for place in (path, *files.drop_ins(name)):
-                found += _of_unit(reader, ways, name, place)
-    found += _of_script(reader, ways, "rc.local", RC_LOCAL) if _is_executable(reader, RC_LOCAL) else ()
+                yield from _of_unit(reader, ways, name, place)
+    if _is_executable(reader, RC_LOCAL):
+        yield from _of_script(reader, ways, "rc.local", RC_LOCAL)
     governor = section_of("[_]\n" + hint(reader, CPUFREQUTILS), "_").get("GOVERNOR", "").strip("\"'")
     if governor and isinstance(reader.stat("/etc/init.d/cpufrequtils"), Stat):
-        found.append(BootValue(_GOVERNOR, governor, CPUFREQUTILS))
-    return tuple(found)
+        yield BootValue(_GOVERNOR, governor, CPUFREQUTILS)
 
 
 def _of_unit(reader: Reader, ways: Ways, name: str, path: str) -> Iterator[BootValue]:
     for number, row in enumerate(hint(reader, path).splitlines(), 1):
         if command := _EXEC.match(row):
-            for _, target, value in values_in(command[1]):
-                yield BootValue(target, value, f"{name} ({path}:{number})")
+            place = f"{name} ({path}:{number})"
+            yield from (BootValue(target, value, place) for _, target, value in values_in(command[1]))
+            yield from (BootValue(SYSCTL_CONF, "", place) for _ in loads_of_sysctl_conf(command[1]))
             for script in dict.fromkeys(_SCRIPT.findall(command[1])):
                 yield from _of_script(reader, ways, name, script)
 
@@ -120,6 +137,8 @@ def _of_script(reader: Reader, ways: Ways, name: str, path: str) -> Iterator[Boo
     if content.startswith("#!") and "\0" not in content:
         for number, target, value in values_in(content):
             yield BootValue(target, value, f"{name} ({path}:{number})")
+        for number in loads_of_sysctl_conf(content):
+            yield BootValue(SYSCTL_CONF, "", f"{name} ({path}:{number})")
 
 
 def _is_executable(reader: Reader, path: str) -> bool:

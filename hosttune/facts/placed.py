@@ -32,6 +32,10 @@ class Placed(Fact):
         """Whose decision it is, and where it stands, as a sentence."""
         return f"{self.place} sets {what}" + ("" if self.is_of_distribution else ", an administrator's decision")
 
+    def is_read_after(self, path: str) -> bool:
+        """Whether its file is a drop-in that is read after the one at `path`: files of all folders are read by name."""
+        return posixpath.dirname(self.path).endswith(".d") and self.file_name > posixpath.basename(path)
+
     @property
     def is_of_distribution(self) -> bool:
         """Whether it came with a package: nobody decided it for this host."""

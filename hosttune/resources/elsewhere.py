@@ -7,6 +7,7 @@ that there is) and `${variable}` (tuned.conf(5)). Pure.
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
@@ -26,6 +27,14 @@ class Elsewhere:
     value: str
     place: str
     is_enough: bool
+
+    @property
+    def way_out(self) -> str:
+        """Where a person changes it: of a unit that a package brings, or of its script, not in that file."""
+        unit, _, file = self.place.partition(" (")
+        if file.startswith(("/usr/lib/", "/lib/", "/usr/sbin/", "/usr/bin/")) and unit.endswith(".service"):
+            return f"sudo systemctl edit {quote(unit)}, or sudo systemctl disable {quote(unit)} if it does nothing else"
+        return f"change {self.place}"
 
     @property
     def words(self) -> str:

@@ -12,7 +12,7 @@ from hosttune.choices.driver_state import STATES, choose
 from hosttune.choices.driver_states.told import BootOutlook
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.catalog import builtin_catalog
-from hosttune.facts import UnknownFact, unread
+from hosttune.facts import Facts, UnknownFact, unread
 from hosttune.facts.apt_pins import Pin
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.archives import Offer
@@ -27,6 +27,7 @@ from hosttune.facts.packages import Packages
 from hosttune.facts.placed import Placed
 from hosttune.frozen import frozen
 from tests.unit.driver_machine import NOW, GivenArchives, tables
+from tests.unit.fake_reader import FakeReader
 
 KERNEL, NEXT, VERSION = "6.8.0-60-generic", "6.8.0-71-generic", "580.126.20"
 FALLEN = SilentGpu("0000:1b:00.0", "has fallen off the bus (Xid 79)", "log")
@@ -154,6 +155,7 @@ def host(
         ),
         nvidia=SimpleNamespace(**quiet | (nvidia or {})),
         module_options=SimpleNamespace(kept_out=kept_out or {}),
+        file_owners=Facts(FakeReader(dict.fromkeys((kept_out or {}).values(), ""))).file_owners,
         gsp_firmware=GspFirmware(failures),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
         apt=SimpleNamespace(pins=(PIN,), disabled_sources=(SWITCHED_OFF,)),
@@ -678,12 +680,21 @@ def test_vgpu_that_its_driver_does_not_set_up_needs_the_driver_of_its_hypervisor
     assert names(host(failures=failed, nvidia={"is_vgpu": True, "smi": "refused"})) == ["vGPU guest"]
 
 
-def test_module_that_a_file_keeps_out_is_not_brought_by_a_boot():
-    file = "/lib/modprobe.d/blacklist-nvidia.conf"
+@pytest.mark.parametrize(
+    ("file", "undo"),
+    [
+        (
+            "/lib/modprobe.d/blacklist-nvidia.conf",
+            "sudo cp /lib/modprobe.d/blacklist-nvidia.conf /etc/modprobe.d/blacklist-nvidia.conf, which is read in its place",
+        ),
+        ("/etc/modprobe.d/blacklist-nvidia.conf", "take it out of /etc/modprobe.d/blacklist-nvidia.conf"),
+    ],
+)
+def test_module_that_a_file_keeps_out_is_not_brought_by_a_boot(file, undo):
     (state,) = states(host(**NOT_LOADED, kept_out={"nvidia": file}))
     assert (state.name, state.boot) == ("not loaded", BootOutlook.USELESS)
     assert f"{file} keeps the module nvidia from being loaded" in state.evidence
-    assert state.way_out.startswith(f"leave it, if that is meant; else take that out of {file}; sudo update-initramfs")
+    assert state.way_out.startswith(f"leave it, if that is meant; else {undo}")
     prime = host(**NOT_LOADED, kept_out={"nvidia": file})
     prime.packages.entries["nvidia-prime"] = ("1", "install ok installed")
     assert states(prime)[0].way_out.startswith("sudo prime-select nvidia; ")

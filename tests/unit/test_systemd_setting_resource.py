@@ -55,7 +55,7 @@ def test_unit_value_of_its_package_is_no_decision_of_the_site():
 def test_unit_value_of_an_administrator_stays():
     site = "/etc/systemd/system/slurmd.service.d/site.conf"
     found = One(slurm(files={site: "[Service]\nLimitMEMLOCK=64G\n"}), WANT).finding()
-    assert (found.hold.kind, found.hold.detail) == (HoldKind.OWNED, f"{site}:2 (LimitMEMLOCK=64G)")
+    assert (found.hold.kind, found.hold.detail) == (HoldKind.OWNED, f"{site}:2 of the administrator (LimitMEMLOCK=64G)")
 
 
 def test_unit_packaged_drop_in_that_is_read_later_wins():
@@ -95,7 +95,7 @@ def test_configuration_word_for_no_is_enough(word):
 def test_configuration_of_a_later_file_wins():
     site = "/etc/systemd/logind.conf.d/99-site.conf"
     found = One(host({site: "[Login]\nRemoveIPC=yes\n"}), IPC).finding()
-    assert (found.hold.kind, found.hold.detail) == (HoldKind.OWNED, f"{site}:2 (RemoveIPC=yes)")
+    assert (found.hold.kind, found.hold.detail) == (HoldKind.OWNED, f"{site}:2 of the administrator (RemoveIPC=yes)")
 
 
 def test_name_that_is_none_is_refused():

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.facts import Facts
+from hosttune.facts.precedence import UDEV
 from tests.unit.fake_reader import FakeReader
 from tests.vm.tree import inside
 
@@ -41,6 +42,7 @@ def written(folder: Path, files: dict[str, str]) -> list[str]:
         {f"{ETC}/60-a.rules": f'{NET}, \\\n  ATTR{{mtu}}="1400", ATTR{{tx_queue_len}}="11"\n#{NET}, ATTR{{tx_queue_len}}="12"\n'},
         {f"{ETC}/60-a.rules": 'SUBSYSTEM=="net", KERNEL=="eth*|l?", ATTR{tx_queue_len}="11"\n'},
         {f"{ETC}/60-a.rules": 'SUBSYSTEM=="net", KERNEL=="eth*", ATTR{tx_queue_len}="11"\nSUBSYSTEM=="block", ATTR{tx_queue_len}="12"\n'},
+        {f"{LIB}/zz-b.rules": f'{NET}, ATTR{{tx_queue_len}}="12"\n', UDEV.path_over(f"{LIB}/zz-b.rules"): f'{NET}, ATTR{{tx_queue_len}}="11"\n'},
         {f"{ETC}/60-a.rules.off": f'{NET}, ATTR{{tx_queue_len}}="11"\n'},
     ],
 )  # fmt: skip

@@ -11,6 +11,7 @@ from hosttune.choices.driver_states.refusals import is_refused
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds
 from hosttune.facts.base import attempt
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
+from hosttune.facts.precedence import MODPROBE, way_without
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -63,7 +64,7 @@ def not_loaded(facts: Facts) -> Told | None:
         undo = (
             "sudo prime-select nvidia"
             if is_prime
-            else f"leave it, if that is meant; else take that out of {quote(file)}"
+            else f"leave it, if that is meant; else {way_without(file, MODPROBE, facts.file_owners)}"
         )
         said = f"{name_of_driver(facts)} is installed, and {file} keeps the module nvidia from being loaded"
         return said, f"{undo}; {INITRAMFS}; then {REBOOT}"

@@ -15,6 +15,7 @@ from hosttune.facts.kernel.module_options import (
     parse_params,
     same_value,
 )
+from hosttune.facts.precedence import MODPROBE, way_over
 from hosttune.facts.reading import derived, if_absent, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -38,6 +39,7 @@ class ModuleOption(Fact):
     path: str
     live: str  # what is in force; empty where the driver does not tell
     wins: bool  # no later file sets the same parameter
+    way_over: str  # what a person does so that it counts, where another file sets the same parameter later
 
     @property
     def is_in_force(self) -> bool:
@@ -74,12 +76,19 @@ class Parameters(Fact):
     @property
     def overruled(self) -> tuple[str, ...]:
         """What a later file says otherwise."""
+        return tuple(f"{one.shown} is overruled by {by.path} ({by.value})" for one, by in self._contested)
+
+    @property
+    def overruled_ways(self) -> tuple[str, ...]:
+        """What a person does so that it counts."""
+        return tuple(dict.fromkeys(one.way_over for one, _ in self._contested))
+
+    @property
+    def _contested(self) -> tuple[tuple[ModuleOption, ModuleOption], ...]:
+        """(option, the later one that says otherwise)."""
         winners = {(one.module, one.key): one for one in self.options if one.wins}
-        return tuple(
-            f"{one.shown} is overruled by {winners[one.module, one.key].path} ({winners[one.module, one.key].value})"
-            for one in self.options
-            if not one.wins and not same_value(one.value, winners[one.module, one.key].value)
-        )
+        pairs = ((one, winners[one.module, one.key]) for one in self.options if not one.wins)
+        return tuple((one, by) for one, by in pairs if not same_value(one.value, by.value))
 
 
 def collect(reader: Reader, facts: Facts) -> Parameters:
@@ -120,9 +129,17 @@ def _options(reader: Reader, facts: Facts) -> tuple[ModuleOption, ...]:
             path=one.given.path,
             live=lazy(_live, reader, one),
             wins=last[one.module, one.key] == number,
+            way_over=lazy(_way_over, one, said[last[one.module, one.key]], facts),
         )
         for number, one in enumerate(said)
     )
+
+
+def _way_over(option: OptionLine, by: OptionLine, facts: Facts) -> str:
+    """An administrator's own two lines need no third one."""
+    line = f"`options {option.module} {option.key}={option.given.value}`"
+    owners = facts.file_owners
+    return "leave one of the two lines" if owners[by.given.path].decides else way_over(by.given, MODPROBE, owners, line)
 
 
 def _live(reader: Reader, option: OptionLine) -> str:

@@ -1,8 +1,11 @@
 """What sets a sysctl at the next boot, and to which value: `sysctl_at_boot["kernel.core_pattern"].text`.
 
 systemd-sysctl(8) reads every sysctl.d folder as one list sorted by file name (sysctl.d(5)); the last assignment wins,
-and a file in /etc hides one of the same name in /run and /usr/lib. /etc/sysctl.conf counts only where 99-sysctl.conf
-links to it. A key with wildcards sets what no file names itself, wherever it stands; `-key` without a value keeps them
+and a file in /etc hides one of the same name in /run and /usr/lib. systemd-sysctl never reads /etc/sysctl.conf by
+itself: it counts only where a link such as 99-sysctl.conf leads to it. Debian 13 and Ubuntu 26.04 have no such link
+any more (Debian's release notes for trixie, "/etc/sysctl.conf is no longer honored"), while `sysctl --system` and
+`sysctl -p` of procps still read it, the first of them last of all (sysctl(8)): so its values are in force until the
+next boot. A key with wildcards sets what no file names itself, wherever it stands; `-key` without a value keeps them
 off a key. The kernel command line sets what no file does; TuneD and commands of units come later (`managers`,
 `commands`).
 """
@@ -16,7 +19,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.kernel.sysctl import Sysctl, normal_key, proc_path
 from hosttune.facts.lookups import Lookup, fits_parts, whole_number
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import drop_in_texts, if_absent, text
+from hosttune.facts.reading import drop_in_texts, drop_ins, if_absent, text
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
 from hosttune.regex import regex
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+CONF = "/etc/sysctl.conf"
 _WORDS = {
     ("kernel.numa_balancing", "numa_balancing=disable"): "0",
     ("kernel.numa_balancing", "numa_balancing=enable"): "1",
@@ -44,6 +48,7 @@ class BootSetting(Fact):
 
     name: str
     settings: tuple[Placed, ...]  # all that set it, in their order, so that the last one counts
+    unread: tuple[Placed, ...] = ()  # what /etc/sysctl.conf says where nothing reads it at boot
 
     @property
     def is_set(self) -> bool:
@@ -87,6 +92,8 @@ class SysctlAtBoot(Fact):
     """`sysctl_at_boot["vm.swappiness"]`, for every key; only what was asked for is kept."""
 
     entries: Mapping[str, BootSetting]
+    keys: tuple[str, ...]  # all that a file sets by its name, sorted
+    unread: Mapping[str, Placed]  # by key, what /etc/sysctl.conf says where nothing reads it at boot
 
     def __getitem__(self, key: str) -> BootSetting:
         return self.entries[key]
@@ -106,10 +113,36 @@ def assignments(content: str) -> Iterator[tuple[int, str, str | None]]:
             yield number, normal_key(match[1]), None
 
 
-def collect(reader: Reader, facts: Facts) -> SysctlAtBoot:  # noqa: ARG001 - the interface of all subjects
+def collect(reader: Reader, facts: Facts) -> SysctlAtBoot:
     lines = shared(_lines, reader)
+    unread = shared(_unread, reader, facts)
 
-    return SysctlAtBoot(Lookup(lambda key: BootSetting(key, lazy(_settings, reader, key, lines))))
+    def look(key: str) -> BootSetting:
+        return BootSetting(
+            key, lazy(_settings, reader, key, lines), lazy(lambda: tuple(filter(None, (unread().get(key),))))
+        )
+
+    return SysctlAtBoot(
+        Lookup(look),
+        keys=lazy(lambda: tuple(sorted({key for key, value in lines() if value and _WILD.isdisjoint(key)}))),
+        unread=lazy(unread),
+    )
+
+
+def _unread(reader: Reader, facts: Facts) -> Mapping[str, Placed]:
+    """What /etc/sysctl.conf says, unless something reads it at boot: a link in a folder of sysctl.d, a command, or
+    TuneD after its own values (reapply_sysctl). Without systemd, procps reads it (Debian's /etc/init.d/procps).
+    """
+    content = if_absent(text(reader, CONF), "")
+    found = {key: Placed(value, CONF, line) for line, key, value in assignments(content) if value is not None}
+    if not found or not facts.host.has_systemd:
+        return {}
+    if any(reader.resolve(path) == CONF for path in drop_ins(reader, FOLDERS)):
+        return {}
+    managers = facts.managers
+    if facts.commands.sysctl_conf_loader or (managers.tuned_at_boot and managers.tuned_sysctls):
+        return {}
+    return found
 
 
 def _lines(reader: Reader) -> tuple[_Line, ...]:

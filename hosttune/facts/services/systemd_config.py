@@ -35,9 +35,10 @@ def settings(reader: Reader, name: str, section: str) -> Mapping[str, tuple[str,
 
 
 def files_of(reader: Reader, name: str) -> tuple[str, ...]:
-    """The files of `name` (logind.conf) in the order in which they are read."""
+    """The files of `name` (logind.conf) in the order in which they are read. Of an image /run is made anew at boot."""
+    roots = [root for root in _ROOTS if not (reader.persistent_only and root.startswith("/run/"))]
     files: dict[str, str] = {}
-    for root in reversed(_ROOTS):
+    for root in reversed(roots):
         files |= {one: f"{root}/{name}.d/{one}" for one in names_in(reader, f"{root}/{name}.d")}
-    main = next((path for path, _ in texts(reader, (f"{root}/{name}" for root in _ROOTS))), "")
+    main = next((path for path, _ in texts(reader, (f"{root}/{name}" for root in roots))), "")
     return (*filter(None, (main,)), *(files[one] for one in sorted(files) if one.endswith(".conf")))

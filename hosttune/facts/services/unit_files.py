@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 ADMIN = "/etc/systemd/system"
+_CONTROL = "/etc/systemd/system.control"  # what `systemctl set-property` keeps
 _RUNTIME = "/run/systemd/system"
 _VENDOR = ("/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
 _INSTALL = ("WantedBy", "RequiredBy", "UpheldBy", "Alias")
@@ -131,7 +132,7 @@ class UnitFiles:
         """The *.conf files that change a unit, in the order in which systemd reads them (by base name)."""
         chosen: dict[str, str] = {}
         for part in drop_in_folders(name):
-            for folder in self.folders:
+            for folder in (_CONTROL, *self.folders):
                 if part in self.names(folder):
                     for base in self.names(f"{folder}/{part}"):
                         if base.endswith(".conf"):

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 _FIELD = regex(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|(\S+)')
 _AGEING = frozenset("dDevqQC")  # x and X have an age, too, but keep files
-# Types of which only one line may decide about a path; r, R, a, t, h, z, m and their likes add to it.
-_DECIDING = frozenset("fFdDevqQpLcbCxXw")
+# Types of which only one line may decide about a path (src/tmpfiles/tmpfiles.c, takes_ownership); a, t, h, z, m and
+# their likes add to it. Those that take patterns are kept apart from the others (needs_glob).
+_DECIDING = frozenset("fFdDevqQpLcbCxXwrR")
+_OF_PATTERNS = frozenset("exXwrR")
 # Of the system's instance (tmpfiles.d(5), "Specifiers"); machine and boot are left open.
 _SPECIFIERS = {
     "%t": "/run", "%S": "/var/lib", "%C": "/var/cache", "%L": "/var/log", "%T": "/tmp", "%V": "/var/tmp", "%h": "/root",
@@ -52,6 +54,13 @@ class TmpfilesLine:
     path: str
     age: str  # "-" where there is none
     number: int
+    text: str  # the whole line, single blanks in it
+    adds: bool  # it adds to other lines (`+`)
+
+    @property
+    def decides_on(self) -> tuple[bool, str] | None:
+        """What only one line decides about; None for a line that adds to others."""
+        return (self.type in _OF_PATTERNS, self.path) if self.type in _DECIDING and not self.adds else None
 
 
 def parse_tmpfiles(content: str) -> tuple[TmpfilesLine, ...]:
@@ -62,7 +71,8 @@ def parse_tmpfiles(content: str) -> tuple[TmpfilesLine, ...]:
             continue
         fields = words_of(row)
         if len(fields) >= 2 and "!" not in fields[0]:
-            lines.append(TmpfilesLine(fields[0][0], fields[1], fields[5] if len(fields) > 5 else "-", number))
+            age = fields[5] if len(fields) > 5 else "-"
+            lines.append(TmpfilesLine(fields[0][0], fields[1], age, number, " ".join(row.split()), "+" in fields[0]))
     return tuple(lines)
 
 
@@ -94,12 +104,12 @@ def tree_of(path: str) -> str:
 def select(files: Iterable[tuple[str, tuple[TmpfilesLine, ...]]]) -> tuple[AgeRule, ...]:
     """The rules of (file, lines) in the order of base names: of two lines that decide about a path the first wins."""
     rules: list[AgeRule] = []
-    decided: set[str] = set()
+    decided: set[tuple[bool, str]] = set()
     for name, lines in files:
         for line in lines:
-            if line.type not in _DECIDING or line.path in decided:
+            if line.decides_on is None or line.decides_on in decided:
                 continue
-            decided.add(line.path)
+            decided.add(line.decides_on)
             age, uses_atime = age_of(line.age)
             if line.type in _AGEING and age not in {"-", ""}:
                 rules.append(AgeRule(tree_of(line.path), age, f"{name}:{line.number}", uses_atime))

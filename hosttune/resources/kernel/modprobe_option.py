@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts.kernel.module_options import FOLDER, ModuleOptions, same_value
+from hosttune.facts.precedence import MODPROBE, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, Operator, WishKind, in_general
@@ -137,15 +138,19 @@ class _ModuleOptionComparison(InDropin):
         others = [one for one in self.parameter.settings if one.path != own]
         explicit = [one for one in others if not one.is_of_distribution]
         stronger = [one for one in others if one.line and one.file_name > posixpath.basename(own)]
-        for one in (*explicit[-1:], *stronger[-1:]):
+        module, _, key = self.wish.name.partition(".")
+        for one in (*stronger[-1:], *explicit[-1:]):
             if not same_value(self.wanted, one.value):
-                detail = f"{one.place} ({self.wish.name} = {one.value})" if one.line else one.place
-                return self._held(HoldKind.OWNED, detail, f"change {one.place}, or ignore {self.wish.rule}")
+                owners = self.context.facts.file_owners
+                detail = f"{owned_place(one, owners)} ({self.wish.name} = {one.value})" if one.line else one.place
+                detail += over_words(others, owners)
+                way = way_over(one, MODPROBE, owners, f"`options {module} {key}={self.wanted}`")
+                return self._held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
         return None
 
     def _in_force(self) -> Finding:
         """The files are right; whether the module has it is another matter."""
-        evidence = (f"{self.parameter.settings[-1].place} sets it",)
+        evidence = (f"{self.parameter.settings[-1].place} sets it", *self._lost)
         live = self.parameter.live
         if not self.parameter.is_loaded:
             return self._says(Verdict.OK, evidence=(*evidence, "the module is not loaded now"))
@@ -161,7 +166,12 @@ class _ModuleOptionComparison(InDropin):
     @property
     def _there(self) -> tuple[str, ...]:
         last = self.parameter.settings[-1:]
-        return tuple(f"{one.place} sets {one.value}" for one in last) or ("no file sets it",)
+        return (*(f"{one.place} sets {one.value}" for one in last), *self._lost) or ("no file sets it",)
+
+    @property
+    def _lost(self) -> tuple[str, ...]:
+        """What administrators set in vain."""
+        return lost_words(self.parameter.settings, MODPROBE, self.context.facts.file_owners, self.wish.name)
 
     @property
     def _wants(self) -> str:

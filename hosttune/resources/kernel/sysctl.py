@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from hosttune.errors import Conflict
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.sysctl import proc_path
+from hosttune.facts.precedence import SYSCTL, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
 from hosttune.resources.base import OLD, AddressKind, FieldSpec, Operator, WishKind, action_between, in_general
 from hosttune.resources.bounds import nearest, satisfies, wants
+from hosttune.resources.comparison import read_or_default
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.kernel.sysctl_keys import unknown_key
@@ -167,9 +169,13 @@ def _examine(wish: Wish, context: Context) -> _SysctlComparison | Finding:
     nobody = "the kernel chooses it, no file sets it" if is_kernels else "no file sets it at boot"
     by_file = f"next boot {boot.value} ({boot.place})" if boot else nobody
     evidence += (elsewhere.words if elsewhere else by_file,)
+    none: tuple[Placed, ...] = ()
+    unread = read_or_default(lambda: context.facts.sysctl_at_boot[wish.name].unread, none)
+    evidence += tuple(f"{one.place} ({wish.name} = {one.value}) is not read at boot" for one in unread)
+    evidence += lost_words(entries, SYSCTL, context.facts.file_owners, wish.name)
     hold, todo = Hold(), ""
     if not (live_ok and boot_ok):
-        hold, todo = _owner(wish, others, elsewhere, context)
+        hold, todo = _owner(wish, others, unread, elsewhere, context)
     return _SysctlComparison(
         wish, live, nearest(str(live), wish), live_ok, boot_ok, needs_no_file, evidence, hold, todo
     )
@@ -191,28 +197,41 @@ def _elsewhere(wish: Wish, live: str, boot: Placed | None, context: Context) -> 
 
 
 def _owner(
-    wish: Wish, others: list[Placed], elsewhere: Elsewhere | None, context: Context
+    wish: Wish, others: list[Placed], unread: tuple[Placed, ...], elsewhere: Elsewhere | None, context: Context
 ) -> tuple[Hold, str]:  # fmt: skip
-    """Who decides otherwise: an administrator's file, TuneD, a command, or a file that is read after ours."""
+    """Who decides otherwise: an administrator's file, TuneD, a command, or a file that is read after ours. Where such a
+    file is read after that of the administrator, it is named first: the other one has no effect.
+    """
+    own = dropin_path("", wish.rule).lstrip("/")
+    stronger = [one for one in others if one.line and one.file_name > own]
     explicit = [one for one in others if not one.is_of_distribution]
-    if hold := _by_file(explicit[-1:], wish):
+    later = stronger[-1:] if explicit else []
+    if hold := _by_file([*later, *explicit[-1:]], others, wish, context):
         return hold
     if {wish.name, TWINS.get(wish.name)} & {*context.facts.managers.tuned_sysctls}:
         owner = f"TuneD profile {context.facts.managers.tuned_profile}"
         return Hold(HoldKind.OWNED, owner), f"set {wish.name} in a child profile of TuneD, or ignore {wish.rule}"
     if elsewhere and not elsewhere.is_enough:
         owner = f"{elsewhere.place} ({wish.name} = {elsewhere.value})"
-        return Hold(HoldKind.OWNED, owner), f"change {elsewhere.place}, or ignore {wish.rule}"
-    own = dropin_path("", wish.rule).lstrip("/")
-    stronger = [one for one in others if one.line and one.file_name > own]
-    return _by_file(stronger[-1:], wish) or (Hold(), "")
+        return Hold(HoldKind.OWNED, owner), f"{elsewhere.way_out}, or ignore {wish.rule}"
+    if hold := _by_file(stronger[-1:], others, wish, context):
+        return hold
+    if unread and not others and not satisfies(unread[-1].value, wish):
+        place = unread[-1].place
+        owner = f"{place} ({wish.name} = {unread[-1].value}), which is not read at boot"
+        todo = f"take it out of {place}, or move it to {SYSCTL.folder} if it is meant, or ignore {wish.rule}"
+        return Hold(HoldKind.OWNED, owner), todo
+    return Hold(), ""
 
 
-def _by_file(entries: list[Placed], wish: Wish) -> tuple[Hold, str] | None:
-    for one in entries:
+def _by_file(chosen: list[Placed], entries: list[Placed], wish: Wish, context: Context) -> tuple[Hold, str] | None:
+    for one in chosen:
         if not satisfies(one.value, wish):
             shown = one.value if "=" in one.value else f"{wish.name} = {one.value}"
-            return Hold(HoldKind.OWNED, f"{one.place} ({shown})"), f"change {one.place}, or ignore {wish.rule}"
+            line = f"`{wish.name} = {nearest('', wish)}`"
+            owners = context.facts.file_owners
+            todo = f"{way_over(one, SYSCTL, owners, line)}, or ignore {wish.rule}"
+            return Hold(HoldKind.OWNED, f"{owned_place(one, owners)} ({shown}){over_words(entries, owners)}"), todo
     return None
 
 

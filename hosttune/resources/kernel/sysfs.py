@@ -7,10 +7,12 @@ change gets it from a udev rule. A file that lists its choices, one in brackets,
 from __future__ import annotations
 
 import posixpath
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.sysfs_at_boot import SOURCES, device_of
+from hosttune.facts.precedence import TMPFILES, UDEV, lost_words, over_words, owned_place, way_over
 from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -153,6 +155,9 @@ def _examine(wish: Wish, context: Context) -> _SysfsComparison | Finding:
     missing = [path for path, found in setting.items() if not _is_set(found, wish, own)]
     elsewhere = {path: one for path in missing if (one := _elsewhere(path, live.get(path, ""), wish, context))}
     evidence = _evidence(live, setting, elsewhere, own)
+    for path, found in setting.items():
+        certain = [one.given for one in found if not one.is_conditional]
+        evidence += lost_words(certain, UDEV, facts.file_owners, path)
     missing = [path for path in missing if path not in elsewhere or not elsewhere[path].is_enough]
     hold, todo = Hold(), ""
     if missing or any(not satisfies(value, wish) for value in live.values()):
@@ -223,16 +228,31 @@ def _owner(
         if path in elsewhere and not elsewhere[path].is_enough:
             other = elsewhere[path]
             owner = f"{other.place} ({path} = {other.value})"
-            return Hold(HoldKind.OWNED, owner), f"change {other.place}, or ignore {wish.rule}"
+            return Hold(HoldKind.OWNED, owner), f"{other.way_out}, or ignore {wish.rule}"
         others = [one for one in found if one.given.path != own]
         explicit = [one for one in others if not one.given.is_of_distribution]
         stronger = [one for one in others if not one.is_conditional and _beats(one, own, wish)]
-        for one in (*explicit[-1:], *stronger[-1:]):
+        for one in (*stronger[-1:], *explicit[-1:]):
             given = one.given
             if not satisfies(given.value, wish):
-                owner = f"{given.place} ({path} = {given.value})" if given.line else given.place
-                return Hold(HoldKind.OWNED, owner), f"change {given.place}, or ignore {wish.rule}"
+                place = owned_place(given, context.facts.file_owners)
+                owner = f"{place} ({path} = {given.value})" if given.line else place
+                owner += over_words([other.given for other in others], context.facts.file_owners)
+                return Hold(HoldKind.OWNED, owner), f"{_way_over(one, path, wish, context)}, or ignore {wish.rule}"
     return Hold(), ""
+
+
+def _way_over(one: Setter, path: str, wish: Wish, context: Context) -> str:
+    """How a line counts over this one, in its own kind of file: also over a line for more files than this one."""
+    value = nearest("", wish)
+    if one.source == "udev":
+        order, line = UDEV, _udev_rule(wish, path, value)
+    else:
+        order = replace(TMPFILES, counts_first=one.pattern == path)
+        line = _tmpfiles_line(wish, path, value)
+    if one.source not in FOLDERS or not line:
+        return f"change {one.given.place}"
+    return way_over(one.given, order, context.facts.file_owners, f"`{line}`")
 
 
 def _beats(other: Setter, own: str, wish: Wish) -> bool:

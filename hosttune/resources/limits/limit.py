@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.limits.session_limits import FOLDER, ITEMS, amount
 from hosttune.facts.placed import Placed
+from hosttune.facts.precedence import LIMITS, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, in_general
@@ -172,8 +173,12 @@ class _LimitComparison(InDropin):
             return self._says(Verdict.OK, evidence=self._there)
         for one in self.limits:
             if one.other.line and not _reaches(one.other.value, one.enough):
-                detail = f"{one.other.place} ({one.domain} {one.kind} {self.wish.name} {one.other.value})"
-                return self._held(HoldKind.OWNED, detail, f"change {one.other.place}, or ignore {self.wish.rule}")
+                owners, name = self.context.facts.file_owners, f"{one.domain} {one.kind} {self.wish.name}"
+                same = [line.given for line in self.lines if (line.domain, line.kind) == (one.domain, one.kind)]
+                others = [other for other in same if other.path != self.path]
+                detail = f"{owned_place(one.other, owners)} ({name} {one.other.value}){over_words(others, owners)}"
+                way = way_over(one.other, LIMITS, owners, f"`{name} {one.wanted}`")
+                return self._held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
         return None
 
     def _why_not(self) -> str:
@@ -222,7 +227,17 @@ class _LimitComparison(InDropin):
         domains = {one.domain for one in self.limits}
         others = (one for one in self.lines if one.domain not in domains)
         own = sorted({f"{one.domain} has its own ({one.given.place})" for one in others})
-        return (*found, *own, *_of_slurm(self.wish.name, self.context.facts))
+        return (*found, *self._lost, *own, *_of_slurm(self.wish.name, self.context.facts))
+
+    @property
+    def _lost(self) -> tuple[str, ...]:
+        """What administrators set in vain, for each domain and kind."""
+        rows: list[str] = []
+        for one in self.limits:
+            same = [line.given for line in self.lines if (line.domain, line.kind) == (one.domain, one.kind)]
+            name = f"{one.domain} {one.kind} {self.wish.name}"
+            rows += lost_words(same, LIMITS, self.context.facts.file_owners, name)
+        return tuple(dict.fromkeys(rows))
 
     @property
     def _wants(self) -> str:

@@ -9,13 +9,13 @@ runs already keeps what it started with: nothing is restarted here.
 from __future__ import annotations
 
 import math
-import posixpath
 import re
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.limits.limits import UNLIMITED
+from hosttune.facts.precedence import lost_words, over_words, owned_place, unit_order, way_over
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.frozen import frozen
 from hosttune.resources.base import Operator, WishKind, in_general
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.facts.placed import Placed
+    from hosttune.facts.precedence import FileOrder
     from hosttune.resources.base import Context, FieldSpec, Wish
     from hosttune.values import Change
 
-_PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/", "/usr/local/lib/systemd/")
 _TRUTH = {"1": "yes", "true": "yes", "on": "yes", "0": "no", "false": "no", "off": "no"}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _BOUNDS = {Operator.AT_LEAST: "at least ", Operator.AT_MOST: "at most "}
@@ -147,6 +147,10 @@ class _SettingComparison(InDropin):
         return read_or_default(lambda: any(one.path == self.path for one in self.values), otherwise=False)
 
     @property
+    def order(self) -> FileOrder:
+        return unit_order(_folder(self.wish))
+
+    @property
     def section(self) -> str:
         return self.wish.name.partition("/")[2].partition("/")[0]
 
@@ -174,14 +178,17 @@ class _SettingComparison(InDropin):
             return self._says(Verdict.OK, evidence=(f"{self.file} runs with {live}", *self._there))
         for one in reversed(self.values):
             if one.path != self.path and not satisfies(one.value, self.wish) and self._is_in_the_way(one):
-                detail = f"{one.place} ({self.key}={one.value})"
-                return self._held(HoldKind.OWNED, detail, f"change {one.place}, or ignore {self.wish.rule}")
+                owners = self.context.facts.file_owners
+                others = [other for other in self.values if other.path != self.path]
+                detail = f"{owned_place(one, owners)} ({self.key}={one.value}){over_words(others, owners)}"
+                line = f"`{self.key}={self.wish.bounds[0].value}`, below `[{self.section}]`,"
+                way = way_over(one, self.order, owners, line)
+                return self._held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
         return None
 
     def _is_in_the_way(self, one: Placed) -> bool:
         """Whether somebody decided there, or it is read after our drop-in."""
-        is_later = posixpath.dirname(one.path).endswith(".d") and one.file_name > posixpath.basename(self.path)
-        return is_later or not one.path.startswith(_PACKAGED)
+        return one.is_read_after(self.path) or not one.is_of_distribution
 
     def _live(self) -> str:
         """What the service runs with, in systemd's words; empty where it does not run, or where that does not show."""
@@ -206,8 +213,9 @@ class _SettingComparison(InDropin):
 
     @property
     def _there(self) -> tuple[str, ...]:
-        last = self.values[-1:]
-        return tuple(f"{self.key}={one.value} ({one.place})" for one in last) or (f"no file sets {self.key}",)
+        last = tuple(f"{self.key}={one.value} ({one.place})" for one in self.values[-1:])
+        lost = lost_words(self.values, self.order, self.context.facts.file_owners, self.key)
+        return (*last, *lost) or (f"no file sets {self.key}",)
 
     @property
     def _wants(self) -> str:

@@ -9,6 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.precedence import owned_place, unit_order, way_over
 from hosttune.frozen import frozen
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, WishKind, in_general
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.resources.base import Context, Operator, Wish
-
-_PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/")
 
 
 def without(line: str, option: str) -> str:
@@ -118,10 +117,17 @@ class _DropinComparison(Comparison):
         origin, command = standing[0].path, standing[0].value
         if self.option not in command.split():
             return self._needless(origin)
-        if not origin.startswith(_PACKAGED):
-            reason = f"{origin} starts it with {self.option}"
+        reason = f"{origin} starts it with {self.option}"
+        if not standing[0].is_of_distribution:
             todo = f"if that was not meant, take the option out of {origin}, then: sudo systemctl daemon-reload"
             return self._says(Verdict.ADVICE, reason, Hold(HoldKind.OWNED, f"whoever wrote {origin}"), todo=todo)
+        if standing[0].is_read_after(self.path):
+            line = "the same line without that option, below an empty ExecStart="
+            order, owners = unit_order(f"system/{name}"), self.context.facts.file_owners
+            todo = f"{way_over(standing[0], order, owners, line)}, or ignore {self.wish.rule}"
+            return self._says(
+                Verdict.DIFFERS, reason, Hold(HoldKind.OWNED, owned_place(standing[0], owners)), todo=todo
+            )  # fmt: skip
         return self._wanted(origin, command)
 
     def _needless(self, origin: str) -> Finding:

@@ -1,0 +1,228 @@
+"""Settings of administrators that have no effect at the next boot, because another file counts over them or nothing
+reads theirs: in sysctl.d, modprobe.d, limits.d, tmpfiles.d, udev rules, drop-ins of units and of systemd's programs.
+
+Who counts over whom is in `precedence`, whose a file is in `file_owners`. What one file of an administrator loses to
+another one of theirs is meant so, and is left out. Sources: sysctl.d(5), modprobe.d(5), limits.conf(5), tmpfiles.d(5)
+with systemd-tmpfiles ("Duplicate line for path, ignoring"), udev(7), systemd.unit(5).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.kernel.module_options import same_value
+from hosttune.facts.kernel.sysctl_at_boot import CONF
+from hosttune.facts.kernel.sysfs_at_boot import udev_writes
+from hosttune.facts.limits.session_limits import ITEMS
+from hosttune.facts.placed import Placed
+from hosttune.facts.precedence import LIMITS, MODPROBE, SYSCTL, TMPFILES, UDEV, losers, unit_order
+from hosttune.facts.reading import drop_in_texts, names_in
+from hosttune.facts.services.systemd_config import files_of
+from hosttune.facts.services.unit_files import ADMIN, UnitFiles, assignments
+from hosttune.facts.services.unit_settings import UnitSettings
+from hosttune.facts.storage.ageing_files import parse_tmpfiles
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.facts.precedence import FileOrder
+    from hosttune.host.door import Reader
+
+_ROOTS = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+# Settings of units of which only the last one counts: of others each line adds to a list (systemd.exec(5),
+# systemd.service(5), systemd.resource-control(5)).
+_SINGLE = ("Limit", "Memory", "Tasks", "CPUWeight", "CPUQuota", "IOWeight", "Timeout", "Restart", "OOM", "Protect")
+_ALONE = frozenset({
+    "Delegate", "Group", "KillMode", "Nice", "NoNewPrivileges", "PrivateTmp", "RemainAfterExit", "Slice", "Type",
+    "UMask", "User", "WorkingDirectory",
+})  # fmt: skip
+# Programs of systemd whose settings are single values, but for few.
+_PROGRAMS = ("coredump.conf", "journald.conf", "logind.conf", "oomd.conf", "sleep.conf", "system.conf")
+
+
+@frozen
+class LostFile(Fact):
+    """What one file of an administrator says in vain, to one other file."""
+
+    path: str
+    settings: tuple[str, ...]  # as a person writes them: vm.swappiness = 10
+    lines: tuple[int, ...]  # of that file, one for each
+    owner: str  # whose it is: the administrator, Ansible ...
+    winner: str  # the file that counts over it; empty where nothing reads this one at boot
+    winner_owner: str  # the package procps ...; empty where there is none
+    is_read_later: bool  # the winner counts because it is read later, else because it is read earlier
+    better: str  # the file to put the settings into
+
+    @property
+    def text(self) -> str:
+        """The settings in words, the first of many."""
+        most = 6
+        more = f" and {len(self.settings) - most} more" if len(self.settings) > most else ""
+        return ", ".join(self.settings[:most]) + more
+
+
+@frozen
+class LostSettings(Fact):
+    """All that administrators set in vain."""
+
+    files: tuple[LostFile, ...]
+
+
+@frozen
+class _Contest:
+    """All that files say of one value, the one that counts last."""
+
+    name: str  # with the place of the value: `vm.swappiness = {}`
+    order: FileOrder
+    settings: tuple[Placed, ...]
+    same: Callable[[str, str], bool]
+
+
+def collect(reader: Reader, facts: Facts) -> LostSettings:
+    return LostSettings(lazy(lambda: tuple(_files(reader, facts))))
+
+
+def _files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    found: dict[tuple[str, str], list[tuple[_Contest, Placed]]] = {}
+    for make in (_sysctls, _module_options, _limits, _tmpfiles, _udev, _units, _programs):
+        for contest in make(reader, facts):
+            for one in losers(contest.settings, contest.same):
+                if _is_lost(one, contest.settings[-1], facts):
+                    found.setdefault((one.path, contest.settings[-1].path), []).append((contest, one))
+    yield from _unread(facts)
+    for (path, other), rows in found.items():
+        order = rows[0][0].order
+        yield LostFile(
+            path,
+            tuple(contest.name.replace("{}", _shown(contest, one)) for contest, one in rows),
+            tuple(one.line for _, one in rows),
+            facts.file_owners[path].name,
+            other,
+            facts.file_owners[other].name,
+            not order.counts_first,
+            order.path_over(other),
+        )
+
+
+def _shown(contest: _Contest, one: Placed) -> str:
+    """Of a line of tmpfiles.d without its argument, which may be the text of a file."""
+    return " ".join(one.value.split()[:6]) if contest.order is TMPFILES else one.value
+
+
+def _is_lost(one: Placed, winner: Placed, facts: Facts) -> bool:
+    """Whether it is a decision for this host, and what counts over it is none."""
+    if one.is_of_distribution or one.path == winner.path or not winner.line:
+        return False
+    owners = facts.file_owners
+    return owners[one.path].decides and not owners[winner.path].decides
+
+
+def _unread(facts: Facts) -> Iterator[LostFile]:
+    """/etc/sysctl.conf where nothing reads it, without what another file says as well."""
+    at_boot = facts.sysctl_at_boot
+    rows = [(key, one) for key, one in at_boot.unread.items() if not _is_said(at_boot[key].settings, one)]
+    if rows:
+        settings = tuple(f"{key} = {one.value}" for key, one in rows)
+        lines = tuple(one.line for _, one in rows)
+        taken = names_in(facts.reader, SYSCTL.folder)
+        name = next(
+            one for one in ("99-sysctl.conf", "99-local.conf", "zz-sysctl.conf", "zz-local.conf") if one not in taken
+        )
+        yield LostFile(CONF, settings, lines, facts.file_owners[CONF].name, "", "", False, f"{SYSCTL.folder}/{name}")
+
+
+def _is_said(settings: tuple[Placed, ...], one: Placed) -> bool:
+    return bool(settings) and _is_same(settings[-1].value, one.value)
+
+
+def _is_same(one: str, other: str) -> bool:
+    return one.split() == other.split()
+
+
+def _is_compatible(one: str, other: str) -> bool:
+    """Whether systemd-tmpfiles takes both lines: all but their types is the same (item_compatible)."""
+    rows = (text.split()[2:] for text in (one, other))
+    first, second = ([*row, *["-"] * (5 - len(row))] for row in rows)
+    return first == second
+
+
+def _sysctls(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
+    at_boot = facts.sysctl_at_boot
+    for key in at_boot.keys:
+        yield _Contest(f"{key} = {{}}", SYSCTL, at_boot[key].settings, _is_same)
+
+
+def _module_options(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
+    for name in dict.fromkeys(f"{one.module}.{one.key}" for one in facts.module_options.lines):
+        module, _, key = name.partition(".")
+        yield _Contest(f"options {module} {key}={{}}", MODPROBE, facts.module_options[name].settings, same_value)
+
+
+def _limits(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
+    for item in ITEMS:
+        rows = ((f"{one.domain} {one.kind} {item} {{}}", one.given) for one in facts.session_limits[item].lines)
+        yield from _contests(rows, LIMITS)
+
+
+def _tmpfiles(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
+    found: dict[tuple[bool, str], list[Placed]] = {}
+    for path, content in drop_in_texts(reader, [f"{root}/tmpfiles.d" for root in _ROOTS]):
+        for line in parse_tmpfiles(content):
+            if line.decides_on:
+                found.setdefault(line.decides_on, []).append(Placed(line.text, path, line.number))
+    for settings in found.values():
+        yield _Contest("{}", TMPFILES, tuple(reversed(settings)), _is_compatible)
+
+
+def _udev(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
+    """Only rules for the very same devices are compared."""
+    if not names_in(reader, UDEV.folder):
+        return
+    rows = []
+    for path, content in drop_in_texts(reader, [f"{root}/udev/rules.d" for root in _ROOTS], UDEV.suffix):
+        for number, matches, attribute, value in udev_writes(content):
+            devices = ", ".join(f'{key}=="{word}"' for key, word in sorted(matches.items()) if key != "?")
+            more = f", {matches['?']}" if "?" in matches else ""
+            rows.append((f'{devices}{more}, ATTR{{{attribute}}}="{{}}"', Placed(value, path, number)))
+    yield from _contests(rows, UDEV)
+
+
+def _units(reader: Reader, facts: Facts) -> Iterator[_Contest]:
+    files = UnitFiles(reader)
+    for unit in dict.fromkeys(entry.removesuffix(".d") for entry in names_in(reader, ADMIN)):
+        if UnitSettings.name_fault(f"{unit}/Service/Type"):
+            continue
+        real, fragment, _ = files.state(unit)
+        own = [path for path in (fragment, *files.drop_ins(real)) if path.startswith(f"{ADMIN}/")]
+        rows = (row for path in own for row in assignments(files.content(path)))
+        keys = {(section, key) for _, section, key, _ in rows if key in _ALONE or key.startswith(_SINGLE)}
+        for section, key in sorted(keys):
+            name = f"{unit}/{section}/{key}"
+            if not UnitSettings.name_fault(name):
+                settings = facts.unit_settings[name].values
+                yield _Contest(f"{key}={{}} of {unit}", unit_order(f"system/{unit}"), settings, _is_same)
+
+
+def _programs(reader: Reader, facts: Facts) -> Iterator[_Contest]:
+    for program in _PROGRAMS:
+        files = files_of(reader, program)
+        if len(files) < 2:
+            continue
+        texts = UnitFiles(reader)
+        keys = {
+            (section, key) for path in files for _, section, key, value in assignments(texts.content(path)) if value
+        }
+        for section, key in sorted(keys):
+            name = f"{program}/{section}/{key}"
+            if not UnitSettings.name_fault(name):
+                yield _Contest(f"{key}={{}}", unit_order(program), facts.unit_settings[name].values, _is_same)
+
+
+def _contests(rows: Iterable[tuple[str, Placed]], order: FileOrder) -> Iterator[_Contest]:
+    found: dict[str, list[Placed]] = {}
+    for name, one in rows:
+        found.setdefault(name, []).append(one)
+    yield from (_Contest(name, order, tuple(settings), _is_same) for name, settings in found.items())
