@@ -251,7 +251,12 @@ FILES = [  # code, level, lines, file
         b"/x /y none bind 0 0\n/y/a /x none bind 0 0\n/v /w none bind 0 0\n/w/a /v none bind 0 0\n",
     ),
     ("waits-for-network", "warning", [2], b"nas:/x /nas nfs4 nofail 0 0\n/nas/a /home none bind 0 0\n"),
-    ("waits-for-network", "warning", [2], b"nas:/x /nas nfs4 noauto,x-systemd.automount 0 0\n/nas/a /b none bind 0 0\n"),
+    (
+        "waits-for-network",
+        "warning",
+        [2],
+        b"nas:/x /nas nfs4 noauto,x-systemd.automount 0 0\n/nas/a /b none bind 0 0\n",
+    ),
     ("waits-for-network", "warning", [2], b"/dev/x /nas ext4 _netdev 0 0\n/nas/i /b ext4 loop 0 0\n"),
     ("waits-for-network", "warning", [2], b"nas:/x /nas nfs4 nofail 0 0\nUUID=1 /nas/local ext4 rw 0 0\n"),
     ("waits-for-network", "warning", [1, 2], b"/c/x /a none bind 0 0\n/nas/x /c none bind 0 0\nnas:/x /nas nfs 0 0\n"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hosttune.facts.services.clock import Clock
     from hosttune.facts.services.core_dumps import CoreDumps
+    from hosttune.facts.services.data_folders import DataFolders
     from hosttune.facts.services.desktop import Desktop
     from hosttune.facts.services.journal import SystemdJournal
     from hosttune.facts.services.needrestart import Needrestart
@@ -22,6 +23,7 @@ class ServicesFacts:
 
     clock: Clock
     core_dumps: CoreDumps
+    data_folders: DataFolders
     desktop: Desktop
     journal: SystemdJournal
     needrestart: Needrestart

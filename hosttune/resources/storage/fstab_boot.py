@@ -102,9 +102,7 @@ def _counts_here(facts: Facts, remark: Remark) -> bool:
     return match is not None and tuple(map(int, match.groups())) >= _UBUNTU_HANGS_FROM
 
 
-def _lines(
-    facts: Facts, document: FstabText, remarks: Sequence[Remark], mounted: frozenset[str]
-) -> Iterator[BootLine]:
+def _lines(facts: Facts, document: FstabText, remarks: Sequence[Remark], mounted: frozenset[str]) -> Iterator[BootLine]:
     errors, kernel, has_libmount = LineErrors(document), next_kernel(facts), _reads_with_libmount(facts)
     told: dict[int, Remark] = {}
     for one in remarks:

@@ -67,7 +67,8 @@ def lint(document: FstabText) -> tuple[Remark, ...]:
             found += _entry_remarks(document, line, seen)
         elif line.kind is LineKind.BROKEN:
             found += _broken_remarks(line)
-    return in_order(_without_secrets(document, one) for one in (*found, *_circle_remarks(document), *_waiting_remarks(document)))
+    found += [*_circle_remarks(document), *_waiting_remarks(document)]
+    return in_order(_without_secrets(document, one) for one in found)
 
 
 def _without_secrets(document: FstabText, one: Remark) -> Remark:
@@ -260,9 +261,9 @@ def _waiting_remarks(document: FstabText) -> Iterator[Remark]:
         if first is line or _is_remote(fields) or not is_required(words, decode(fields.fstype)):
             continue
         why = (
-            f"systemd counts this line among the disks, and it waits for {first.target} (line {first.number}), which waits "
-            "for the network: systemd may leave the network or other parts out of the boot (ordering cycle), and without "
-            "that server the boot ends in the emergency shell"
+            f"systemd counts this line among the disks, and it waits for {first.target} (line {first.number}), which "
+            "waits for the network: systemd may leave the network or other parts out of the boot (ordering cycle), "
+            "and without that server the boot ends in the emergency shell"
         )
         todo = "add _netdev (nofail, if the host is of use without it); x-systemd.requires-mounts-for does not help"
         yield Remark(line.number, RemarkLevel.WARNING, "waits-for-network", why, todo)
@@ -307,7 +308,7 @@ def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[
     elif (match := _KERNEL_NAME.fullmatch(fields.source)) and not options.is_bind:
         why = f"{source} can be another disk after the next boot: the kernel numbers disks as it finds them"
         if match["md"]:
-            why = f"{source} can be another array after the next boot: mdadm counts down from 127 where mdadm.conf names none"
+            why = f"{source} can be another array after the next boot: mdadm counts down from 127 without mdadm.conf"
         yield Remark(number, RemarkLevel.WARNING, "kernel-name", why, f"name it by UUID: blkid -s UUID {source}")
 
 
