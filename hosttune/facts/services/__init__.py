@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hosttune.facts.services.needrestart import Needrestart
     from hosttune.facts.services.oomd import Oomd
     from hosttune.facts.services.slurm import Slurm
+    from hosttune.facts.services.sshd import Sshd
     from hosttune.facts.services.unit_settings import UnitSettings
     from hosttune.facts.services.units import Units
     from hosttune.facts.services.upgrades import Upgrades
@@ -29,6 +30,7 @@ class ServicesFacts:
     needrestart: Needrestart
     oomd: Oomd
     slurm: Slurm
+    sshd: Sshd
     unit_settings: UnitSettings
     units: Units
     upgrades: Upgrades
