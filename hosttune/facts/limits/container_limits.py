@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _DEFAULT = (1024, 524288)  # DefaultLimitNOFILE= of systemd-system.conf(5), from systemd 240 on
 _DAEMON_JSON = (
     'write "nofile": {"Name": "nofile", "Soft": 65536, "Hard": 524288} into default-ulimits of '
-    "/etc/docker/daemon.json, and restart Docker in a quiet moment; one container: docker run --ulimit nofile=65536:524288"
+    "/etc/docker/daemon.json, and restart Docker in a quiet moment; for one container: docker run --ulimit "
+    "nofile=65536:524288"
 )
 _FLAG = "change --default-ulimit of docker.service to nofile=65536:524288, and restart it in a quiet moment"
 _DOCKER, _CONTAINERD = "docker.service", "containerd.service"

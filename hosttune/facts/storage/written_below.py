@@ -16,6 +16,7 @@ from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mounts import is_system, mount_of, unit_name
 from hosttune.facts.storage.sources import find_fault, sources_of
 from hosttune.facts.storage.ways import Ways
+from hosttune.host.cleaned import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.fstab import FstabEntry
 
 _MOST = 3  # names in a sentence
+_LONGEST = 40  # characters of such a name
 _SOCKETS = {"docker.service": "docker.socket", "snapd.service": "snapd.socket"}  # that would start it again
 _MADE_BY_SYSTEM = frozenset({"lost+found"})
 _IN_USE = frozenset({"/home", "/opt", "/srv", "/var/lib", "/var/cache"})  # folders that cannot be moved away
@@ -62,7 +64,8 @@ def _names_below(facts: Facts, target: str) -> str:
         return ""
     names = attempt(names_in, facts.reader, target)
     found = [name for name in names if name not in _MADE_BY_SYSTEM] if isinstance(names, tuple) else []
-    return ", ".join(found[:_MOST]) + (" ..." if len(found) > _MOST else "")
+    shown = [clean(name[:_LONGEST]) for name in found[:_MOST]]  # users may have given these names
+    return ", ".join(shown) + (" ..." if len(found) > _MOST else "")
 
 
 def find_unguarded(facts: Facts, entry: FstabEntry) -> tuple[DataFolder, ...]:
@@ -143,7 +146,7 @@ def describe_guard(folders: Iterable[DataFolder]) -> str:
     """The drop-ins with which they do not start without their disk."""
     found: dict[str, list[str]] = {}
     for one in folders:
-        found.setdefault(one.unit, []).append(one.path)
+        found.setdefault(one.unit, []).append(f'"{one.path}"' if " " in one.path else one.path)
     told = [f"sudo systemctl edit {quote(unit)}: RequiresMountsFor={' '.join(paths)}" for unit, paths in found.items()]
     return f"{'; '.join(told[:_MOST])} (in [Unit])"
 
