@@ -59,28 +59,28 @@ class AllContainerLimits(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> AllContainerLimits:  # noqa: ARG001 - the interface of all subjects
-    return AllContainerLimits(lazy(lambda: tuple(_all(facts))))
+    return AllContainerLimits(lazy(lambda: tuple(_find_limits(facts))))
 
 
-def _all(facts: Facts) -> Iterator[ContainerLimits]:
+def _find_limits(facts: Facts) -> Iterator[ContainerLimits]:
     services = {one.unit: one for one in facts.limits.services}
     if _DOCKER in services:
-        given = _given_by_docker(facts)
+        given = _read_docker_default(facts)
         unit = _CONTAINERD if _CONTAINERD in services else _DOCKER
         way_out = _FLAG if "default-ulimits" in facts.docker.flagged else _DAEMON_JSON
         if given:
             yield ContainerLimits("Docker", *given, "", way_out)
         else:
-            yield _inherited("Docker", services[unit], facts, way_out)
+            yield _read_inherited("Docker", services[unit], facts, way_out)
     kubernetes = sorted(DAEMONS.keys() & services.keys())
     own = next((one for one in kubernetes if DAEMONS[one] not in {"kubelet", "kubelite"}), "")
     if own or (kubernetes and _CONTAINERD in services):
-        yield _inherited("Kubernetes", services[own or _CONTAINERD], facts)
+        yield _read_inherited("Kubernetes", services[own or _CONTAINERD], facts)
     elif _CONTAINERD in services and _DOCKER not in services:
-        yield _inherited("containerd", services[_CONTAINERD], facts)
+        yield _read_inherited("containerd", services[_CONTAINERD], facts)
 
 
-def _given_by_docker(facts: Facts) -> tuple[int, int] | None:
+def _read_docker_default(facts: Facts) -> tuple[int, int] | None:
     """(soft, hard) of its default-ulimits, from daemon.json or a flag (--default-ulimit nofile=SOFT:HARD)."""
     settings = facts.docker.in_force
     flag = settings.get("default-ulimits.nofile", "")
@@ -94,9 +94,9 @@ def _given_by_docker(facts: Facts) -> tuple[int, int] | None:
     return None if None in numbers else (int(numbers[0] or 0), int(numbers[1] or 0))
 
 
-def _inherited(engine: str, service: ServiceLimits, facts: Facts, way_out: str = "") -> ContainerLimits:
+def _read_inherited(engine: str, service: ServiceLimits, facts: Facts, way_out: str = "") -> ContainerLimits:
     soft, hard = service.nofile, service.nofile_hard
-    if soft == hard and (declared := _declared(service.unit, facts)) and declared[1] == hard:
+    if soft == hard and (declared := _read_declared(service.unit, facts)) and declared[1] == hard:
         soft = declared[0]
     own = (
         f"sudo systemctl edit {service.unit}: LimitNOFILE=65536:524288 (in [Service]), and restart it in a quiet moment"
@@ -104,7 +104,7 @@ def _inherited(engine: str, service: ServiceLimits, facts: Facts, way_out: str =
     return ContainerLimits(engine, soft, hard, service.unit, way_out or own)
 
 
-def _declared(unit: str, facts: Facts) -> tuple[int, int] | None:
+def _read_declared(unit: str, facts: Facts) -> tuple[int, int] | None:
     """(soft, hard) that the unit's files say, or systemd's default; None where they are not known, or say something
     else.
     """

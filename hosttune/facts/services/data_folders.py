@@ -4,7 +4,7 @@ A service whose folder lies below a mount point writes to the disk of the system
 mount hides that. Sources: dockerd(8) (data-root), containerd-config.toml(5) (root), kubelet(8) (--root-dir),
 slurm.conf(5) (SlurmdSpoolDir, StateSaveLocation, TmpFS), containers-storage.conf(5) (graphroot), crio.conf(5) (root),
 k3s' and rke2's documentation (data-dir), mysqld(8) (datadir), PostgreSQL's manual (data_directory), mongod.conf
-(storage.dbPath); what a unit names itself stands on its command line and in its environment (MinIO, Prometheus).
+(storage.dbPath); what else a unit names is on its command line and in its environment (MinIO, Prometheus).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PODMAN = "Podman"
 _MOST_UNITS = 512
-_PATH = regex(r"(?<![\w./$}~-])/(?!/)[^\s\"'=:,;$%{}|&<>()\\]+")
+_PATH = regex(r"(?<![\w./$}~])/(?!/)[^\s\"'=:,;$%{}|&<>()\\]+")
 _ROOT_DIR = regex(r"--root-dir[= ]\"?(/[^\s\"']+)")
 _DATA_DIR = regex(r"(?:--data-dir[= ]|(?<!\S)-d[= ])\"?(/[^\s\"']+)")
 _DATA_DIR_KEY = regex(r"^data-dir[ \t]*:[ \t]*[\"']?(/[^\s\"'#]+)")
@@ -104,7 +104,7 @@ _SERVICES = (
 
 def collect(reader: Reader, facts: Facts) -> DataFolders:
     return DataFolders(
-        running=lazy(lambda: () if reader.persistent_only else tuple(_running(reader, facts))),
+        running=lazy(lambda: () if reader.persistent_only else tuple(_find_running(reader, facts))),
         on_root=lazy(lambda: tuple(_on_root(facts))),
     )
 
@@ -116,10 +116,10 @@ def _on_root(facts: Facts) -> Iterator[DataFolder]:
             yield one
 
 
-def _running(reader: Reader, facts: Facts) -> Iterator[DataFolder]:
+def _find_running(reader: Reader, facts: Facts) -> Iterator[DataFolder]:
     units, ways = running_services(reader), Ways(reader, facts)
     seen: set[tuple[str, str]] = set()
-    for service, unit, path, place in _raw(reader, facts, units):
+    for service, unit, path, place in _list_folders(reader, facts, units):
         folder = _resolved(reader, ways, path)
         if folder.startswith("/") and (unit, folder) not in seen:
             seen.add((unit, folder))
@@ -132,7 +132,7 @@ def _resolved(reader: Reader, ways: Ways, path: str) -> str:
     return posixpath.normpath(real if isinstance(real, str) else path)
 
 
-def _raw(reader: Reader, facts: Facts, units: frozenset[str]) -> Iterator[tuple[str, str, str, str]]:
+def _list_folders(reader: Reader, facts: Facts, units: frozenset[str]) -> Iterator[tuple[str, str, str, str]]:
     """(service, unit, path, the file that says so) of each."""
     looks: Mapping[str, tuple[str, Callable[[Reader, Facts], Iterator[tuple[str, str]]]]] = {
         "docker.service": ("Docker", _of_docker), "containerd.service": ("containerd", _of_containerd),
@@ -145,7 +145,7 @@ def _raw(reader: Reader, facts: Facts, units: frozenset[str]) -> Iterator[tuple[
         yield from (("the kubelet", unit, path, place) for path, place in _of_kubernetes(reader, facts, unit))
     for one in _SERVICES:
         for unit in sorted({*one.units} & units):
-            place, path = _told(reader, one)
+            place, path = _find_setting(reader, one)
             yield from ((one.name, unit, path or one.folder, place) for _ in range(bool(path or one.folder)))
             yield from ((one.name, unit, path, place) for path, place in paths_of_unit(reader, facts, unit))
     if "system-postgresql.slice" in units:
@@ -188,14 +188,14 @@ def _of_slurm(facts: Facts, path: object, usual: str) -> Iterator[tuple[str, str
 def _of_kubernetes(reader: Reader, facts: Facts, unit: str) -> Iterator[tuple[str, str]]:
     """The kubelet's folder, and of a distribution that brings all in one program where that keeps it."""
     words = tuple(_texts_of_unit(reader, facts, unit))
-    told = [(match[1], place) for content, place in words for match in _ROOT_DIR.finditer(content)]
-    yield from told or (("/var/lib/kubelet", ""),)
+    found = [(match[1], place) for content, place in words for match in _ROOT_DIR.finditer(content)]
+    yield from found or (("/var/lib/kubelet", ""),)
     name = unit.partition(".")[0].partition("-")[0]
     if name not in {"k3s", "rke2", "k0sworker", "k0scontroller"}:
         return
     config = f"/etc/rancher/{name}/config.yaml"
     flags = [(match[1], place) for content, place in words for match in _DATA_DIR.finditer(content)]
-    rows = _hint(reader, config).splitlines()
+    rows = _read_or_empty(reader, config).splitlines()
     keys = [(match[1], config) for row in rows if (match := _DATA_DIR_KEY.match(row))]
     yield from flags or keys or (("/var/lib/k0s" if name.startswith("k0s") else f"/var/lib/rancher/{name}", ""),)
 
@@ -211,7 +211,7 @@ def _of_postgresql(reader: Reader) -> Iterator[tuple[str, str, str, str]]:
             yield "PostgreSQL", unit, path or usual, file if path and path != usual else ""
 
 
-def _told(reader: Reader, service: _Service) -> tuple[str, str]:
+def _find_setting(reader: Reader, service: _Service) -> tuple[str, str]:
     """(file, folder) that the service's own files say; both empty where they say nothing, or the usual folder."""
     for file in service.files:
         path = _value(reader, file, service.key)
@@ -223,7 +223,7 @@ def _told(reader: Reader, service: _Service) -> tuple[str, str]:
 def _value(reader: Reader, file: str, key: str) -> str:
     """The last absolute path that a file of `key = value`, `key: value` lines gives for a key."""
     found = ""
-    for row in _hint(reader, file).splitlines():
+    for row in _read_or_empty(reader, file).splitlines():
         name, mark, value = row.strip().replace(":", "=", 1).partition("=")
         if mark and name.strip() == key:
             word = value.strip().partition("#")[0].strip().strip("\"'")
@@ -248,7 +248,7 @@ def _texts_of_unit(reader: Reader, facts: Facts, unit: str) -> Iterator[tuple[st
         return
     for file in files:
         if file.startswith("/etc/") and "%" not in file and "*" not in file:
-            rows = (row for row in _hint(reader, file).splitlines() if not row.lstrip().startswith("#"))
+            rows = (row for row in _read_or_empty(reader, file).splitlines() if not row.lstrip().startswith("#"))
             yield "\n".join(rows), file
 
 
@@ -287,7 +287,7 @@ def is_within(path: str, folder: str) -> bool:
     return folder != "/" and f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
-def _hint(reader: Reader, path: str) -> str:
+def _read_or_empty(reader: Reader, path: str) -> str:
     content = attempt(text, reader, path)
     return content if isinstance(content, str) else ""
 

@@ -1,6 +1,6 @@
 """What sshd_config says of sessions: whether PAM opens them, without which pam_limits and pam_env set nothing there.
 
-The first value of a key counts, Include stands for the files that it names, by name, and what follows a Match holds
+The first value of a key counts, Include reads the files that it names, sorted, and what follows a Match holds
 for some connections only, to the end of that file (sshd_config(5); openssh-portable: servconf.c). UsePAM is `no`
 unless a file says otherwise; the sshd_config of Debian and Ubuntu says yes.
 """
@@ -37,15 +37,15 @@ class Sshd(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Sshd:  # noqa: ARG001 - the interface of all subjects
-    said = shared(lambda: next((one for key, one in _settings(reader, CONFIG, [], 0) if key == "usepam"), None))
+    found = shared(lambda: next((one for key, one in _read_settings(reader, CONFIG, [], 0) if key == "usepam"), None))
     return Sshd(
         is_installed=lazy(is_there, reader, CONFIG),
-        uses_pam=lazy(lambda: (one := said()) is not None and one.value.lower() == "yes"),
-        pam_place=lazy(lambda: one.place if (one := said()) else ""),
+        uses_pam=lazy(lambda: (one := found()) is not None and one.value.lower() == "yes"),
+        pam_place=lazy(lambda: one.place if (one := found()) else ""),
     )
 
 
-def _settings(reader: Reader, path: str, seen: list[str], depth: int) -> Iterator[tuple[str, Placed]]:
+def _read_settings(reader: Reader, path: str, seen: list[str], depth: int) -> Iterator[tuple[str, Placed]]:
     """(key in lower case, value) of all that holds for every connection, in the order in which sshd reads it."""
     seen.append(path)
     for number, row in enumerate(if_absent(text(reader, path), "").splitlines(), 1):
@@ -57,14 +57,14 @@ def _settings(reader: Reader, path: str, seen: list[str], depth: int) -> Iterato
             return
         if key == "include" and depth < _DEEPEST:
             for pattern in words[1:]:
-                for file in _matching(reader, pattern.strip('"')):
+                for file in _list_included(reader, pattern.strip('"')):
                     if len(seen) < _MOST_FILES:
-                        yield from _settings(reader, file, seen, depth + 1)
+                        yield from _read_settings(reader, file, seen, depth + 1)
         else:
             yield key, Placed(words[1].strip('"') if len(words) > 1 else "", path, number)
 
 
-def _matching(reader: Reader, pattern: str) -> tuple[str, ...]:
+def _list_included(reader: Reader, pattern: str) -> tuple[str, ...]:
     """The files that an Include names: below /etc/ssh unless it says otherwise."""
     folder, _, name = posixpath.join("/etc/ssh", pattern).rpartition("/")
     return tuple(f"{folder}/{one}" for one in names_in(reader, folder) if fits_glob(one, name))

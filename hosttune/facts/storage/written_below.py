@@ -103,14 +103,15 @@ def describe_writers(folders: Iterable[DataFolder]) -> str:
     found: dict[tuple[str, str], list[str]] = {}
     for one in folders:
         found.setdefault((one.service, one.unit), []).append(one.path)
-    told = [(_name(service, unit), " and ".join(paths[:_MOST])) for (service, unit), paths in found.items()]
-    rest = f", and {len(told) - _MOST} more" if len(told) > _MOST else ""
+    texts = [(_name_unit(service, unit), " and ".join(paths[:_MOST])) for (service, unit), paths in found.items()]
+    rest = f", and {len(texts) - _MOST} more" if len(texts) > _MOST else ""
     return (
-        ", ".join(f"{name} {'to' if n else 'writes to'} {paths}" for n, (name, paths) in enumerate(told[:_MOST])) + rest
+        ", ".join(f"{name} {'to' if n else 'writes to'} {paths}" for n, (name, paths) in enumerate(texts[:_MOST]))
+        + rest
     )
 
 
-def _name(service: str, unit: str) -> str:
+def _name_unit(service: str, unit: str) -> str:
     return unit if service == unit else f"{service} ({unit})"
 
 
@@ -147,8 +148,8 @@ def describe_guard(folders: Iterable[DataFolder]) -> str:
     found: dict[str, list[str]] = {}
     for one in folders:
         found.setdefault(one.unit, []).append(f'"{one.path}"' if " " in one.path else one.path)
-    told = [f"sudo systemctl edit {quote(unit)}: RequiresMountsFor={' '.join(paths)}" for unit, paths in found.items()]
-    return f"{'; '.join(told[:_MOST])} (in [Unit])"
+    texts = [f"sudo systemctl edit {quote(unit)}: RequiresMountsFor={' '.join(paths)}" for unit, paths in found.items()]
+    return f"{'; '.join(texts[:_MOST])} (in [Unit])"
 
 
 def tell_written(facts: Facts, entry: FstabEntry, word: str) -> str:
