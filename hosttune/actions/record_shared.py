@@ -41,6 +41,7 @@ _SPILLS = regex(
     r"/(?:etc|opt|usr/[a-z]+)/(?:.*/)?(?:spark|condor|enroot|lsf)[^/]*(?:/|$)|.*/lsf\.conf$|.*/mom_priv/config$|/etc/(?:apptainer|singularity)/"
 )
 _SPILL_KEY = regex(r"\s*(?:export\s+)?[\w.$-]{0,80}(?:tmp|temp|dir|execute|local|path)[\w.-]{0,80}[\s=]", re.IGNORECASE)
+_SSHD_KEY = regex(r"[ \t]*(UsePAM|Include|Match)[\s=]", re.IGNORECASE)
 # Files that hosttune wrote, whose comments are compared too, and the tables of a site
 _OWN = regex(r"/(?:etc|run|usr/lib)/(?:.*/)?[^/]*hosttune[^/]*$|/etc/hosttune/[^/]+\.tsv$")
 _COMMENT = ("#", ";", "//")
@@ -75,9 +76,17 @@ def shared_text(path: str, content: str) -> str | None:
         return shared_job(content, kind)
     if _SPILLS.match(path):
         return "\n".join(row if _SPILL_KEY.match(row) else "" for row in content.split("\n"))
+    if path.startswith("/etc/ssh/sshd_config"):
+        return _shared_sshd(content)
     if _SETTINGS.match(path) and not content.startswith("#!"):
         return _settings(path, content)
     return None if path.startswith("/etc/") and not content.startswith("#!") else shared_job(content, kind)
+
+
+def _shared_sshd(content: str) -> str:
+    """Where PAM is set, and the frame of that: names of users and hosts are left out."""
+    rows = ((row, _SSHD_KEY.match(row)) for row in content.split("\n"))
+    return "\n".join("" if not key else "Match all" if key[1].lower() == "match" else row for row, key in rows)
 
 
 def _settings(path: str, content: str) -> str:

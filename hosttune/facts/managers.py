@@ -106,7 +106,7 @@ class _Search:
     def __init__(self, reader: Reader, facts: Facts) -> None:
         self.reader = reader
         self.facts = facts
-        self.running = shared(_running, reader)
+        self.running = shared(running_services, reader)
         self.evidence: Mapping[str, str] = Lookup(self._evidence)  # by manager; empty for one that is not present
 
     def _evidence(self, name: str) -> str:
@@ -139,7 +139,7 @@ def _nothing(_search: _Search) -> str:
     return ""
 
 
-def _running(reader: Reader) -> frozenset[str]:
+def running_services(reader: Reader) -> frozenset[str]:
     """The services that have a control group; only one of the two hierarchies has system.slice."""
     found = (reader.list(f"{root}/system.slice") for root in _CGROUP_ROOTS)
     return frozenset(next((groups for groups in found if isinstance(groups, tuple)), ()))

@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.disks import Disk
-    from hosttune.facts.storage.filesystems import Filesystem
+    from hosttune.facts.storage.filesystems import Filesystem, IdleGroup
     from hosttune.facts.storage.fstab import FstabEntry
     from hosttune.facts.storage.mounts import Mount
     from hosttune.views.page import Page
 
 _SMALL = frozenset({"loop", "ram", "zram", "cdrom"})  # shown when something on a disk's file system is mounted from it
+_IDLE = {
+    "ZFS": "a disk of the ZFS pool{}, which is not imported: sudo zpool import",
+    "LVM": "a part of a volume group of LVM of which no volume is active: sudo vgs, sudo vgchange -ay",
+    "RAID": "a part of the array{}, which is not assembled: cat /proc/mdstat, sudo mdadm --examine",
+}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -37,6 +42,7 @@ class DiskRow:
     lines: tuple[FstabEntry, ...]
     children: tuple[str, ...]  # names of the devices made of it
     is_swap: bool
+    idle: IdleGroup | None = None  # the pool, volume group or array of which it is a part, and which is not up
 
 
 @frozen
@@ -65,6 +71,7 @@ def disks_of(facts: Facts) -> DiskTree:
     mounts = [mount for mount in told(lambda: facts.mounts.all) if not mount.is_bind]
     entries = told(lambda: facts.fstab.entries)
     swaps = {swap.path for swap in told(lambda: facts.memory.swaps)}
+    idle = {path: group for group in told(lambda: facts.filesystems.idle) for path in group.paths}
     sources = sources_of(facts)
     found = {entry.line: sources.find(entry.source) for entry in entries}
     rows = []
@@ -74,7 +81,7 @@ def disks_of(facts: Facts) -> DiskTree:
         here = tuple(mount for mount in mounts if _device(mount) == raw(disk, "device") or mount.source in tags)
         lines = tuple(entry for entry in entries if disk.name in (found[entry.line] or ()))
         children = tuple(child.name for child in disks if disk.name in _parents(child))
-        rows.append(DiskRow(disk, holds, here, lines, children, bool(swaps & tags)))
+        rows.append(DiskRow(disk, holds, here, lines, children, bool(swaps & tags), idle.get(disk.path)))
     missing = tuple(entry for entry in entries if found[entry.line] == ())
     unresolved = (one for one in entries if found[one.line] is None and names_device(one.source))
     local = tuple(one for one in unresolved if not is_network(one.fstype, one.source))
@@ -208,6 +215,8 @@ def _state(row: DiskRow) -> str:
     if row.mounts:
         is_root = any(mount.target == "/" for mount in row.mounts)
         return "no line in fstab" + ("" if is_root else ": the next boot may not mount it")
+    if row.idle:
+        return _IDLE[row.idle.kind].format(f" {clean(row.idle.name)}" if row.idle.name else "")
     if row.holds and not row.children and not row.is_swap:
         return (
             f"a part of something else ({row.holds.fstype})" if row.holds.is_member else "not mounted, no line in fstab"

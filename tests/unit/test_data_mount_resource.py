@@ -23,6 +23,7 @@ def row(path, fstype, uuid, **more):
     return {"name": path.rpartition("/")[2], "path": path, "fstype": fstype, "uuid": uuid, **empty, **more}
 
 
+DOCKER = "/sys/fs/cgroup/system.slice/docker.service/cgroup.procs"
 DISK = row("/dev/sdb", "xfs", "b7-1f", label="data")
 
 
@@ -131,6 +132,11 @@ def test_mounted_disk_without_a_line_gets_the_line():
         ("which is not mounted by hosttune", {"rows": (row("/dev/sdb", "swap", "b7-1f"),)}, {}),
         ("are all LABEL=data", {"rows": (DISK, row("/dev/sdc", "xfs", "c8", label="data"))}, {"source": "LABEL=data"}),
         ("a copy, a snapshot", {"rows": (DISK, row("/dev/sdc", "xfs", "b7-1f"))}, {"source": "/dev/sdb"}),
+        (
+            "Docker (docker.service) writes to /data/docker: the mount would hide it",
+            {"files": {"/etc/docker/daemon.json": '{"data-root": "/data/docker"}', DOCKER: "7\n"}},
+            {},
+        ),
         ("is not empty (set.tar)", {"files": {"/data/set.tar": "x"}}, {}),
         ("is a link to /srv", {"links": {"/data": "/srv"}, "folders": ("/srv",)}, {}),
         ("belongs to the system", {}, {"target": "/usr/share/data"}),

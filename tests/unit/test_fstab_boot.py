@@ -13,12 +13,13 @@ MOUNTS = (
 )
 
 
-def facts(*lines, kernel="6.8.0-60-generic", mounts=MOUNTS, systemd="255.4-1ubuntu8", **kwargs):
+def facts(*lines, kernel="6.8.0-60-generic", mounts=MOUNTS, systemd="255.4-1ubuntu8", os_release="", **kwargs):
     status = f"Package: systemd\nStatus: install ok installed\nArchitecture: amd64\nVersion: {systemd}\n"
     files = {
         "/var/lib/dpkg/status": status,
         "/etc/fstab": "".join(f"{line}\n" for line in lines),
         "/proc/self/mountinfo": mounts,
+        "/etc/os-release": os_release,
     }
     return Facts(FakeReader({**files, "/proc/sys/kernel/osrelease": f"{kernel}\n"}, **kwargs))
 
@@ -92,3 +93,24 @@ def test_file_that_is_missing_has_no_lines_and_one_that_cannot_be_read_is_unknow
     assert look_at_boot_lines(Facts(FakeReader({}))) == ()
     with pytest.raises(UnknownFact, match="not root"):
         look_at_boot_lines(Facts(FakeReader({}, unreadable={"/etc/fstab": "not root"})))
+
+
+@pytest.mark.parametrize(
+    ("systemd", "os_release", "is_noted"),
+    [
+        ("257.8-1", "ID=debian\nVERSION_ID=13\n", False),
+        ("258-1", "ID=debian\n", True),
+        ("255.4-1ubuntu8", "ID=ubuntu\nVERSION_ID=26.04\n", True),  # in the middle of an upgrade
+        ("255.4-1ubuntu8", "ID=ubuntu\nVERSION_ID=24.04\n", False),
+    ],
+)
+def test_automount_of_homes_is_noted_where_this_systemd_hangs_by_it(systemd, os_release, is_noted):
+    host = facts("nas:/home /home nfs4 noauto,x-systemd.automount,_netdev 0 0", systemd=systemd, os_release=os_release)
+
+    assert [one.target for one in look_at_boot_lines(host) if "hang the boot" in one.note] == ["/home"] * is_noted
+
+
+def test_bind_of_a_network_mount_is_noted_and_no_fault():
+    lines = look_at_boot_lines(facts("nas:/x /nas nfs4 nofail 0 0", "/nas/a /home none bind 0 0"))
+
+    assert [(one.target, one.fault) for one in lines if one.note] == [("/home", "")]

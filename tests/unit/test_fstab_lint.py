@@ -76,6 +76,10 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("uuid-case", "warning", "UUID=F9FE0B69-A280-415D-A03A-A32752370DEE /data ext4 rw,nofail 0 2", "lower case", "f9fe0b69"),
     ("kernel-name", "warning", "/dev/sdb1 /data ext4 rw,nofail 0 2", "another disk after the next boot", "blkid"),
     ("kernel-name", "warning", "/dev/nvme0n1p2 /data ext4 rw,nofail 0 2", "another disk", "/dev/nvme0n1p2"),
+    ("kernel-name", "warning", "/dev/md127 /data ext4 rw,nofail 0 2", "mdadm counts down from 127", "UUID /dev/md127"),
+    ("kernel-name", "warning", "/dev/md126p1 /data xfs rw,nofail 0 2", "another array", "name it by UUID"),
+    ("early-automount", "note", "nas:/h /home nfs4 noauto,x-systemd.automount 0 0", "systemd 258 on", "_netdev,nofail"),
+    ("early-automount", "note", "/dev/x /srv ext4 _netdev,x-systemd.automount 0 0", "hang the boot", "at boot"),
     ("atime-contradiction", "warning", "/dev/x /data ext4 noatime,relatime,nofail 0 2", "depends on how mount(8)", "one of them"),
     ("contradiction", "warning", "/dev/x /data ext4 rw,nofail,ro 0 2", "the last one counts: ro", "one of them"),
     ("upper-case", "error", "/dev/x /data ext4 NOATIME 0 2", "`NOATIME` is none", "write it as `noatime`"),
@@ -218,6 +222,11 @@ NOT_SAID = [  # code, line
     ("typography", "/dev/x /data btrfs subvol=caf\u00e9\u2013x,nofail 0 0"),
     ("uuid-shape", "UUID=5ad4b6a3d4b6810d /data udf nofail 0 0"),
     ("refused-option", "/dev/x /data ext4 ro=1,sync=1,nofail 0 2"),
+    ("kernel-name", "/dev/md0 /data ext4 nofail 0 2"),
+    ("kernel-name", "/dev/md1270 /data ext4 nofail 0 2"),
+    ("early-automount", "/dev/x /home ext4 x-systemd.automount 0 2"),
+    ("early-automount", "nas:/h /home/lab nfs4 noauto,x-systemd.automount 0 0"),
+    ("early-automount", "nas:/h /home nfs4 _netdev,nofail 0 0"),
     ("no-device", "/dev/mmcblk0boot0 /data ext4 nofail 0 2"),
 ]  # fmt: skip
 
@@ -245,6 +254,23 @@ FILES = [  # code, level, lines, file
         [1, 2, 3, 4],
         b"/x /y none bind 0 0\n/y/a /x none bind 0 0\n/v /w none bind 0 0\n/w/a /v none bind 0 0\n",
     ),
+    ("waits-for-network", "warning", [2], b"nas:/x /nas nfs4 nofail 0 0\n/nas/a /home none bind 0 0\n"),
+    (
+        "waits-for-network",
+        "warning",
+        [2],
+        b"nas:/x /nas nfs4 noauto,x-systemd.automount 0 0\n/nas/a /b none bind 0 0\n",
+    ),
+    ("waits-for-network", "warning", [2], b"/dev/x /nas ext4 _netdev 0 0\n/nas/i /b ext4 loop 0 0\n"),
+    ("waits-for-network", "warning", [2], b"nas:/x /nas nfs4 nofail 0 0\nUUID=1 /nas/local ext4 rw 0 0\n"),
+    ("waits-for-network", "warning", [1, 2], b"/c/x /a none bind 0 0\n/nas/x /c none bind 0 0\nnas:/x /nas nfs 0 0\n"),
+    (
+        "waits-for-network",
+        "warning",
+        [2],
+        b"nas:/x /nas nfs4 rw 0 0\no /b overlay lowerdir=/nas/a,x-systemd.requires-mounts-for=/nas 0 0\n",
+    ),
+    ("early-automount", "note", [2], b"nas:/x /nas nfs4 nofail 0 0\n/nas/h /home none bind,x-systemd.automount 0 0\n"),
     ("order", "warning", [1], b"UUID=1 /data/a/b ext4 nofail 0 0\nUUID=2 /data ext4 nofail 0 0\n"),
 ]
 
@@ -293,6 +319,22 @@ def test_lint_of_a_line_that_is_right_does_not_say_so(code, line):
 )
 def test_bind_mounts_that_wait_in_a_row_are_no_circle(data):
     assert remarks(data, "circle") == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"nas:/x /nas nfs4 nofail 0 0\n/nas/a /b none bind,_netdev 0 0\n",
+        b"nas:/x /nas nfs4 nofail 0 0\n/nas/a /b none bind,nofail 0 0\n",
+        b"nas:/x /nas nfs4 nofail 0 0\n/nas/a /b none bind,x-systemd.automount 0 0\n",
+        b"nas:/x /nas nfs4 nofail 0 0\nnas:/y /nas/y nfs4 nofail 0 0\n",
+        b"nas:/x /nas nfs4 nofail 0 0\n/nasty/a /b none bind 0 0\n/nas/swap none swap sw 0 0\n",
+        b"UUID=1 /nas ext4 rw 0 0\n/nas/a /b none bind 0 0\n",
+        b"nas:/ / nfs4 rw 0 0\nUUID=1 /data ext4 rw 0 0\n",
+    ],
+)
+def test_mount_that_waits_for_no_network_is_not_remarked(data):
+    assert remarks(data, "waits-for-network") == []
 
 
 @pytest.mark.parametrize(

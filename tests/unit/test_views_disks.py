@@ -5,6 +5,8 @@ import json
 import pytest
 
 from hosttune.facts import Facts
+from hosttune.facts.storage import filesystems
+from hosttune.facts.storage.filesystems import IdleGroup
 from hosttune.host.door import Space
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
@@ -61,6 +63,20 @@ def test_fstab_line_of_an_unmounted_disk_says_so():
     assert "fstab line 2: UUID=d2-7e on /scratch; not mounted now" in disks_text(
         of("h100-8x-2socket", **{"/etc/fstab": fstab}), Page()
     )
+
+
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        (IdleGroup("ZFS", "tank", ("/dev/nvme2n1",)), "a disk of the ZFS pool tank, which is not imported"),
+        (IdleGroup("LVM", "", ("/dev/nvme2n1",)), "a volume group of LVM of which no volume is active"),
+        (IdleGroup("RAID", "", ("/dev/nvme2n1",)), "a part of the array, which is not assembled"),
+    ],
+)
+def test_part_of_what_is_not_up_says_so(monkeypatch, group, said):
+    monkeypatch.setattr(filesystems, "_idle", lambda _reader, _facts: (group,))
+
+    assert disks_text(of("h100-8x-2socket"), Page()).count(said) == 1
 
 
 def test_unknown_file_systems_are_said_once_and_the_rest_is_shown():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hosttune.facts.limits.container_limits import AllContainerLimits
     from hosttune.facts.limits.limits import JobLimits
     from hosttune.facts.limits.session_limits import SessionLimits
     from hosttune.facts.limits.shm import Shm
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 class LimitsFacts:
     """The subjects in this folder."""
 
+    container_limits: AllContainerLimits
     limits: JobLimits
     session_limits: SessionLimits
     shm: Shm

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hosttune.facts.services.clock import Clock
     from hosttune.facts.services.core_dumps import CoreDumps
+    from hosttune.facts.services.data_folders import DataFolders
     from hosttune.facts.services.desktop import Desktop
     from hosttune.facts.services.journal import SystemdJournal
     from hosttune.facts.services.needrestart import Needrestart
     from hosttune.facts.services.oomd import Oomd
     from hosttune.facts.services.slurm import Slurm
+    from hosttune.facts.services.sshd import Sshd
     from hosttune.facts.services.unit_settings import UnitSettings
     from hosttune.facts.services.units import Units
     from hosttune.facts.services.upgrades import Upgrades
@@ -22,11 +24,13 @@ class ServicesFacts:
 
     clock: Clock
     core_dumps: CoreDumps
+    data_folders: DataFolders
     desktop: Desktop
     journal: SystemdJournal
     needrestart: Needrestart
     oomd: Oomd
     slurm: Slurm
+    sshd: Sshd
     unit_settings: UnitSettings
     units: Units
     upgrades: Upgrades

@@ -64,6 +64,8 @@ class Slurm(Fact):
     memory_percent: float  # of RealMemory that is enough: node_reg_mem_percent
     tmp_disk_mib: int
     tmp_fs: str  # /tmp unless set
+    spool: str  # SlurmdSpoolDir: state of slurmd, and the scripts of jobs
+    state: str  # StateSaveLocation, of the controller
     tmp_fs_mib: int  # the size of its file system, as slurmd reports it
     gpus: int  # of Gres
     has_mig_types: bool  # they are parts of GPUs (1g.10gb)
@@ -250,6 +252,11 @@ class _SlurmFiles:
         listed = self.setting("PropagateResourceLimits", "ALL").upper().replace(" ", "").split(",")
         return tuple(name for name in names if name in listed or "ALL" in listed)
 
+    def spool(self) -> str:
+        """%h is the name of the host, %n what Slurm calls it."""
+        path, host = self.setting("SlurmdSpoolDir", "/var/spool/slurmd"), self.facts.host.hostname.partition(".")[0]
+        return path.replace("%h", host).replace("%n", self.line()[0] if "%n" in path else host)
+
     def memory_percent(self) -> float:
         if told := _REG_MEM.search(self.setting("SlurmctldParameters")):
             return float(told[1])
@@ -300,6 +307,8 @@ def collect(reader: Reader, facts: Facts) -> Slurm:
         memory_percent=lazy(files.memory_percent),
         tmp_disk_mib=lazy(files.number, "tmpdisk"),
         tmp_fs=lazy(files.setting, "TmpFS", "/tmp"),
+        spool=lazy(files.spool),
+        state=lazy(files.setting, "StateSaveLocation", "/var/spool"),
         tmp_fs_mib=lazy(files.tmp_fs_mib),
         gpus=lazy(lambda: gpus()[0]),
         has_mig_types=lazy(lambda: gpus()[1]),

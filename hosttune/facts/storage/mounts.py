@@ -5,7 +5,7 @@ Under a root without a kernel (`--root`) they are what the next boot will mount:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import takewhile
 from math import inf
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy, shared, unread
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.reading import require_known, sure
-from hosttune.facts.storage.fstab_options import is_on_demand
+from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.frozen import frozen
 from hosttune.host.mounters import UTAB, users_in
 from hosttune.host.mountinfo import MountLine, folders_above, parse, topmost_at, visible
@@ -49,6 +49,7 @@ _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "ex
 _WRITTEN_TYPES = (LOCAL_TYPES | NETWORK_TYPES | {"vfat", "exfat", "ntfs3", "fuseblk", "reiserfs", "nilfs2"}) - {
     "fuse.cvmfs2", "fuse.httpdirfs", "fuse.ipfs",
 }  # fmt: skip
+_WRITTEN = ("below", "writers", "rescue", "unguarded", "guard")
 _DEVICES = ("/dev/", "UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "ID=")  # sources that are disks (mount(8))
 _SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
 _SYSTEM_TREES = (
@@ -107,6 +108,11 @@ class ExpectedMount(Fact):
         ""  # why nothing is mounted, as far as the devices of this host tell: `names UUID=..., which no device has`
     )
     way_out: str = ""  # what to do about that
+    writers: str = ""  # services that run and write to the folder while nothing is mounted there, as a sentence
+    rescue: str = ""  # what to do before the mount hides that, and after
+    below: str = ""  # what is in the folder while nothing is mounted there
+    unguarded: str = ""  # services that start without this mount, and keep their data on it, as a sentence
+    guard: str = ""  # how to let them wait for it
 
 
 @frozen
@@ -185,7 +191,12 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     at = facts.mounts.at
     asked = {path for one in facts.fstab.entries if asks_read_only(one.options) for path in (one.target, one.path)}
     # One in memory holds nobody's data, and /tmp as one comes with the next boot (storage-tmp-tmpfs).
-    wanted = (one for one in facts.fstab.at_boot if one.fstype not in {"tmpfs", "ramfs"})
+    wanted = [
+        one for one in facts.fstab.at_boot if one.fstype not in {"tmpfs", "ramfs"} and not is_on_demand(one.options)
+    ]
+    # What is mounted by hand is missed once a service that runs writes below it.
+    by_hand = (one for one in facts.fstab.entries if one.target.startswith("/") and not one.is_swap)
+    wanted += [one for one in by_hand if _is_written_below(reader, facts, one, there)]
     misread = (one for one in facts.fstab.misread if not one.is_swap and not is_on_demand(one.options))
     found = [
         ExpectedMount(
@@ -196,9 +207,9 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
             else False,
             cause=lazy(_source_fault, facts, one, "sentence"),
             way_out=lazy(_source_fault, facts, one, "way_out"),
+            **{name: lazy(_written, facts, one, name) for name in _WRITTEN},
         )
         for one in wanted
-        if not is_on_demand(one.options)
     ]  # fmt: skip
     found += [
         ExpectedMount(
@@ -215,6 +226,23 @@ def _source_fault(facts: Facts, entry: FstabEntry, word: str) -> str:
 
     found = find_fault(sources_of(facts), entry, ())
     return str(getattr(found, word)) if found else ""
+
+
+def _written(facts: Facts, entry: FstabEntry, word: str) -> str:
+    from hosttune.facts.storage.written_below import tell_written
+
+    return tell_written(facts, entry, word)
+
+
+def _is_written_below(reader: Reader, facts: Facts, entry: FstabEntry, there: Collection[str]) -> bool:
+    """Whether a line that no boot mounts is missed: not mounted, and a known service writes there."""
+    from hosttune.facts.storage.written_below import find_writers
+
+    if not is_on_demand(entry.options) or is_automount(entry.options) or {entry.target, entry.path} & {*there}:
+        return False
+    return not _is_behind_link(reader, entry, facts.mounts.all) and bool(
+        find_writers(facts, (entry.target, entry.path), are_all_asked=False)
+    )
 
 
 def asks_read_only(options: Iterable[str]) -> bool:

@@ -14,6 +14,7 @@ from hosttune.errors import Conflict, Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.filesystems import look
 from hosttune.facts.storage.mounts import LOCAL_TYPES, MOUNTINFO, unit_name
+from hosttune.facts.storage.written_below import describe_rescue, describe_writers, find_writers
 from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.resources.base import AddressKind, FieldSpec, WishKind, in_general
@@ -309,7 +310,14 @@ class _DataMountComparison:
         if self.running and not self.facts.host.shares_init_mounts:
             detail = "hosttune runs in a mount namespace of its own and cannot reach the host's mounts"
             raise _refuse(detail, "run it in the host's namespace: nsenter -t 1 -m hosttune")
-        if is_mounted or self.context.state[Address("folder", target)] is ABSENT:
+        if is_mounted:
+            return
+        if self.running and (writers := find_writers(self.facts, (target,))):
+            step = "run this again"
+            raise _refuse(
+                f"{describe_writers(writers)}: the mount would hide it", describe_rescue(writers, target, step)
+            )
+        if self.context.state[Address("folder", target)] is ABSENT:
             return
         place = reader.resolve(target)
         if isinstance(place, str) and place != target:

@@ -39,6 +39,9 @@ _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
 _HARMLESS = frozenset({"duplicate", "relative-target"})
 # What fails on some boots: a line by which something is mounted now has shown that it need not.
 _MAY_FAIL = frozenset({"no-netdev"})
+# What may go well at one boot and not at the next, by the order in which systemd takes things.
+_NOTED = frozenset({"waits-for-network", "early-automount"})
+_HANGS_FROM, _UBUNTU_HANGS_FROM = 258, (26, 4)  # systemd/systemd#39177, open in November 2026
 
 
 @frozen
@@ -77,13 +80,32 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     if isinstance(document, Unreadable):
         raise UnknownFact(f"{PATH}: {document.reason}")
     mounted = frozenset() if facts.reader.persistent_only else frozenset(facts.mounts.at)
-    return tuple(_lines(facts, document, mounted))
+    remarks = lint(document)
+    found = {one.line: one for one in _lines(facts, document, remarks, mounted)}
+    for remark in remarks:
+        if remark.code in _NOTED and _counts_here(facts, remark):
+            line = found.get(remark.line) or BootLine(document.lines[remark.line - 1].target, remark.line)
+            if not line.fault and not line.note:
+                note = f"line {remark.line} of {PATH}: {remark.message}"
+                found[remark.line] = replace(line, note=note, way_out=remark.todo)
+    return tuple(found[number] for number in sorted(found))
 
 
-def _lines(facts: Facts, document: FstabText, mounted: frozenset[str]) -> Iterator[BootLine]:
+def _counts_here(facts: Facts, remark: Remark) -> bool:
+    if remark.code != "early-automount" or _systemd_version(facts) >= _HANGS_FROM:
+        return True
+    try:  # a release upgrade may not have unpacked systemd yet
+        release = facts.os.version_id if facts.os.is_ubuntu else ""
+    except UnknownFact:
+        return False
+    match = _RELEASE.match(release)
+    return match is not None and tuple(map(int, match.groups())) >= _UBUNTU_HANGS_FROM
+
+
+def _lines(facts: Facts, document: FstabText, remarks: Sequence[Remark], mounted: frozenset[str]) -> Iterator[BootLine]:
     errors, kernel, has_libmount = LineErrors(document), next_kernel(facts), _reads_with_libmount(facts)
     told: dict[int, Remark] = {}
-    for one in lint(document):
+    for one in remarks:
         if one.line and is_failing(one) and one.code not in _HARMLESS:
             told.setdefault(one.line, one)
     entries = {entry.line: entry for entry in facts.fstab.entries}
@@ -240,11 +262,17 @@ def _reads_with_libmount(facts: Facts) -> bool:
     """How systemd reads fstab at a boot: from 259 on as mount(8) does, before with getmntent(3). The stricter way where
     its version is not known.
     """
+    version = _systemd_version(facts)
+    return version == 0 or version >= 259
+
+
+def _systemd_version(facts: Facts) -> int:
+    """258; 0 where it is not known."""
     try:
         match = _NUMBER.match(facts.packages["systemd"].version)
     except UnknownFact:
-        return True
-    return match is None or int(match[0]) >= 259
+        return 0
+    return int(match[0]) if match else 0
 
 
 __all__ = ["BootLine", "look_at_boot_lines", "next_kernel"]

@@ -1,4 +1,4 @@
-"""Bind mounts that wait for each other. Pure."""
+"""Mounts that wait for each other, and mounts of the disks that wait for the network. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hosttune.facts.storage.fstab_lines import clean_path
 from hosttune.facts.storage.fstab_options import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hosttune.facts.storage.fstab_lines import FstabLine, FstabText
 
@@ -32,6 +32,26 @@ def circles(document: FstabText) -> tuple[tuple[FstabLine, ...], ...]:
             lines = tuple(sorted(circle, key=lambda line: line.number))
             found.setdefault(frozenset(line.number for line in lines), lines)
     return tuple(found.values())
+
+
+def find_waiting(document: FstabText, firsts: Iterable[FstabLine]) -> Mapping[int, FstabLine]:
+    """The lines that systemd mounts after some others, by their numbers, each with the one of these that it waits for;
+    these themselves are among them.
+    """
+    after: dict[int, list[FstabLine]] = {}
+    found = {line.number: line for line in firsts}
+    if not found:
+        return found
+    for line in document.entries:
+        for other in _before(document, line):
+            after.setdefault(other.number, []).append(line)
+    waiting = list(found)
+    for number in waiting:  # it grows while it is gone through
+        for line in after.get(number, ()):
+            if line.number not in found:
+                found[line.number] = found[number]
+                waiting.append(line.number)
+    return found
 
 
 def _circle(document: FstabText, start: FstabLine) -> tuple[FstabLine, ...]:

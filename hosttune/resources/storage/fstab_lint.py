@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from hosttune.errors import Refused
 from hosttune.facts.storage.fstab_lines import LONGEST_LINE, FstabLine, FstabText, LineKind, Problem, others_of
-from hosttune.facts.storage.fstab_options import decode, items
+from hosttune.facts.storage.fstab_options import decode, is_automount, items
 from hosttune.facts.storage.fstab_readers import GETMNTENT_LIMIT, Fields
 from hosttune.facts.storage.fstab_reasons import disagreement, false_blank
 from hosttune.facts.storage.fstab_types import (
@@ -23,7 +23,7 @@ from hosttune.facts.storage.fstab_types import (
 )
 from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network, is_system
 from hosttune.regex import regex
-from hosttune.resources.storage.fstab_cycles import circles
+from hosttune.resources.storage.fstab_cycles import circles, find_waiting
 from hosttune.resources.storage.fstab_lint_fields import field_faults
 from hosttune.resources.storage.fstab_lint_options import (
     Remark,
@@ -40,10 +40,11 @@ _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
 _PLAIN_UUID = regex(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _PLAIN_NFS = regex(rb"[A-Za-z0-9.-]{1,253}:/[A-Za-z0-9./_-]*")
 _PLAIN_SOURCES = {**dict.fromkeys(LOCAL_TYPES, _PLAIN_UUID), "nfs": _PLAIN_NFS, "nfs4": _PLAIN_NFS}
-_KERNEL_NAME = regex(rb"/dev/(?:[sh]d[a-z]+[0-9]*|nvme[0-9]+n[0-9]+(?:p[0-9]+)?)")
+_KERNEL_NAME = regex(rb"/dev/(?:[sh]d[a-z]+[0-9]*|nvme[0-9]+n[0-9]+(?:p[0-9]+)?|(?P<md>md(?:_d)?12[0-7](?:p[0-9]+)?))")
 _ODD = regex(rb"[\v\f\x80-\xff]|\\\Z")
 _NUMBERED = (b"/dev/sd", b"/dev/hd", b"/dev/nvme")
 _DEVICES = (b"/dev/", b"UUID=", b"LABEL=", b"PARTUUID=", b"PARTLABEL=")
+_TOUCHED_EARLY = frozenset({"/home", "/srv", "/root"})  # by tmpfiles.d/home.conf, provision.conf and logins
 _REMOVABLE = ("/media/", "/run/media/")
 _BIND = frozenset({"bind", "rbind", "move"})
 _ON_DISK = ON_DISK | {"swap", "auto"}
@@ -66,7 +67,8 @@ def lint(document: FstabText) -> tuple[Remark, ...]:
             found += _entry_remarks(document, line, seen)
         elif line.kind is LineKind.BROKEN:
             found += _broken_remarks(line)
-    return in_order(_without_secrets(document, one) for one in (*found, *_circle_remarks(document)))
+    found += [*_circle_remarks(document), *_waiting_remarks(document)]
+    return in_order(_without_secrets(document, one) for one in found)
 
 
 def _without_secrets(document: FstabText, one: Remark) -> Remark:
@@ -238,6 +240,40 @@ def _circle_remarks(document: FstabText) -> Iterator[Remark]:
             yield Remark(line.number, RemarkLevel.ERROR, "circle", why, "bind from a folder that none of them mounts")
 
 
+def _waiting_remarks(document: FstabText) -> Iterator[Remark]:
+    """What waits for the network: mounts that systemd counts among the disks (systemd/systemd#1258), and automounts of
+    folders that are used before there is one (systemd/systemd#39177).
+    """
+    remote = [line for line in document.entries if line.fields and _is_remote(line.fields)]
+    waiting = find_waiting(document, remote)
+    for line in document.entries:
+        fields, first = line.fields, waiting.get(line.number)
+        if fields is None or first is None or fields.fstype == b"swap":
+            continue
+        words = tuple(decode(fields.options).split(","))
+        if line.target in _TOUCHED_EARLY and is_automount(words):
+            why = (
+                f"from systemd 258 on (Ubuntu 26.04) an automount of the network on {line.target} can hang the boot: "
+                "systemd-tmpfiles and others look there before there is a network"
+            )
+            todo = "mount it at boot: _netdev,nofail in place of noauto and x-systemd.automount; or let autofs mount it"
+            yield Remark(line.number, RemarkLevel.NOTE, "early-automount", why, todo)
+        if first is line or _is_remote(fields) or not is_required(words, decode(fields.fstype)):
+            continue
+        why = (
+            f"systemd counts this line among the disks, and it waits for {first.target} (line {first.number}), which "
+            "waits for the network: systemd may leave the network or other parts out of the boot (ordering cycle), "
+            "and without that server the boot ends in the emergency shell"
+        )
+        todo = "add _netdev (nofail, if the host is of use without it); x-systemd.requires-mounts-for does not help"
+        yield Remark(line.number, RemarkLevel.WARNING, "waits-for-network", why, todo)
+
+
+def _is_remote(fields: Fields) -> bool:
+    fstype = effective(decode(fields.fstype), decode(fields.source))
+    return is_remote_to_systemd(fstype, frozenset(decode(fields.options).split(",")))
+
+
 def _relative_remark(number: int, target: str) -> Remark:
     if target in ("none", "-"):
         why = f"nothing mounts this line: systemd skips the target `{target}`, and mount(8) finds no such folder"
@@ -269,8 +305,10 @@ def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[
         meant = tag[1].upper() if tag[1].upper() in _TAGS else ""
         todo = f"write it as {meant}=" if meant else f"name it by one of {', '.join(_TAGS[:4])}"
         yield Remark(number, level, "unknown-tag", f"no program resolves {tag[1]}=", todo, is_sure=True)
-    elif _KERNEL_NAME.fullmatch(fields.source) and not options.is_bind:
+    elif (match := _KERNEL_NAME.fullmatch(fields.source)) and not options.is_bind:
         why = f"{source} can be another disk after the next boot: the kernel numbers disks as it finds them"
+        if match["md"]:
+            why = f"{source} can be another array after the next boot: mdadm counts down from 127 without mdadm.conf"
         yield Remark(number, RemarkLevel.WARNING, "kernel-name", why, f"name it by UUID: blkid -s UUID {source}")
 
 
@@ -307,7 +345,7 @@ def _boot_remarks(number: int, fields: Fields, target: str, options: _Options) -
     source = decode(fields.source)
     fstype = effective(options.fstype, source)
     if needs_network(fstype) or is_network(fstype, source):
-        yield from _network_remarks(number, fstype, options)
+        yield from _network_remarks(number, fstype, target, options)
     elif not options.is_required:
         return
     elif (target.startswith(_REMOVABLE) and _is_disk(fields, options)) or b"/by-id/usb-" in fields.source:
@@ -328,7 +366,7 @@ def _is_disk(fields: Fields, options: _Options) -> bool:
     return options.is_on_disk or (is_device and (options.fstype.startswith("fuse") or not is_known(options.fstype)))
 
 
-def _network_remarks(number: int, fstype: str, options: _Options) -> Iterator[Remark]:
+def _network_remarks(number: int, fstype: str, target: str, options: _Options) -> Iterator[Remark]:
     """Systemd knows only some types of the network: others it mounts with the disks, before there is a network."""
     words = frozenset(options.words)
     if fstype == "drvfs" or "delay_connect" in words:
@@ -336,7 +374,8 @@ def _network_remarks(number: int, fstype: str, options: _Options) -> Iterator[Re
     if is_remote_to_systemd(options.fstype, words):
         if options.is_required:
             why = "without nofail a boot waits for its server, 90 seconds or more"
-            yield Remark(number, RemarkLevel.NOTE, "no-nofail", why, "add nofail, or x-systemd.automount")
+            todo = "add nofail" if target in _TOUCHED_EARLY else "add nofail, or x-systemd.automount"
+            yield Remark(number, RemarkLevel.NOTE, "no-nofail", why, todo)
         if fstype.removeprefix("fuse.") in LATELY_REMOTE and "_netdev" not in words:
             why = f"systemd before 252 may take {fstype} for a disk and mount it before there is a network"
             yield Remark(number, RemarkLevel.NOTE, "no-netdev", why, "add _netdev")

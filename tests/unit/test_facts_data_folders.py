@@ -1,0 +1,114 @@
+"""Where services that run keep what they write, and what a mount over it would hide."""
+
+import pytest
+
+from hosttune.facts import Facts
+from hosttune.facts.services.data_folders import paths_of_unit
+from hosttune.facts.storage.written_below import describe_guard, describe_rescue, find_writers
+from tests.unit.fake_reader import FakeReader
+
+ROOT = "22 1 259:2 / / rw shared:1 - ext4 /dev/nvme0n1p2 rw\n"
+GROUPS = "/sys/fs/cgroup/system.slice"
+
+
+def host(*units, mounts=ROOT, **files):
+    groups = {f"{GROUPS}/{unit}/cgroup.procs": "7\n" for unit in units}
+    return Facts(FakeReader({"/proc/self/mountinfo": mounts, **groups, **files}))
+
+
+def paths(facts):
+    return [(one.unit, one.path, one.place) for one in facts.data_folders.running]
+
+
+@pytest.mark.parametrize(
+    ("unit", "content", "expected"),
+    [
+        ("snapd.service", {}, ("/var/lib/snapd", "")),
+        ("kubelet.service", {}, ("/var/lib/kubelet", "")),
+        (
+            "kubelet.service",
+            {"/etc/systemd/system/kubelet.service": "[Service]\nEnvironmentFile=/etc/default/kubelet\nExecStart=/k $A\n",
+             "/etc/default/kubelet": "A=--root-dir=/data/kubelet\n"},
+            ("/data/kubelet", "/etc/default/kubelet"),
+        ),
+        ("k3s.service", {"/etc/rancher/k3s/config.yaml": "data-dir: /data/k3s\n"}, ("/data/k3s", "/etc/rancher/k3s/config.yaml")),
+        ("containerd.service", {"/etc/containerd/config.toml": 'root = "/data/c"\n'}, ("/data/c", "/etc/containerd/config.toml")),
+        ("docker.service", {"/etc/docker/daemon.json": '{"data-root": "/data/d"}'}, ("/data/d", "/etc/docker/daemon.json")),
+        ("docker.service", {"/etc/docker/daemon.json": "{broken"}, ("/var/lib/docker", "")),
+        (
+            "mysql.service",
+            {"/etc/mysql/mysql.conf.d/mysqld.cnf": "[mysqld]\n# datadir = /old\ndatadir = /data/mysql # here\n"},
+            ("/data/mysql", "/etc/mysql/mysql.conf.d/mysqld.cnf"),
+        ),
+        ("mongod.service", {"/etc/mongod.conf": "storage:\n  dbPath: /data/mongo\n"}, ("/data/mongo", "/etc/mongod.conf")),
+        (
+            "system-postgresql.slice",
+            {"/etc/postgresql/15/main/postgresql.conf": "data_directory = '/data/pg'\n"},
+            ("/data/pg", "/etc/postgresql/15/main/postgresql.conf"),
+        ),
+        (
+            "slurmctld.service",
+            {"/etc/slurm/slurm.conf": "StateSaveLocation=/data/ctld\nNodeName=n1\n"},
+            ("/data/ctld", "/etc/slurm/slurm.conf"),
+        ),
+    ],
+)  # fmt: skip
+def test_folder_of_a_service_is_read_where_that_service_reads_it(unit, content, expected):
+    assert expected in [found[1:] for found in paths(host(unit, **content))]
+
+
+def test_folders_of_slurmd_are_its_spool_and_what_jobs_have_for_temporary_files():
+    conf = "SlurmdSpoolDir=/data/%h/spool\nTmpFS=/scratch\nNodeName=n1\n"
+    found = paths(host("slurmd.service", **{"/etc/slurm/slurm.conf": conf, "/proc/sys/kernel/hostname": "n1.lab\n"}))
+
+    assert [path for _, path, _ in found] == ["/data/n1/spool", "/scratch"]
+
+
+def test_service_that_does_not_run_has_no_folder():
+    assert paths(host(**{"/etc/docker/daemon.json": '{"data-root": "/data/d"}'})) == []
+
+
+def test_podman_runs_where_a_container_of_it_does():
+    group = "/sys/fs/cgroup/machine.slice/libpod-0a1b.scope/cgroup.procs"
+    facts = host(**{group: "9\n", "/etc/containers/storage.conf": '[storage]\ngraphroot = "/data/podman"\n'})
+
+    assert paths(facts) == [("podman.service", "/data/podman", "/etc/containers/storage.conf")]
+    assert "sudo podman stop --all" in describe_rescue(facts.data_folders.running, "/data", "sudo mount /data")
+
+
+def test_paths_that_a_unit_names_are_those_of_its_command_and_environment():
+    unit = '[Service]\nEnvironment="A=/a/b" B=$HOME/x\nExecStart=/bin/p --dir=/data/p -v /c:/d --url http://h/z\n'
+    facts = host(**{"/etc/systemd/system/x.service": unit})
+
+    found = [path for path, _ in paths_of_unit(facts.reader, facts, "x.service")]
+    assert found == ["/bin/p", "/data/p", "/c", "/d", "/a/b"]
+
+
+def test_writers_are_only_those_with_nothing_mounted_between():
+    content = {"/etc/docker/daemon.json": '{"data-root": "/data/fast/docker"}'}
+    inner = f"{ROOT}31 22 259:16 / /data/fast rw shared:9 - ext4 /dev/nvme1n1 rw\n"
+
+    assert [one.path for one in find_writers(host("docker.service", **content), ("/data",))] == ["/data/fast/docker"]
+    assert find_writers(host("docker.service", mounts=inner, **content), ("/data",)) == ()
+    assert find_writers(host("docker.service", **content), ("/dat",)) == ()
+
+
+def test_rescue_of_a_folder_that_is_the_mount_point_moves_it_whole():
+    writers = find_writers(host("docker.service"), ("/var/lib/docker",))
+
+    said = describe_rescue(writers, "/var/lib/docker", "sudo mount /var/lib/docker")
+    assert "sudo mv /var/lib/docker /var/lib/docker.below && sudo mkdir /var/lib/docker; then sudo mount" in said
+    assert (
+        describe_guard(writers) == "sudo systemctl edit docker.service: RequiresMountsFor=/var/lib/docker (in [Unit])"
+    )
+
+
+def test_rescue_below_a_folder_of_the_system_shows_what_the_mount_hides():
+    said = describe_rescue(find_writers(host("docker.service"), ("/var",)), "/var", "sudo mount /var")
+
+    assert "sudo mount /var; what that hides is in /mnt/var after sudo mount --bind / /mnt" in said
+    assert "mv" not in said
+
+
+def test_node_of_a_cluster_is_drained_first():
+    assert "drain this node" in describe_rescue(find_writers(host("kubelet.service"), ("/var/lib/kubelet",)), "/x", "y")
