@@ -25,14 +25,10 @@ from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_cycles import circles
 from hosttune.resources.storage.fstab_lint_fields import field_faults
-from hosttune.resources.storage.fstab_lint_options import (
-    Remark,
-    RemarkLevel,
-    failing,
-    is_required,
-    option_remarks,
-    refused_by,
-)
+from hosttune.resources.storage.fstab_lint_names import is_odd_target, is_of_bsd, target_faults
+from hosttune.resources.storage.fstab_lint_options import failing, is_required, option_remarks, refused_by
+from hosttune.resources.storage.fstab_lint_places import PLACES, place_remarks
+from hosttune.resources.storage.fstab_remark import Remark, RemarkLevel
 
 __all__ = ["LineErrors", "Remark", "RemarkLevel", "in_order", "is_failing", "lint"]
 _TAG = regex(r'([A-Za-z]+)=("?)([^"]*)\2')
@@ -44,6 +40,8 @@ _KERNEL_NAME = regex(rb"/dev/(?:[sh]d[a-z]+[0-9]*|nvme[0-9]+n[0-9]+(?:p[0-9]+)?)
 _ODD = regex(rb"[\v\f\x80-\xff]|\\\Z")
 _NUMBERED = (b"/dev/sd", b"/dev/hd", b"/dev/nvme")
 _DEVICES = (b"/dev/", b"UUID=", b"LABEL=", b"PARTUUID=", b"PARTLABEL=")
+_A_DISK = regex(rb"(?:UUID|LABEL|PARTUUID|PARTLABEL)=.+|/dev/(?:disk|mapper)/.+|/dev/(?:[sh]d[a-z]|nvme[0-9]).*")
+_MADE = frozenset({"tmpfs", "ramfs", "overlay", "hugetlbfs"})  # what has no device
 _REMOVABLE = ("/media/", "/run/media/")
 _BIND = frozenset({"bind", "rbind", "move"})
 _ON_DISK = ON_DISK | {"swap", "auto"}
@@ -61,12 +59,21 @@ def lint(document: FstabText) -> tuple[Remark, ...]:
     """All remarks, the worst first, then by line."""
     found = [*_file_remarks(document), *_ending_remarks(document)]
     seen: dict[tuple[bytes, bytes, bool], _Options] = {}
-    for line in document.lines:
+    bsd = next((line for line in document.entries if _is_of_bsd(line)), None)
+    if bsd:
+        why = "this line is one of BSD, by its type and its disk: the file is of another system than Linux"
+        found.append(Remark(bsd.number, RemarkLevel.WARNING, "of-bsd", why, "look whether this is the right file"))
+    for line in document.lines if not bsd else ():
         if line.kind is LineKind.ENTRY:
             found += _entry_remarks(document, line, seen)
         elif line.kind is LineKind.BROKEN:
             found += _broken_remarks(line)
     return in_order(_without_secrets(document, one) for one in (*found, *_circle_remarks(document)))
+
+
+def _is_of_bsd(line: FstabLine) -> bool:
+    fields = line.libmount
+    return fields is not None and fields.fstype[1:] == b"fs" and is_of_bsd(decode(fields.source), decode(fields.fstype))
 
 
 def _without_secrets(document: FstabText, one: Remark) -> Remark:
@@ -150,8 +157,9 @@ def _ending_remarks(document: FstabText) -> Iterator[Remark]:
 class _Options:
     """What the checks of a line ask of its options; made once for all lines that have the same."""
 
-    def __init__(self, fstype: str, options: bytes, *, is_root: bool) -> None:
-        self.fstype = fstype
+    def __init__(self, field: str, options: bytes, *, is_root: bool) -> None:
+        has_comma = "," in field
+        self.fstype = fstype = (field.strip(",") or field) if has_comma else field  # libmount skips empty names
         self.problem: Refused | None = None
         try:
             self.words = items(decode(options))
@@ -164,7 +172,7 @@ class _Options:
         self.is_bind = not _BIND.isdisjoint(self.words)
         is_usual = not options.isdigit() and not self.is_bind
         self.plain_source = _PLAIN_SOURCES.get(fstype) if is_usual else None
-        self.is_odd = self.problem is not None or fstype in _GONE
+        self.is_odd = self.problem is not None or fstype in _GONE or has_comma
         self.remarks = option_remarks(fstype, self.words, is_root=is_root)
 
 
@@ -192,6 +200,11 @@ def _entry_remarks(
         if target[0] != "/" and not any(one.code in _SHIFTED for one in found):
             found.append(_relative_remark(number, target))
         found += _order_remarks(document, line)
+        if target in PLACES and not options.is_bind:
+            found += place_remarks(number, target, options.fstype, options.words, fields.passno)
+        if is_odd_target(fields.target):
+            faults = target_faults(decode(fields.target))
+            found += [Remark(number, RemarkLevel.WARNING, one.code, one.message, one.todo) for one in faults]
         if not options.is_bind and not is_system(target) and target[0] == "/":
             found += _boot_remarks(number, fields, target, options)
     if options.is_odd or line.owner or len(line.text) > LONGEST_LINE or _ODD.search(line.text):
@@ -214,6 +227,10 @@ def _odd_remarks(line: FstabLine, options: _Options) -> Iterator[Remark]:
         why = f"Linux {_GONE[options.fstype]} and later have no {options.fstype}"
         todo = "move to another file system before an upgrade" if options.fstype == "reiserfs" else "take the line out"
         yield Remark(number, RemarkLevel.WARNING, "type-gone", why, todo)
+    field = decode(line.libmount.fstype) if line.libmount else ""
+    if "," in field and line.libmount and line.libmount.passno and options.is_on_disk:
+        why = f"systemd looks for a program fsck.{field}, so it checks this file system at no boot"
+        yield Remark(number, RemarkLevel.NOTE, "type-list", why, "name one type, without a comma")
     blank = false_blank(line.text)
     if blank:
         why = f"{blank} is no blank: it is part of the field that it stands in"
@@ -269,9 +286,12 @@ def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[
         meant = tag[1].upper() if tag[1].upper() in _TAGS else ""
         todo = f"write it as {meant}=" if meant else f"name it by one of {', '.join(_TAGS[:4])}"
         yield Remark(number, level, "unknown-tag", f"no program resolves {tag[1]}=", todo, is_sure=True)
-    elif _KERNEL_NAME.fullmatch(fields.source) and not options.is_bind:
+    elif _KERNEL_NAME.fullmatch(fields.source) and not options.is_bind and options.fstype not in _MADE:
         why = f"{source} can be another disk after the next boot: the kernel numbers disks as it finds them"
         yield Remark(number, RemarkLevel.WARNING, "kernel-name", why, f"name it by UUID: blkid -s UUID {source}")
+    elif options.fstype in _MADE and fields.target != b"/" and _A_DISK.fullmatch(fields.source):
+        why = f"{options.fstype} lies on no disk, yet a boot waits for {source}, and mounts it only if that is there"
+        yield Remark(number, RemarkLevel.WARNING, "needless-disk", why, f"write {options.fstype} as the first field")
 
 
 def _passno_remark(number: int, fields: Fields, options: _Options) -> Remark:
