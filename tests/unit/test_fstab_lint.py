@@ -232,6 +232,8 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("systemd-value", "warning", "LABEL=s none swap x-systemd.device-timeout=5sek 0 0", "waits 90 s", "=30s"),
     ("systemd-value", "warning", "LABEL=d /data ext4 x-systemd.mount-timeout=-5,nofail 0 2", "no time span", "=30s"),
     ("systemd-value", "warning", "LABEL=d /data ext4 x-systemd.requires-mounts-for=a,nofail 0 2", "no absolute path", "FOLDER"),
+    ("source-is-folder", "error", "/home /home ext4 nosuid 0 2", "is a folder, and ext4 needs a device", "none bind"),
+    ("zram-swap", "warning", "/dev/zram0 none swap sw,comment=cloudconfig 0 0", "waits 90 s", "take the line out"),
     ("of-bsd", "warning", "/dev/vtbd0p2 / ufs rw 1 1", "one of BSD", "the right file"),
     ("of-bsd", "warning", "622e43df6306aafc.a / ffs rw 1 1", "another system than Linux", "the right file"),
 ]  # fmt: skip
@@ -281,6 +283,11 @@ NOT_SAID = [  # code, line
     ("systemd-value", "LABEL=d /data ext4 x-systemd.device-timeout=1min30s,x-systemd.mount-timeout=infinity,nofail 0 2"),
     ("systemd-value", "LABEL=d /data ext4 x-systemd.requires=a.service,x-systemd.before=/x,nofail 0 2"),
     ("systemd-abort", "LABEL=d /data ext4 x-systemd.device-timeout=,nofail 0 2"),
+    ("source-is-folder", "/home /home ext4 bind 0 0"),
+    ("source-is-folder", "/home /home none bind 0 0"),
+    ("source-is-folder", "/images/a /a ext4 nofail 0 0"),
+    ("zram-swap", "/dev/zram0 none swap pri=100,x-systemd.makefs 0 0"),
+    ("duplicate-swap", "/swapfile none swap sw 0 0\n/swap.img none swap sw 0 0"),
     ("of-bsd", "/dev/sda3 /bsd ufs ro,ufstype=ufs2,nofail 0 0"),
     ("unknown-type", "/dev/ada0p1 / ufs rw 1 1\nproc /proc procfs rw 0 0"),
 ]  # fmt: skip
@@ -298,6 +305,7 @@ FILES = [  # code, level, lines, file
     ("misread", "error", [1], b"UUID=1 /data ext4 nofail\r\n"),
     ("duplicate", "error", [1, 2], b"UUID=1 /data ext4 nofail 0 0\nUUID=2 /data/ ext4 nofail 0 0\n"),
     ("duplicate", "note", [1, 2], b"UUID=1 /m ext4 noauto 0 0\nUUID=2 /m ext4 noauto 0 0\n"),
+    ("duplicate-swap", "warning", [2], b"/swap.img none swap sw 0 0\n/swap.img none swap sw 0 0\n"),
     ("circle", "error", [1, 2], b"/x /y none bind 0 0\n/y/a /x none bind 0 0\n"),
     ("circle", "error", [1, 2, 3], b"/c/x /a none bind 0 0\n/a/x /b none bind 0 0\n/b/x /c none rbind 0 0\n"),
     ("circle", "error", [1, 2], b"/b/i /a ext4 loop 0 0\n/a /b none bind,x-systemd.requires-mounts-for=/a/z 0 0\n"),

@@ -272,10 +272,18 @@ class Sources:
 sources_of = lru_cache(maxsize=1)(Sources)
 
 
+def is_zram(source: str, options: Iterable[str]) -> bool:
+    """Whether a line of swap names a device of zram that a service makes. With x-systemd.makefs it may be one that
+    udev sets up as soon as the module is loaded.
+    """
+    return source.startswith("/dev/zram") and "x-systemd.makefs" not in options
+
+
 def plain_source(source: str) -> str:
-    """`LABEL="data"` names the label data."""
+    """`LABEL="data"` and `LABEL='data'` name the label data."""
     key, equals, value = source.partition("=")
-    return f"{key}={value.strip(chr(34))}" if equals and key.isupper() else source
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return f"{key}={value[1:-1] if is_quoted else value}" if equals and key.isupper() else source
 
 
 def names_device(source: str) -> bool:

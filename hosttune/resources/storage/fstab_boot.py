@@ -14,7 +14,16 @@ from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
-from hosttune.facts.storage.sources import EPHEMERAL, ZRAM, SourceKind, Sources, find_fault, names_device, sources_of
+from hosttune.facts.storage.sources import (
+    EPHEMERAL,
+    ZRAM,
+    SourceKind,
+    Sources,
+    find_fault,
+    is_zram,
+    names_device,
+    sources_of,
+)
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -180,9 +189,9 @@ def _look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator
     """A boot goes on without swap, after it has waited for its device."""
     used = frozenset() if facts.reader.persistent_only else sources.swapped
     where = f"line {entry.line} of {PATH}"
-    if entry.source.startswith("/dev/zram"):
+    if is_zram(entry.source, entry.options):
         note = f"{where} names {entry.source}, which a service makes later: each boot waits {_wait(entry)} for it"
-        yield BootLine(f"swap {entry.source}", entry.line, way_out=ZRAM, note=note, is_of_device=True)
+        yield BootLine(f"swap {entry.source}", entry.line, way_out=ZRAM, note=note)
         return
     if (
         "nofail" in entry.options

@@ -22,6 +22,7 @@ from hosttune.facts.storage.fstab_types import (
     needs_network,
 )
 from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network, is_system
+from hosttune.facts.storage.sources import ZRAM, is_zram
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_cycles import circles
 from hosttune.resources.storage.fstab_lint_fields import field_faults
@@ -63,9 +64,12 @@ def lint(document: FstabText) -> tuple[Remark, ...]:
     if bsd:
         why = "this line is one of BSD, by its type and its disk: the file is of another system than Linux"
         found.append(Remark(bsd.number, RemarkLevel.WARNING, "of-bsd", why, "look whether this is the right file"))
+    swaps: dict[bytes, int] = {}
     for line in document.lines if not bsd else ():
         if line.kind is LineKind.ENTRY:
             found += _entry_remarks(document, line, seen)
+            if line.libmount and line.libmount.fstype == b"swap":
+                found += _swap_remarks(line.number, line.libmount, swaps)
         elif line.kind is LineKind.BROKEN:
             found += _broken_remarks(line)
     return in_order(_without_secrets(document, one) for one in (*found, *_circle_remarks(document)))
@@ -273,6 +277,16 @@ def _field_remarks(number: int, fields: Fields, target: str, options: _Options) 
             worst, consequence = RemarkLevel.WARNING, "it is not used, and a boot waits for it"
         is_sure = fault.is_sure and fault.code == "unknown-type"  # what a source leads to, devices say
         yield Remark(number, worst, fault.code, f"{fault.message}: {consequence}", fault.todo, is_sure=is_sure)
+
+
+def _swap_remarks(number: int, fields: Fields, seen: dict[bytes, int]) -> Iterator[Remark]:
+    first = seen.setdefault(fields.source, number)
+    if first != number:
+        why = f"line {first} names the same swap: systemd reports this line as a duplicate, and skips it"
+        yield Remark(number, RemarkLevel.WARNING, "duplicate-swap", why, "take one of the lines out")
+    if is_zram(decode(fields.source), decode(fields.options).split(",")):
+        why = f"{decode(fields.source)} is made later in a boot by a service: the boot waits 90 s for it at this line"
+        yield Remark(number, RemarkLevel.WARNING, "zram-swap", why, ZRAM)
 
 
 def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[Remark]:

@@ -48,7 +48,14 @@ def field_faults(source: str, target: str, fstype: str, options: str, words: tup
     yield from _typed_faults(source, target)
     if MOVES.isdisjoint(words) and fstype not in NO_TYPE:
         fault = next(source_name_faults(source), None) if fstype in ON_DISK | {"auto", "swap"} else None
+        if fstype in ON_DISK and source in ("/", target) and target != "/" and not _has_loop(words):
+            todo = "name the device; or, to mount a folder, write `none bind`"
+            fault = FieldFault("source-is-folder", f"`{source}` is a folder, and {fstype} needs a device", todo)
         yield from (fault,) if fault else _source_faults(source, fstype)
+
+
+def _has_loop(words: tuple[str, ...]) -> bool:
+    return any(word.partition("=")[0] == "loop" for word in words)
 
 
 def _shifted(source: str, target: str, fstype: str, options: str) -> Iterator[FieldFault]:
