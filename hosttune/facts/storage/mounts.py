@@ -103,10 +103,6 @@ class ExpectedMount(Fact):
     is_mounted: bool  # something is mounted there
     misread: str = ""  # why the line is no entry, or a different one, to a program that reads it, as a sentence
     is_read_only: bool = False  # nothing can be written there, no line asks for that, and no error stopped it
-    cause: str = (
-        ""  # why nothing is mounted, as far as the devices of this host tell: `names UUID=..., which no device has`
-    )
-    way_out: str = ""  # what to do about that
 
 
 @frozen
@@ -194,8 +190,6 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
             is_read_only=lazy(_came_read_only, reader, facts, one, at.get(one.target) or at.get(one.path))
             if not {one.target, one.path} & asked
             else False,
-            cause=lazy(_source_fault, facts, one, "sentence"),
-            way_out=lazy(_source_fault, facts, one, "way_out"),
         )
         for one in wanted
         if not is_on_demand(one.options)
@@ -208,13 +202,6 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
         for one in misread
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda one: one.line))
-
-
-def _source_fault(facts: Facts, entry: FstabEntry, word: str) -> str:
-    from hosttune.facts.storage.sources import find_fault, sources_of  # it reads mounts itself
-
-    found = find_fault(sources_of(facts), entry, ())
-    return str(getattr(found, word)) if found else ""
 
 
 def asks_read_only(options: Iterable[str]) -> bool:

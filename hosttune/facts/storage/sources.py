@@ -210,7 +210,8 @@ class Sources:
     @cached_property
     def _unused(self) -> tuple[str, ...]:
         """The devices with a file system that no mount, no swap and no line uses."""
-        used = {name for one in self._facts.fstab.entries for name in self.find(one.source) or ()}
+        lines = (*self._facts.fstab.entries, *self._facts.fstab.misread)
+        used = {name for one in lines for name in self.find(one.source) or ()}
         used |= self._mounted | (self.swapped or frozenset())
         return tuple(name for name, one in sorted(self._held.items()) if one.fstype and name not in used)
 
@@ -259,6 +260,10 @@ class Sources:
     def _path(self, name: str) -> str:
         path = raw(self._disks[name], "path") if name in self._disks else ""
         return path if isinstance(path, str) and path else f"/dev/{name}"
+
+    def made_of(self, name: str) -> tuple[str, ...]:
+        """The names of the devices that are made of this one: RAID, LVM, multipath, an encrypted device."""
+        return tuple(sorted(disk.name for disk in self._disks.values() if name in _parents(disk)))
 
     def is_ephemeral(self, name: str) -> bool:
         """Whether it lies on a cloud's own disk of this instance, which comes back empty after a stop."""

@@ -74,7 +74,12 @@ def next_kernel(facts: Facts) -> tuple[int, ...]:
         release = facts.boot.next_kernel or facts.kernel.release
     except UnknownFact:
         return ()
-    match = _RELEASE.match(release)
+    return parse_release(release)
+
+
+def parse_release(release: object) -> tuple[int, ...]:
+    """(major, minor) of `6.8.0-60-generic`; empty where it is not known."""
+    match = _RELEASE.match(release) if isinstance(release, str) else None
     return tuple(map(int, match.groups())) if match else ()
 
 
