@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 ATIME_WORDS = ("atime", "relatime", "norelatime", "strictatime", "nostrictatime", "noatime")
 _AUTOMOUNTS = frozenset({"x-systemd.automount", "comment=systemd.automount"})  # systemd.mount(5)
 # In front of the name of an option stands whatever people take for a separator.
-_SECRETS = regex(
-    r"(^|[^\w-])((?:pass|passwd|password|password2|pwd|secret|key|token)=)(\"[^\"]*\"|(?:\\,|[^,])*)", re.IGNORECASE
+# What ends so names a secret; `keyfile=` and `credentials=` name a file. A doubled comma is one of the value.
+_NAMES = r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|key(?:[_-]?id)?|token|psk|credential|bearer|auth)\d?"
+_SECRETS = regex(rf"(^|[^\w.-])([\w.-]*{_NAMES}=)(\"[^\"]*\"|(?:\\,|,,|[^,])*)", re.IGNORECASE)
+_USER_SECRET = regex(
+    r"(^|[^\w-])((?:user|username)=[^,%:]{0,512}(?:%|:(?!\d+(?:,|$))))((?:\\,|,,|[^,])*)", re.IGNORECASE
 )
-_USER_SECRET = regex(r"(^|[^\w-])((?:user|username)=[^,%]{0,512}%)((?:\\,|[^,])*)", re.IGNORECASE)
 # `https://me:...@host`, `curlftpfs#me:...@host`, `me:...@host`; not the path of `nas:/volume@snapshot`.
 _URL_SECRET = regex(r"((?:^|[#/])[^/\s:@#,]{1,512}:)([^@\s/][^@\s]{0,511})(@)")
-_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|user|@", re.IGNORECASE)
+_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|psk|credential|bearer|auth|user|@", re.IGNORECASE)
 _MOST_SECRETS = 16  # of one line; more is no line of a person, and would take time for each remark
 _OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
 _SIZE = regex(r"([0-9]+)([kmgtpe%]?)", re.IGNORECASE)
@@ -126,8 +128,13 @@ def masked(text: str) -> str:
     if not _MAYBE_SECRET.search(text):
         return text
     for pattern in (_SECRETS, _USER_SECRET):
-        text = pattern.sub(lambda match: f"{match[1]}{match[2]}***", text)
+        text = pattern.sub(_hide_value, text)
     return _URL_SECRET.sub(r"\1***\3", text)
+
+
+def _hide_value(match: re.Match[str]) -> str:
+    """A value that is hidden already stays, with the quote of the sentence behind it."""
+    return match[0] if match[3] in ("***", "***`") else f"{match[1]}{match[2]}***"
 
 
 def masked_line(text: str) -> str:
