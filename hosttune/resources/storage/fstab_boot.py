@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.fstab_lines import FstabText
     from hosttune.facts.storage.fstab_readers import Fields
     from hosttune.facts.storage.mounts import Mount
-    from hosttune.resources.storage.fstab_lint import Remark
+    from hosttune.resources.storage.fstab_lint import ShownRemark
 
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
@@ -96,7 +96,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
 
 def _lines(facts: Facts, document: FstabText, mounted: frozenset[str]) -> Iterator[BootLine]:
     errors, kernel, has_libmount = LineErrors(document), next_kernel(facts), _reads_with_libmount(facts)
-    told: dict[int, Remark] = {}
+    told: dict[int, ShownRemark] = {}
     for one in lint(document):
         if one.line and is_failing(one) and one.code not in _HARMLESS:
             told.setdefault(one.line, one)

@@ -29,9 +29,9 @@ from hosttune.resources.storage.fstab_lint_fields import field_faults
 from hosttune.resources.storage.fstab_lint_names import is_odd_target, is_of_bsd, target_faults
 from hosttune.resources.storage.fstab_lint_options import failing, is_required, option_remarks, refused_by
 from hosttune.resources.storage.fstab_lint_places import PLACES, place_remarks
-from hosttune.resources.storage.fstab_remark import Remark, RemarkLevel
+from hosttune.resources.storage.fstab_remark import Remark, RemarkLevel, ShownRemark
 
-__all__ = ["LineErrors", "Remark", "RemarkLevel", "in_order", "is_failing", "lint"]
+__all__ = ["LineErrors", "Remark", "RemarkLevel", "ShownRemark", "in_order", "is_failing", "lint"]
 _TAG = regex(r'([A-Za-z]+)=("?)([^"]*)\2')
 _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
 _PLAIN_UUID = regex(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
@@ -56,7 +56,7 @@ _NOTHING = Fields(b"", b"", b"")
 _ORDER = {RemarkLevel.ERROR: 0, RemarkLevel.WARNING: 1, RemarkLevel.NOTE: 2}
 
 
-def lint(document: FstabText) -> tuple[Remark, ...]:
+def lint(document: FstabText) -> tuple[ShownRemark, ...]:
     """All remarks, the worst first, then by line."""
     found = [*_file_remarks(document), *_ending_remarks(document)]
     seen: dict[tuple[bytes, bytes, bool], _Options] = {}
@@ -80,11 +80,12 @@ def _is_of_bsd(line: FstabLine) -> bool:
     return fields is not None and fields.fstype[1:] == b"fs" and is_of_bsd(decode(fields.source), decode(fields.fstype))
 
 
-def _without_secrets(document: FstabText, one: Remark) -> Remark:
-    return one._replace(message=document.hide(one.line, one.message), todo=document.hide(one.line, one.todo))
+def _without_secrets(document: FstabText, one: Remark) -> ShownRemark:
+    message, todo = document.hide(one.line, one.message), document.hide(one.line, one.todo)
+    return ShownRemark(one.line, one.level, one.code, message, todo, one.is_misread, one.is_sure)
 
 
-def in_order(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
+def in_order(remarks: Iterable[ShownRemark]) -> tuple[ShownRemark, ...]:
     """The worst first, then by line."""
     return tuple(sorted(remarks, key=lambda one: (_ORDER[one.level], one.line)))
 
@@ -99,7 +100,7 @@ class LineErrors:
         self.document = document
         self._seen: dict[tuple[bytes, bytes, bool], _Options] = {}
 
-    def failure(self, line: FstabLine, kernel: tuple[int, ...] = ()) -> Remark | None:
+    def failure(self, line: FstabLine, kernel: tuple[int, ...] = ()) -> ShownRemark | None:
         """With what the mount of an entry fails for certain, by this kernel (major, minor) where that is known."""
         fields = line.fields
         if line.kind is not LineKind.ENTRY or fields is None:
@@ -121,7 +122,7 @@ class LineErrors:
         return None
 
 
-def is_failing(remark: Remark) -> bool:
+def is_failing(remark: Remark | ShownRemark) -> bool:
     """Whether it is an error, or would be one without nofail."""
     return remark.level is RemarkLevel.ERROR or remark.is_sure
 

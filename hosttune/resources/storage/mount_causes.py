@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.fstab import FstabEntry
-    from hosttune.resources.storage.fstab_remark import Remark
+    from hosttune.resources.storage.fstab_remark import ShownRemark
 
 _FAILS = ": the mount fails"  # how a remark ends that says so
 _OF_TAGS = frozenset({"uuid-shape", "uuid-case"})
@@ -79,14 +79,14 @@ class MountCauses:
         return Cause(f"has the target of line {first.line}, which a boot mounts instead", "take one of the lines out")
 
     @cached_property
-    def _remarks(self) -> tuple[Mapping[int, Remark], Mapping[int, Remark]]:
+    def _remarks(self) -> tuple[Mapping[int, ShownRemark], Mapping[int, ShownRemark]]:
         """By line, why the linter says that it cannot be mounted: for certain, and perhaps."""
         document = document_of(self._facts.reader)
         if not isinstance(document, FstabText):
             return {}, {}
         kernel, errors = parse_release(attempt(lambda: self._facts.kernel.release)), LineErrors(document)
-        sure: dict[int, Remark] = {}
-        doubts: dict[int, Remark] = {}
+        sure: dict[int, ShownRemark] = {}
+        doubts: dict[int, ShownRemark] = {}
         for one in lint(document):
             if _FAILS in one.message:
                 (sure if is_failing(one) else doubts).setdefault(one.line, one)
@@ -102,7 +102,7 @@ class MountCauses:
     def _of_doubts(self, entry: FstabEntry) -> Cause:
         return self._of_remark(entry, self._remarks[1].get(entry.line))
 
-    def _of_remark(self, entry: FstabEntry, remark: Remark | None) -> Cause:
+    def _of_remark(self, entry: FstabEntry, remark: ShownRemark | None) -> Cause:
         if remark is None or (remark.code in _OF_TAGS and sources_of(self._facts).find(entry.source)):
             return Cause()  # a device has the name, however odd it looks
         return Cause(f"is wrong: {remark.message.partition(_FAILS)[0]}", remark.todo)
