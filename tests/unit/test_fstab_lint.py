@@ -206,7 +206,7 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("no-such-folder", "error", "/dev/disks/by-id/d /data ext4 rw 0 2", "/dev/disks/by-id", "/dev/disk/by-id/d"),
     ("target-dots", "warning", "LABEL=d /data/../srv ext4 nofail 0 0", "before its `..` is not there", "write /srv"),
     ("target-dots", "warning", "LABEL=d /data/.. ext4 noauto 0 0", "systemd makes no unit then", "write /"),
-    ("target-escape", "warning", "LABEL=d /my\\x20data ext4 nofail 0 0", "`\\x` is no escape", "write /my\\040data"),
+    ("target-escape", "warning", "LABEL=d /my\\x20data ext4 nofail 0 0", "`\\x20` is no escape", "write /my\\040data"),
     ("target-escape", "warning", "LABEL=d /my\\40data ext4 nofail 0 0", "a backslash in its name", "write /my\\040data"),
     ("target-escape", "warning", "LABEL=d /my\\ndata ext4 nofail 0 0", "`\\n` is no escape", "a blank as \\040"),
     ("tmp-mode", "warning", "tmpfs /tmp tmpfs mode=0755 0 0", "only its owner can write to /tmp", "mode=1777"),

@@ -96,17 +96,21 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
 
 def _lines(facts: Facts, document: FstabText, mounted: frozenset[str]) -> Iterator[BootLine]:
     errors, kernel, has_libmount = LineErrors(document), next_kernel(facts), _reads_with_libmount(facts)
-    told: dict[int, ShownRemark] = {}
-    for one in lint(document):
-        if one.line and is_failing(one) and one.code not in _HARMLESS:
-            told.setdefault(one.line, one)
+    told = _find_failures(document)
     entries = {entry.line: entry for entry in facts.fstab.entries}
     paths = {number: entry.path for number, entry in entries.items()}
     sources = sources_of(facts)
     done: set[str] = set()
     for line in document.lines:
         fields = line.libmount or line.getmntent
-        if line.kind is LineKind.BLANK or fields is None or is_on_demand(_words(fields)):
+        if line.kind is LineKind.BLANK or fields is None:
+            continue
+        abort = told.get(line.number)
+        if abort is not None and abort.code == "systemd-abort":  # also of swap, and of what is mounted on demand
+            fault = f"line {line.number} of {PATH}: {abort.message}"
+            yield BootLine(line.target or f"line {line.number}", line.number, fault, abort.todo)
+            continue
+        if is_on_demand(_words(fields)):
             continue
         if fields.fstype == b"swap":
             if line.number in entries:
@@ -131,6 +135,15 @@ def _lines(facts: Facts, document: FstabText, mounted: frozenset[str]) -> Iterat
             yield _look_at_source(facts, sources, entry, fields)
         else:
             yield BootLine(target, line.number, is_mounted=is_mounted)
+
+
+def _find_failures(document: FstabText) -> dict[int, ShownRemark]:
+    """By line, the first remark with which its mount fails."""
+    found: dict[int, ShownRemark] = {}
+    for one in lint(document):
+        if one.line and is_failing(one) and one.code not in _HARMLESS:
+            found.setdefault(one.line, one)
+    return found
 
 
 def _look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, fields: Fields) -> BootLine:

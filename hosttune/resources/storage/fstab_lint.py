@@ -234,7 +234,7 @@ def _odd_remarks(line: FstabLine, options: _Options) -> Iterator[Remark]:
         yield Remark(number, RemarkLevel.WARNING, "type-gone", why, todo)
     field = decode(line.libmount.fstype) if line.libmount else ""
     if "," in field and line.libmount and line.libmount.passno and options.is_on_disk:
-        why = f"systemd looks for a program fsck.{field}, so it checks this file system at no boot"
+        why = f"systemd looks for a program `fsck.{field}`, so it checks this file system at no boot"
         yield Remark(number, RemarkLevel.NOTE, "type-list", why, "name one type, without a comma")
     blank = false_blank(line.text)
     if blank:

@@ -20,7 +20,7 @@ _QUOTED = regex(r"(['\"]).*\1")
 _BLANK_ESCAPE = regex(r"\\(?:x20|040|40|s)(?![0-9])")
 # What links below /dev/disk are made of: udev has `\x20` in their names, and LABEL= is encoded anew.
 _HEX_ESCAPE = regex(r"\\(?:x[0-9a-fA-F]{2}|[0-7]{1,2}(?![0-7]))")
-_BACKSLASH = regex(r"\\.?")
+_BACKSLASH = regex(r"\\(?:x[0-9a-fA-F]{2}|[0-7]{1,2}|.)?")
 # The folders of udev(7)'s 60-persistent-storage.rules. Sites have others (by-dname, by-partsets, cloud), which are not
 # so near to one of these.
 _UDEV_FOLDERS = ("by-id", "by-uuid", "by-label", "by-partuuid", "by-partlabel", "by-path", "by-diskseq")
