@@ -9,7 +9,7 @@ from hosttune.cli.options import Argument, DisplayOptions, Option
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.resources.storage.fstab_lint import Remark
+    from hosttune.resources.storage.fstab_lint import ShownRemark
     from hosttune.resources.storage.fstab_plan import Tuning
 
 
@@ -97,11 +97,11 @@ def _read(facts: Facts) -> bytes:
     raise HosttuneError(f"{facts.reader.name}: {PATH}: {reason}", hint="name the file itself: hosttune fstab FILE")
 
 
-def _device_remarks(facts: Facts) -> tuple[Remark, ...]:
+def _device_remarks(facts: Facts) -> tuple[ShownRemark, ...]:
     """What the devices of the host say of its lines; a note where they cannot be asked."""
     from hosttune.facts.base import UnknownFact
     from hosttune.resources.storage.fstab_boot import look_at_boot_lines
-    from hosttune.resources.storage.fstab_lint import Remark, RemarkLevel
+    from hosttune.resources.storage.fstab_remark import RemarkLevel, shown_remark
 
     if facts.reader.persistent_only:
         return ()
@@ -110,9 +110,9 @@ def _device_remarks(facts: Facts) -> tuple[Remark, ...]:
         lines = [one for one in look_at_boot_lines(facts) if one.is_of_device]
     except UnknownFact as unknown:
         why = f"the lines are not held against the disks of this host: {unknown}"
-        return (Remark(0, RemarkLevel.NOTE, "no-devices", why, "as root: sudo hosttune fstab"),)
+        return (shown_remark(0, RemarkLevel.NOTE, "no-devices", why, "as root: sudo hosttune fstab"),)
     levels = {True: RemarkLevel.ERROR, False: RemarkLevel.WARNING}
-    return tuple(Remark(one.line, levels[bool(one.fault)], "device", one.sentence, one.way_out) for one in lines)
+    return tuple(shown_remark(one.line, levels[bool(one.fault)], "device", one.sentence, one.way_out) for one in lines)
 
 
 def _tuned_status(tuning: Tuning, *, is_all: bool, is_json: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
@@ -10,16 +11,17 @@ from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.sources import names_device, plain_source, sources_of
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
+from hosttune.resources.storage.mount_causes import MountCauses
 from hosttune.values import Unreadable
 from hosttune.views.terminal import counted, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.disks import Disk
     from hosttune.facts.storage.filesystems import Filesystem, IdleGroup
-    from hosttune.facts.storage.fstab import FstabEntry
+    from hosttune.facts.storage.fstab import FstabEntry, Misread
     from hosttune.facts.storage.mounts import Mount
     from hosttune.views.page import Page
 
@@ -43,6 +45,8 @@ class DiskRow:
     children: tuple[str, ...]  # names of the devices made of it
     is_swap: bool
     idle: IdleGroup | None = None  # the pool, volume group or array of which it is a part, and which is not up
+    misread: tuple[Misread, ...] = ()  # lines that name it, and that not all programs take for an entry
+    causes: Mapping[int, str] = field(default_factory=dict)  # by line: why nothing is mounted by it
 
 
 @frozen
@@ -70,6 +74,10 @@ def disks_of(facts: Facts) -> DiskTree:
     held = {one.path: one for one in told(lambda: facts.filesystems.all)}
     mounts = [mount for mount in told(lambda: facts.mounts.all) if not mount.is_bind]
     entries = told(lambda: facts.fstab.entries)
+    misread = told(lambda: facts.fstab.misread)
+    expected = told(lambda: facts.mounts.expected)
+    why = MountCauses(facts) if any(not one.is_mounted for one in expected) else None
+    causes = {one.line: why.find(one.line).sentence for one in expected if why and not one.is_mounted}
     swaps = {swap.path for swap in told(lambda: facts.memory.swaps)}
     idle = {path: group for group in told(lambda: facts.filesystems.idle) for path in group.paths}
     sources = sources_of(facts)
@@ -81,7 +89,9 @@ def disks_of(facts: Facts) -> DiskTree:
         here = tuple(mount for mount in mounts if _device(mount) == raw(disk, "device") or mount.source in tags)
         lines = tuple(entry for entry in entries if disk.name in (found[entry.line] or ()))
         children = tuple(child.name for child in disks if disk.name in _parents(child))
-        rows.append(DiskRow(disk, holds, here, lines, children, bool(swaps & tags), idle.get(disk.path)))
+        odd = tuple(line for line in misread if disk.name in (sources.find(line.source) or ()))
+        own = {line.line: causes.get(line.line, "") for line in lines}
+        rows.append(DiskRow(disk, holds, here, lines, children, bool(swaps & tags), idle.get(disk.path), odd, own))
     missing = tuple(entry for entry in entries if found[entry.line] == ())
     unresolved = (one for one in entries if found[one.line] is None and names_device(one.source))
     local = tuple(one for one in unresolved if not is_network(one.fstype, one.source))
@@ -124,6 +134,8 @@ def disks_json(disks: DiskTree) -> dict[str, Any]:
                 "mounts": [to_json(mount) for mount in row.mounts],
                 "fstab": [to_json(entry) for entry in row.lines],
                 "is_swap": row.is_swap,
+                "misread": [to_json(line) for line in row.misread],
+                "causes": {str(line): cause for line, cause in row.causes.items() if cause},
             }
             for row in disks.rows
         ],
@@ -204,14 +216,14 @@ def _share(part: int, whole: int) -> str:
 
 def _state(row: DiskRow) -> str:
     """Whether fstab knows it, and what is odd about that."""
-    if row.lines:
-        said = [
-            f"fstab line {entry.line}: {clean(plain_source(entry.source))} on {clean(entry.target)}"
-            for entry in row.lines
-        ]
+    if row.lines or row.misread:
+        said = [_line(entry) for entry in row.lines]
+        said += [f"fstab line {line.line}, misread (see: hosttune fstab)" for line in row.misread]
         mounted = {mount.target for mount in row.mounts}
         absent = [entry for entry in row.lines if not entry.is_swap and entry.target not in mounted]
-        return "; ".join(said) + ("; not mounted now" if absent else "")
+        reasons = dict.fromkeys(cause for entry in absent if (cause := row.causes.get(entry.line)))
+        why = f": the line {clean(', and '.join(reasons))}" if reasons else ""
+        return "; ".join(said) + (f"; not mounted now{why}" if absent else "")
     if row.mounts:
         is_root = any(mount.target == "/" for mount in row.mounts)
         return "no line in fstab" + ("" if is_root else ": the next boot may not mount it")
@@ -225,7 +237,8 @@ def _state(row: DiskRow) -> str:
 
 
 def _line(entry: FstabEntry) -> str:
-    return f"fstab line {entry.line}: {clean(plain_source(entry.source))} on {clean(entry.target)}"
+    where = "as swap" if entry.is_swap else f"on {clean(entry.target)}"
+    return f"fstab line {entry.line}: {clean(plain_source(entry.source))} {where}"
 
 
 def _notes(disks: DiskTree, page: Page, hidden: int) -> list[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from hosttune.facts.storage.fstab_lines import FstabLine, FstabText
     from hosttune.facts.storage.fstab_readers import Fields
-    from hosttune.resources.storage.fstab_lint import Remark
+    from hosttune.resources.storage.fstab_lint import ShownRemark
     from hosttune.resources.storage.fstab_plan import LineStep, Tuning
     from hosttune.views.terminal import Screen
 
@@ -32,12 +32,12 @@ _READERS = ("mount(8), systemd from 259 on", "systemd before 259")
 _BESIDE = 6 + max(map(len, _READERS)) + 2  # what stands beside a reading, where that fits
 
 
-def lint_status(remarks: Iterable[Remark], *, strict: bool) -> int:
+def lint_status(remarks: Iterable[ShownRemark], *, strict: bool) -> int:
     """1 where there is an error or a warning; with `strict` a note counts, too."""
     return int(any(strict or remark.level is not RemarkLevel.NOTE for remark in remarks))
 
 
-def lint_text(document: FstabText, remarks: tuple[Remark, ...], screen: Screen) -> str:
+def lint_text(document: FstabText, remarks: tuple[ShownRemark, ...], screen: Screen) -> str:
     """The remarks, the worst first, those of many lines that say the same in one piece."""
     found = {level: [remark for remark in remarks if remark.level is level] for level in RemarkLevel}
     numbers = [counted(len(found[level]), level.value) for level in RemarkLevel if found[level]]
@@ -56,16 +56,16 @@ def lint_text(document: FstabText, remarks: tuple[Remark, ...], screen: Screen) 
     return "\n".join(lines) + "\n"
 
 
-def _alike(remarks: list[Remark]) -> list[list[Remark]]:
+def _alike(remarks: list[ShownRemark]) -> list[list[ShownRemark]]:
     """Remarks that say the same, together, where the first of them stands."""
-    groups: dict[tuple[object, ...], list[Remark]] = {}
+    groups: dict[tuple[object, ...], list[ShownRemark]] = {}
     for remark in remarks:
         key = (remark.message, remark.todo, remark.line if remark.is_misread else 0)
         groups.setdefault(key, []).append(remark)
     return list(groups.values())
 
 
-def _place(document: FstabText, group: list[Remark], screen: Screen) -> str:
+def _place(document: FstabText, group: list[ShownRemark], screen: Screen) -> str:
     first = group[0]
     if len(group) > 1:
         many = [str(remark.line) for remark in group]
@@ -73,7 +73,7 @@ def _place(document: FstabText, group: list[Remark], screen: Screen) -> str:
     return _cut(f"  line {first.line}: {_text(document.lines[first.line - 1])}", screen) if first.line else "  the file"
 
 
-def _group_lines(document: FstabText, remark: Remark, screen: Screen) -> Iterator[str]:
+def _group_lines(document: FstabText, remark: ShownRemark, screen: Screen) -> Iterator[str]:
     yield from wrapped(safe(remark.message), screen.columns, first="    ", rest="    ")
     if remark.is_misread:
         line = document.lines[remark.line - 1]
@@ -183,7 +183,7 @@ def reason_of(step: LineStep, *, with_todo: bool) -> str:
     return f"{reason} ({step.todo})" if with_todo and step.todo else reason
 
 
-def fstab_json(document: FstabText, remarks: tuple[Remark, ...] | None, tuning: Tuning | None) -> dict[str, Any]:
+def fstab_json(document: FstabText, remarks: tuple[ShownRemark, ...] | None, tuning: Tuning | None) -> dict[str, Any]:
     """What was asked for; null where it was not."""
     manager = document.manager
     return {
@@ -197,7 +197,7 @@ def fstab_json(document: FstabText, remarks: tuple[Remark, ...] | None, tuning: 
     }
 
 
-def _remark(document: FstabText, remark: Remark) -> dict[str, Any]:
+def _remark(document: FstabText, remark: ShownRemark) -> dict[str, Any]:
     line = document.lines[remark.line - 1] if remark.line else None
     return {
         "line": remark.line,

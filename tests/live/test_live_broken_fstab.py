@@ -74,6 +74,13 @@ DISK PLACE/my disk ext4 defaults 0 2
 DISK none ext4 defaults 0 2
 kk# was on /dev/sda1 during installation
 kk# old disk here
+UUID="0a3407de-014b-458b-b5c1-848e92a327a3 PLACE ext4 defaults 0 2
+"UUID=0a3407de-014b-458b-b5c1-848e92a327a3" PLACE ext4 defaults 0 2
+/dev/disk/by-uid/0a3407de-014b-458b-b5c1-848e92a327a3 PLACE ext4 defaults 0 2
+LABEL=my\\x20disk PLACE ext4 defaults 0 2
+DISK PLACE/gone/../../place ext4 nofail 0 0
+DISK PLACE ext4 nofail,x-systemd.device-timeout 0 2
+DISK PLACE ext4 x-systemd.requires= 0 2
 """
 FINE = """\
 DISK PLACE ext4 defaults 0 2
@@ -82,6 +89,8 @@ DISK PLACE ext4 rw,noatime,nodiratime,errors=remount-ro,commit=60,data=writeback
 DISK PLACE ext4 noauto,user,exec,x-systemd.device-timeout=5,X-mount.mkdir,_netdev,comment=x,lazytime 0 2
 DISK PLACE auto nofail,,discard, 0 0
 DISK PLACE ext4,xfs ro=1 0 0
+DISK PLACE ext4, defaults 0 0
+DISK PLACE ext4 nofail,x-systemd.device-timeout=1min30s,x-systemd.before=x.service 0 2
 tmpfs PLACE tmpfs size=10%,nr_inodes=1k,mode=1777,uid=root,huge=never,nosuid,nodev 0 0
 /usr PLACE none rbind,ro 0 0
 overlay PLACE overlay lowerdir=/usr:/etc,index=off,metacopy=off 0 0

@@ -44,6 +44,30 @@ def test_server_that_was_not_heard_of_since():
     assert (undated.sentence, undated.age_s) == ("fe80::1", -1)
 
 
+def test_mount_that_failed_is_told_in_the_words_of_the_kernel():
+    lines = (
+        "XFS (loop0): Invalid superblock magic number",
+        "EXT4-fs (loop1): VFS: Can't find ext4 filesystem",
+        "ext4: Unknown parameter 'nobarier'",
+        "XFS (loop2): Filesystem has duplicate UUID bb3e4320-f3cd-4daa-a84a-07f93e69d1d1 - can't mount",
+        "BTRFS error (device sdb state C): open_ctree failed: -22",
+        'ntfs3: sdc1: volume is dirty and "force" flag is not set!',
+        "EXT4-fs (sdd1): VFS: Can't find ext4 filesystem",
+        "EXT4-fs (sdd1): mounted filesystem a9bbffb7-c0b2 r/w with ordered data mode. Quota mode: none.",
+        "XFS (sde): log mount failed",
+        "XFS (sde): Ending recovery (logdev: internal)",
+        "EXT4-fs (sdf1): re-mounted a9bbffb7-c0b2",
+        "EXT4-fs (sdf1): unmounting filesystem a9bbffb7-c0b2.",
+        "tar: Unknown parameter x",
+    )
+    found = log(*(f"1794990000.100000 kernel: {one}" for one in lines)).mount_errors
+    assert [(one.name, one.words[:14]) for one in found] == [
+        ("loop0", "Invalid superb"), ("loop1", "VFS: Can't fin"), ("ext4", "Unknown parame"), ("loop2", "Filesystem has"),
+        ("sdb", "open_ctree fai"), ("sdc1", "volume is dirt"),
+    ]  # fmt: skip
+    assert log("1794990000.100000 kernel: nfs: server nfs01 OK").mount_errors == ()
+
+
 @pytest.mark.parametrize(
     ("stat", "names"),
     [

@@ -50,10 +50,21 @@ OF_HOST = (
     r"(?:Link (?:is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\])"
     r"|nvidia-peermem \w+:\d+ ERROR"
 )
+# Why a mount failed, as the file system says it (ext4_fill_super, xfs_mountfs, open_ctree, ntfs_fill_super ...).
+OF_MOUNTS = (
+    r"|EXT[234]-fs (?:error )?\([\w!-]{1,64}\): (?:VFS: Can't find |bad geometry|bad block size|unable to read superbl"
+    r"|couldn't mount |error loading journal|group descriptors corrupted|Unrecognized mount option )"
+    r"|XFS \([\w!-]{1,64}\): (?:Invalid superblock magic|Filesystem has duplicate UUID|SB validate failed|log mount"
+    r"|Superblock has unknown |unknown mount option |Ending (?:clean mount|recovery))"
+    r"|BTRFS error \(device [\w!-]{1,64}(?: state \w{1,8})?\): (?:open_ctree failed|devid \d+ uuid "
+    r"|failed to read chunk|superblock checksum|unrecognized mount option )"
+    r"|FAT-fs \([\w!-]{1,64}\): (?:bogus |Can't find a valid FAT)|F2FS-fs \([\w!-]{1,64}\): Can't find valid F2FS"
+    r"|ntfs3(?:: |\()[\w!-]{1,64}\)?: volume is dirty|[a-z0-9]{2,16}: Unknown parameter '"
+)
 OF_STORAGE = (
     r"EXT4-fs \([\w!-]+\): (?:Remounting filesystem read-only|shut down requested|mounted filesystem)"
     r"|nfs: server \S+ (?:not responding|OK)|INFO: task .{1,64}:\d+ blocked "
-    r"|(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev "
+    r"|(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev " + OF_MOUNTS
 )
 # What every kernel says, first and when it has booted (init/main.c).
 _HEAD = r"Linux version \d+\.\d|Run /\S+ as init process$"
@@ -81,9 +92,15 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without firmware, then the older form.
+# What records from before hold in the place of both, the newest first: the same without mounts that failed, and without
+# firmware, then the older form.
+_NO_MOUNTS = tuple(word.replace(OF_MOUNTS, "") for word in JOURNAL)
 _OLD = {
-    JOURNAL: (tuple(word.replace(_FIRMWARE, "") for word in JOURNAL), (*_KERNEL, *_FORM, _UNANCHORED)),
+    JOURNAL: (
+        _NO_MOUNTS,
+        tuple(word.replace(_FIRMWARE, "") for word in _NO_MOUNTS),
+        (*_KERNEL, *_FORM, _UNANCHORED),
+    ),
     DMESG: (("dmesg",),),
 }
 _TIMEOUT_S = 20.0

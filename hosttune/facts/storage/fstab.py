@@ -53,6 +53,7 @@ class Misread(Fact):
     way_out: str
     is_swap: bool = False  # so that one reads it
     options: tuple[str, ...] = ()  # and these
+    source: str = ""  # and this
 
 
 @frozen
@@ -126,7 +127,8 @@ def _misread(document: FstabText, line: FstabLine) -> Misread:
     return Misread(
         line.number, line.target, str(problem or ""), problem.hint if problem else "",
         is_swap=seen is not None and seen.fstype == b"swap",
-        options=tuple(decode(seen.options).split(",")) if seen else (),
+        options=tuple(masked(decode(seen.options)).split(",")) if seen else (),
+        source=masked(decode(seen.source)) if seen else "",
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hosttune.errors import Refused, Where
-from hosttune.facts.storage.fstab_options import decode, hide_secrets, items
+from hosttune.facts.storage.fstab_options import Shown, decode, hide_secrets, items, masked_line
 from hosttune.facts.storage.fstab_readers import (
     BLANKS,
     GETMNTENT_LIMIT,
@@ -95,8 +95,8 @@ class Problem:
     """Why a file (line 0) or a line is not edited: where, what, and the way out."""
 
     line: int
-    message: str
-    hint: str
+    message: Shown
+    hint: Shown
     path: str = PATH
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class FstabManager:
 
     line: int
     name: str  # Ansible, Puppet ...; "another tool" where the comment does not say
-    comment: str
+    comment: Shown
 
 
 @frozen
@@ -140,9 +140,9 @@ class FstabText:
     def problem(self, line: int, message: str, hint: str) -> Problem:
         return Problem(line, self.hide(line, message), self.hide(line, hint), self.path)
 
-    def hide(self, line: int, text: str) -> str:
+    def hide(self, line: int, text: str) -> Shown:
         """A sentence about a line without its passwords; line 0 is the file."""
-        return hide_secrets(self.lines[line - 1].text, text) if 0 < line <= len(self.lines) else text
+        return hide_secrets(self.lines[line - 1].text, text) if 0 < line <= len(self.lines) else masked_line(text)
 
 
 def clean_path(path: str) -> str:
@@ -236,27 +236,33 @@ def _manager(data: bytes, lines: tuple[FstabLine, ...]) -> FstabManager | None:
         if match:
             name = next((group for group in match.groups() if group), b"")
             known = name.capitalize() if re.fullmatch(_TOOLS, name, re.IGNORECASE) else name
-            return FstabManager(line.number, decode(known) or "another tool", decode(line.text.strip(b"# \t\r")))
+            return FstabManager(
+                line.number, decode(known) or "another tool", masked_line(decode(line.text.strip(b"# \t\r")))
+            )
     return None
 
 
 def _problems(data: bytes, path: str) -> tuple[Problem, ...]:
-    found = []
+    found: list[Problem] = []
+
+    def add(line: int, message: str, hint: str) -> None:
+        found.append(Problem(line, masked_line(message), masked_line(hint), path))
+
     if len(data) > LARGEST_FILE:
         hint = "look whether this is the right file"
-        found.append(Problem(0, f"larger than {LARGEST_FILE >> 20} MiB, which no fstab is", hint, path))
+        add(0, f"larger than {LARGEST_FILE >> 20} MiB, which no fstab is", hint)
     if data.startswith(_MARKS):
         hint = "save it as plain UTF-8 text without a byte order mark"
-        found.append(Problem(1, "a byte order mark, which spoils the first line", hint, path))
+        add(1, "a byte order mark, which spoils the first line", hint)
     if b"\0" in data:
         number = LineNumbers(data).at(data.index(b"\0"))
         hint = "remove it in an editor"
-        found.append(Problem(number, "a NUL byte: what follows it in the line is lost", hint, path))
+        add(number, "a NUL byte: what follows it in the line is lost", hint)
     lone = re.search(rb"\r(?!\n)", data)
     if lone:
         number = LineNumbers(data).at(lone.start())
         hint = "give every line one kind of line end"
-        found.append(Problem(number, "a carriage return without a line feed", hint, path))
+        add(number, "a carriage return without a line feed", hint)
     return tuple(found)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NewType
 
 from hosttune.errors import Refused
 from hosttune.facts.storage.fstab_readers import split_options
@@ -16,16 +16,20 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+# Text of a line without its secrets. Only the functions below make it, so mypy finds what shows a line as it is.
+Shown = NewType("Shown", str)
 ATIME_WORDS = ("atime", "relatime", "norelatime", "strictatime", "nostrictatime", "noatime")
 _AUTOMOUNTS = frozenset({"x-systemd.automount", "comment=systemd.automount"})  # systemd.mount(5)
 # In front of the name of an option stands whatever people take for a separator.
-_SECRETS = regex(
-    r"(^|[^\w-])((?:pass|passwd|password|password2|pwd|secret|key|token)=)(\"[^\"]*\"|(?:\\,|[^,])*)", re.IGNORECASE
+# What ends so names a secret; `keyfile=` and `credentials=` name a file. A doubled comma is one of the value.
+_NAMES = r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|key(?:[_-]?id)?|token|psk|credential|bearer|auth)\d?"
+_SECRETS = regex(rf"(^|[^\w.-])([\w.-]*{_NAMES}=)(\"[^\"]*\"|(?:\\,|,,|[^,])*)", re.IGNORECASE)
+_USER_SECRET = regex(
+    r"(^|[^\w-])((?:user|username)=[^,%:]{0,512}(?:%|:(?!\d+(?:,|$))))((?:\\,|,,|[^,])*)", re.IGNORECASE
 )
-_USER_SECRET = regex(r"(^|[^\w-])((?:user|username)=[^,%]{0,512}%)((?:\\,|[^,])*)", re.IGNORECASE)
 # `https://me:...@host`, `curlftpfs#me:...@host`, `me:...@host`; not the path of `nas:/volume@snapshot`.
 _URL_SECRET = regex(r"((?:^|[#/])[^/\s:@#,]{1,512}:)([^@\s/][^@\s]{0,511})(@)")
-_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|user|@", re.IGNORECASE)
+_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|psk|credential|bearer|auth|user|@", re.IGNORECASE)
 _MOST_SECRETS = 16  # of one line; more is no line of a person, and would take time for each remark
 _OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
 _SIZE = regex(r"([0-9]+)([kmgtpe%]?)", re.IGNORECASE)
@@ -124,27 +128,32 @@ def tmpfs_bytes(value: str, ram_bytes: int = 0) -> int | None:
     return int(number << 10 * " kmgtpe".index(suffix or " "))
 
 
-def masked(text: str) -> str:
+def masked(text: str) -> Shown:
     """A line or an option list for people: passwords are stars, the names of credential files stay."""
     if not _MAYBE_SECRET.search(text):
-        return text
+        return Shown(text)
     for pattern in (_SECRETS, _USER_SECRET):
-        text = pattern.sub(lambda match: f"{match[1]}{match[2]}***", text)
-    return _URL_SECRET.sub(r"\1***\3", text)
+        text = pattern.sub(_hide_value, text)
+    return Shown(_URL_SECRET.sub(r"\1***\3", text))
 
 
-def masked_line(text: str) -> str:
+def _hide_value(match: re.Match[str]) -> str:
+    """A value that is hidden already stays, with the quote of the sentence behind it."""
+    return match[0] if match[3] in ("***", "***`") else f"{match[1]}{match[2]}***"
+
+
+def masked_line(text: str) -> Shown:
     """A whole line for people: each blank-separated field masked, blanks kept."""
     if not _MAYBE_SECRET.search(text):
-        return text
-    return "".join(part if part.isspace() else masked(part) for part in re.split(r"([ \t]+)", text))
+        return Shown(text)
+    return Shown("".join(part if part.isspace() else masked(part) for part in re.split(r"([ \t]+)", text)))
 
 
-def hide_secrets(line: bytes, text: str) -> str:
+def hide_secrets(line: bytes, text: str) -> Shown:
     """A sentence about a line without the passwords of that line, in whatever form the sentence quotes them."""
     secrets = _find_secrets(line)
     if len(secrets) > _MOST_SECRETS:
-        return "something is wrong with this line, which is not quoted: too much in it looks like a password"
+        return Shown("something is wrong with this line, which is not quoted: too much in it looks like a password")
     for value in secrets:
         text = text.replace(value, "***")
     return masked_line(text)

@@ -46,10 +46,10 @@ _SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes", 
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
 # What a line without `ro` is to be written to. Left out: what is read-only by its nature (iso9660, udf, squashfs, erofs
 # ...), by a property of its own (readonly=on of zfs, a kernel without ntfs that writes), and what lies in memory.
-_WRITTEN_TYPES = (LOCAL_TYPES | NETWORK_TYPES | {"vfat", "exfat", "ntfs3", "fuseblk", "reiserfs", "nilfs2"}) - {
+WRITTEN_TYPES = (LOCAL_TYPES | NETWORK_TYPES | {"vfat", "exfat", "ntfs3", "fuseblk", "reiserfs", "nilfs2"}) - {
     "fuse.cvmfs2", "fuse.httpdirfs", "fuse.ipfs",
 }  # fmt: skip
-_WRITTEN = ("below", "writers", "rescue", "unguarded", "guard")
+WRITTEN = ("below", "writers", "rescue", "unguarded", "guard")
 _DEVICES = ("/dev/", "UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "ID=")  # sources that are disks (mount(8))
 _SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
 _SYSTEM_TREES = (
@@ -104,10 +104,6 @@ class ExpectedMount(Fact):
     is_mounted: bool  # something is mounted there
     misread: str = ""  # why the line is no entry, or a different one, to a program that reads it, as a sentence
     is_read_only: bool = False  # nothing can be written there, no line asks for that, and no error stopped it
-    cause: str = (
-        ""  # why nothing is mounted, as far as the devices of this host tell: `names UUID=..., which no device has`
-    )
-    way_out: str = ""  # what to do about that
     writers: str = ""  # services that run and write to the folder while nothing is mounted there, as a sentence
     rescue: str = ""  # what to do before the mount hides that, and after
     below: str = ""  # what is in the folder while nothing is mounted there
@@ -205,9 +201,7 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
             is_read_only=lazy(_came_read_only, reader, facts, one, at.get(one.target) or at.get(one.path))
             if not {one.target, one.path} & asked
             else False,
-            cause=lazy(_source_fault, facts, one, "sentence"),
-            way_out=lazy(_source_fault, facts, one, "way_out"),
-            **{name: lazy(_written, facts, one, name) for name in _WRITTEN},
+            **{name: lazy(_written, facts, one, name) for name in WRITTEN},
         )
         for one in wanted
     ]  # fmt: skip
@@ -219,13 +213,6 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
         for one in misread
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda one: one.line))
-
-
-def _source_fault(facts: Facts, entry: FstabEntry, word: str) -> str:
-    from hosttune.facts.storage.sources import find_fault, sources_of  # it reads mounts itself
-
-    found = find_fault(sources_of(facts), entry, ())
-    return str(getattr(found, word)) if found else ""
 
 
 def _written(facts: Facts, entry: FstabEntry, word: str) -> str:
@@ -257,7 +244,7 @@ def _came_read_only(reader: Reader, facts: Facts, entry: FstabEntry, mount: Moun
     """mount(8) falls back to read-only where the device is write-protected; else somebody mounted it anew, or / was
     left as the kernel mounts it. What an error stopped is another fact's (stopped).
     """
-    if mount is None or not mount.is_read_only or mount.fstype not in _WRITTEN_TYPES:
+    if mount is None or not mount.is_read_only or mount.fstype not in WRITTEN_TYPES:
         return False
     if "ro" not in mount.super_options and not facts.host.shares_init_mounts:
         # ProtectSystem= of the unit that started us (systemd.exec(5)) makes mounts read-only for us, no file system

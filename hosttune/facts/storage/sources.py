@@ -210,7 +210,8 @@ class Sources:
     @cached_property
     def _unused(self) -> tuple[str, ...]:
         """The devices with a file system that no mount, no swap and no line uses."""
-        used = {name for one in self._facts.fstab.entries for name in self.find(one.source) or ()}
+        lines = (*self._facts.fstab.entries, *self._facts.fstab.misread)
+        used = {name for one in lines for name in self.find(one.source) or ()}
         used |= self._mounted | (self.swapped or frozenset())
         return tuple(name for name, one in sorted(self._held.items()) if one.fstype and name not in used)
 
@@ -260,6 +261,10 @@ class Sources:
         path = raw(self._disks[name], "path") if name in self._disks else ""
         return path if isinstance(path, str) and path else f"/dev/{name}"
 
+    def made_of(self, name: str) -> tuple[str, ...]:
+        """The names of the devices that are made of this one: RAID, LVM, multipath, an encrypted device."""
+        return tuple(sorted(disk.name for disk in self._disks.values() if name in _parents(disk)))
+
     def is_ephemeral(self, name: str) -> bool:
         """Whether it lies on a cloud's own disk of this instance, which comes back empty after a stop."""
         ends = raw(self._disks[name], "disks") if name in self._disks else ()
@@ -272,10 +277,18 @@ class Sources:
 sources_of = lru_cache(maxsize=1)(Sources)
 
 
+def is_zram(source: str, options: Iterable[str]) -> bool:
+    """Whether a line of swap names a device of zram that a service makes. With x-systemd.makefs it may be one that
+    udev sets up as soon as the module is loaded.
+    """
+    return source.startswith("/dev/zram") and "x-systemd.makefs" not in options
+
+
 def plain_source(source: str) -> str:
-    """`LABEL="data"` names the label data."""
+    """`LABEL="data"` and `LABEL='data'` name the label data."""
     key, equals, value = source.partition("=")
-    return f"{key}={value.strip(chr(34))}" if equals and key.isupper() else source
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return f"{key}={value[1:-1] if is_quoted else value}" if equals and key.isupper() else source
 
 
 def names_device(source: str) -> bool:

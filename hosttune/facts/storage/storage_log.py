@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.kernel.kernel_log import lines_of, message_of
+from hosttune.facts.kernel.kernel_log import OF_MOUNTS, lines_of, message_of
 from hosttune.facts.reading import line, require_known, text
 from hosttune.frozen import frozen
 from hosttune.host.door import FIRST_PERSON, Stat
@@ -43,6 +43,13 @@ _SILENT_DISK = regex(
     r"nvme nvme\d{1,9}: I/O .{1,80}\btimeout|sd \d{1,9}(?::\d{1,9}){3}: .{0,80}(?:timing out command|task abort)|"
     r"ata\d{1,9}(?:\.\d\d)?: (?:exception Emask|failed command:)"
 )
+_FAILED_MOUNT = regex(OF_MOUNTS.removeprefix("|"))
+_OF_DEVICE = regex(
+    r"[A-Za-z0-9-]{1,9} ?(?:error )?(?:\((?:device )?|: )(?P<name>[\w!-]{1,64})(?: state \w{1,8})?\)?: "
+    r"(?P<words>.{1,200})"
+)
+_OF_OPTION = regex(r"(?P<name>\w+): (?P<words>Unknown parameter '[^']{1,64}')")
+_MOUNTED = ("mounted filesystem", "Ending clean mount", "Ending recovery")
 _OF_A_SERVER = ("rpc_", "nfs")  # functions of the kernel in which a task waits for one of the network
 _CONNECTIONS = "/sys/fs/fuse/connections"  # one folder each, of the user who mounted it; also where it is detached
 _MOST_NAMESPACES = 1024
@@ -82,6 +89,14 @@ class HungTask(Fact):
 
 
 @frozen
+class MountError(Fact):
+    """Why the kernel did not mount something, in its own words."""
+
+    name: str  # of the device, as in /sys/block: sda1; of an option that no type knows, the type
+    words: str
+
+
+@frozen
 class StorageLog(Fact):
     """The lines of this boot. Raises UnknownFact where the log may not be read."""
 
@@ -89,6 +104,7 @@ class StorageLog(Fact):
     silent: tuple[SilentServer, ...]  # those that were not heard of since
     hung: tuple[HungTask, ...]
     erring: tuple[ErringDisk, ...]  # no path of multipath, which goes another way, and nothing that can be pulled out
+    mount_errors: tuple[MountError, ...] = ()  # each once, the newest last; of some kernels only mount(8) is told
 
 
 def collect(reader: Reader, facts: Facts) -> StorageLog:
@@ -102,6 +118,7 @@ def collect(reader: Reader, facts: Facts) -> StorageLog:
         silent=certain(lambda: silent_in(lines(), reader.now())),
         hung=certain(lambda: _hung(reader, facts, lines)),
         erring=certain(lambda: _erring(reader, facts, lines)),
+        mount_errors=lazy(lambda: mount_errors_in(lines())),
     )
 
 
@@ -112,7 +129,7 @@ def chosen(log: str) -> tuple[str, ...]:
         words = message_of(one)[1]
         if _ERROR.match(words) or _SILENT_DISK.match(words):
             errors.append(one)
-        elif _EXT4.match(words) or _NFS.match(words) or _HUNG.match(words):
+        elif _EXT4.match(words) or _NFS.match(words) or _HUNG.match(words) or _FAILED_MOUNT.match(words):
             others.append(one)
     return (*errors[-_MOST:], *others[-_MOST:])
 
@@ -146,6 +163,22 @@ def errors_in(lines: Iterable[str], now: float) -> tuple[ErringDisk, ...]:
     for at, match in _matching(lines, _ERROR):
         found.setdefault(_PATH.sub("", match[1]), []).append(at)
     return tuple(ErringDisk(name, len(times), _age(times[-1], now)) for name, times in sorted(found.items()))
+
+
+def mount_errors_in(lines: Iterable[str]) -> tuple[MountError, ...]:
+    """Why mounts failed, as far as no mount of the same device came after that."""
+    found: dict[tuple[str, str], MountError] = {}
+    for _, words in map(message_of, lines):
+        match = _OF_OPTION.match(words) or _OF_DEVICE.match(words)
+        if not match:
+            continue
+        name, said = match["name"], match["words"]
+        if said.startswith(_MOUNTED):
+            found = {key: one for key, one in found.items() if one.name != name}
+        elif _FAILED_MOUNT.match(words):
+            found.pop((name, said), None)
+            found[name, said] = MountError(name, said)
+    return tuple(found.values())
 
 
 def _age(at: float | None, now: float) -> float:

@@ -14,7 +14,16 @@ from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
-from hosttune.facts.storage.sources import EPHEMERAL, ZRAM, SourceKind, Sources, find_fault, names_device, sources_of
+from hosttune.facts.storage.sources import (
+    EPHEMERAL,
+    ZRAM,
+    SourceKind,
+    Sources,
+    find_fault,
+    is_zram,
+    names_device,
+    sources_of,
+)
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.fstab_lines import FstabText
     from hosttune.facts.storage.fstab_readers import Fields
     from hosttune.facts.storage.mounts import Mount
-    from hosttune.resources.storage.fstab_lint import Remark
+    from hosttune.resources.storage.fstab_lint import ShownRemark
 
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
@@ -68,7 +77,12 @@ def next_kernel(facts: Facts) -> tuple[int, ...]:
         release = facts.boot.next_kernel or facts.kernel.release
     except UnknownFact:
         return ()
-    match = _RELEASE.match(release)
+    return parse_release(release)
+
+
+def parse_release(release: object) -> tuple[int, ...]:
+    """(major, minor) of `6.8.0-60-generic`; empty where it is not known."""
+    match = _RELEASE.match(release) if isinstance(release, str) else None
     return tuple(map(int, match.groups())) if match else ()
 
 
@@ -91,7 +105,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     return tuple(found[number] for number in sorted(found))
 
 
-def _counts_here(facts: Facts, remark: Remark) -> bool:
+def _counts_here(facts: Facts, remark: ShownRemark) -> bool:
     if remark.code != "early-automount" or _systemd_version(facts) >= _HANGS_FROM:
         return True
     try:  # a release upgrade may not have unpacked systemd yet
@@ -102,19 +116,25 @@ def _counts_here(facts: Facts, remark: Remark) -> bool:
     return match is not None and tuple(map(int, match.groups())) >= _UBUNTU_HANGS_FROM
 
 
-def _lines(facts: Facts, document: FstabText, remarks: Sequence[Remark], mounted: frozenset[str]) -> Iterator[BootLine]:
+def _lines(
+    facts: Facts, document: FstabText, remarks: Sequence[ShownRemark], mounted: frozenset[str]
+) -> Iterator[BootLine]:
     errors, kernel, has_libmount = LineErrors(document), next_kernel(facts), _reads_with_libmount(facts)
-    told: dict[int, Remark] = {}
-    for one in remarks:
-        if one.line and is_failing(one) and one.code not in _HARMLESS:
-            told.setdefault(one.line, one)
+    told = _find_failures(remarks)
     entries = {entry.line: entry for entry in facts.fstab.entries}
     paths = {number: entry.path for number, entry in entries.items()}
     sources = sources_of(facts)
     done: set[str] = set()
     for line in document.lines:
         fields = line.libmount or line.getmntent
-        if line.kind is LineKind.BLANK or fields is None or is_on_demand(_words(fields)):
+        if line.kind is LineKind.BLANK or fields is None:
+            continue
+        abort = told.get(line.number)
+        if abort is not None and abort.code == "systemd-abort":  # also of swap, and of what is mounted on demand
+            fault = f"line {line.number} of {PATH}: {abort.message}"
+            yield BootLine(line.target or f"line {line.number}", line.number, fault, abort.todo)
+            continue
+        if is_on_demand(_words(fields)):
             continue
         if fields.fstype == b"swap":
             if line.number in entries:
@@ -139,6 +159,15 @@ def _lines(facts: Facts, document: FstabText, remarks: Sequence[Remark], mounted
             yield _look_at_source(facts, sources, entry, fields)
         else:
             yield BootLine(target, line.number, is_mounted=is_mounted)
+
+
+def _find_failures(remarks: Sequence[ShownRemark]) -> dict[int, ShownRemark]:
+    """By line, the first remark with which its mount fails."""
+    found: dict[int, ShownRemark] = {}
+    for one in remarks:
+        if one.line and is_failing(one) and one.code not in _HARMLESS:
+            found.setdefault(one.line, one)
+    return found
 
 
 def _look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, fields: Fields) -> BootLine:
@@ -202,9 +231,9 @@ def _look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator
     """A boot goes on without swap, after it has waited for its device."""
     used = frozenset() if facts.reader.persistent_only else sources.swapped
     where = f"line {entry.line} of {PATH}"
-    if entry.source.startswith("/dev/zram"):
+    if is_zram(entry.source, entry.options):
         note = f"{where} names {entry.source}, which a service makes later: each boot waits {_wait(entry)} for it"
-        yield BootLine(f"swap {entry.source}", entry.line, way_out=ZRAM, note=note, is_of_device=True)
+        yield BootLine(f"swap {entry.source}", entry.line, way_out=ZRAM, note=note)
         return
     if (
         "nofail" in entry.options

@@ -22,19 +22,16 @@ from hosttune.facts.storage.fstab_types import (
     needs_network,
 )
 from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network, is_system
+from hosttune.facts.storage.sources import ZRAM, is_zram
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_cycles import circles, find_waiting
 from hosttune.resources.storage.fstab_lint_fields import field_faults
-from hosttune.resources.storage.fstab_lint_options import (
-    Remark,
-    RemarkLevel,
-    failing,
-    is_required,
-    option_remarks,
-    refused_by,
-)
+from hosttune.resources.storage.fstab_lint_names import is_odd_target, is_of_bsd, target_faults
+from hosttune.resources.storage.fstab_lint_options import failing, is_required, option_remarks, refused_by
+from hosttune.resources.storage.fstab_lint_places import PLACES, place_remarks
+from hosttune.resources.storage.fstab_remark import Remark, RemarkLevel, ShownRemark
 
-__all__ = ["LineErrors", "Remark", "RemarkLevel", "in_order", "is_failing", "lint"]
+__all__ = ["LineErrors", "Remark", "RemarkLevel", "ShownRemark", "in_order", "is_failing", "lint"]
 _TAG = regex(r'([A-Za-z]+)=("?)([^"]*)\2')
 _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
 _PLAIN_UUID = regex(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
@@ -45,6 +42,8 @@ _ODD = regex(rb"[\v\f\x80-\xff]|\\\Z")
 _NUMBERED = (b"/dev/sd", b"/dev/hd", b"/dev/nvme")
 _DEVICES = (b"/dev/", b"UUID=", b"LABEL=", b"PARTUUID=", b"PARTLABEL=")
 _TOUCHED_EARLY = frozenset({"/home", "/srv", "/root"})  # by tmpfiles.d/home.conf, provision.conf and logins
+_A_DISK = regex(rb"(?:UUID|LABEL|PARTUUID|PARTLABEL)=.+|/dev/(?:disk|mapper)/.+|/dev/(?:[sh]d[a-z]|nvme[0-9]).*")
+_MADE = frozenset({"tmpfs", "ramfs", "overlay", "hugetlbfs"})  # what has no device
 _REMOVABLE = ("/media/", "/run/media/")
 _BIND = frozenset({"bind", "rbind", "move"})
 _ON_DISK = ON_DISK | {"swap", "auto"}
@@ -58,24 +57,37 @@ _NOTHING = Fields(b"", b"", b"")
 _ORDER = {RemarkLevel.ERROR: 0, RemarkLevel.WARNING: 1, RemarkLevel.NOTE: 2}
 
 
-def lint(document: FstabText) -> tuple[Remark, ...]:
+def lint(document: FstabText) -> tuple[ShownRemark, ...]:
     """All remarks, the worst first, then by line."""
     found = [*_file_remarks(document), *_ending_remarks(document)]
     seen: dict[tuple[bytes, bytes, bool], _Options] = {}
-    for line in document.lines:
+    bsd = next((line for line in document.entries if _is_of_bsd(line)), None)
+    if bsd:
+        why = "this line is one of BSD, by its type and its disk: the file is of another system than Linux"
+        found.append(Remark(bsd.number, RemarkLevel.WARNING, "of-bsd", why, "look whether this is the right file"))
+    swaps: dict[bytes, int] = {}
+    for line in document.lines if not bsd else ():
         if line.kind is LineKind.ENTRY:
             found += _entry_remarks(document, line, seen)
+            if line.libmount and line.libmount.fstype == b"swap":
+                found += _swap_remarks(line.number, line.libmount, swaps)
         elif line.kind is LineKind.BROKEN:
             found += _broken_remarks(line)
     found += [*_circle_remarks(document), *_waiting_remarks(document)]
     return in_order(_without_secrets(document, one) for one in found)
 
 
-def _without_secrets(document: FstabText, one: Remark) -> Remark:
-    return one._replace(message=document.hide(one.line, one.message), todo=document.hide(one.line, one.todo))
+def _is_of_bsd(line: FstabLine) -> bool:
+    fields = line.libmount
+    return fields is not None and fields.fstype[1:] == b"fs" and is_of_bsd(decode(fields.source), decode(fields.fstype))
 
 
-def in_order(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
+def _without_secrets(document: FstabText, one: Remark) -> ShownRemark:
+    message, todo = document.hide(one.line, one.message), document.hide(one.line, one.todo)
+    return ShownRemark(one.line, one.level, one.code, message, todo, one.is_misread, one.is_sure)
+
+
+def in_order(remarks: Iterable[ShownRemark]) -> tuple[ShownRemark, ...]:
     """The worst first, then by line."""
     return tuple(sorted(remarks, key=lambda one: (_ORDER[one.level], one.line)))
 
@@ -90,7 +102,7 @@ class LineErrors:
         self.document = document
         self._seen: dict[tuple[bytes, bytes, bool], _Options] = {}
 
-    def failure(self, line: FstabLine, kernel: tuple[int, ...] = ()) -> Remark | None:
+    def failure(self, line: FstabLine, kernel: tuple[int, ...] = ()) -> ShownRemark | None:
         """With what the mount of an entry fails for certain, by this kernel (major, minor) where that is known."""
         fields = line.fields
         if line.kind is not LineKind.ENTRY or fields is None:
@@ -112,7 +124,7 @@ class LineErrors:
         return None
 
 
-def is_failing(remark: Remark) -> bool:
+def is_failing(remark: Remark | ShownRemark) -> bool:
     """Whether it is an error, or would be one without nofail."""
     return remark.level is RemarkLevel.ERROR or remark.is_sure
 
@@ -152,8 +164,9 @@ def _ending_remarks(document: FstabText) -> Iterator[Remark]:
 class _Options:
     """What the checks of a line ask of its options; made once for all lines that have the same."""
 
-    def __init__(self, fstype: str, options: bytes, *, is_root: bool) -> None:
-        self.fstype = fstype
+    def __init__(self, field: str, options: bytes, *, is_root: bool) -> None:
+        has_comma = "," in field
+        self.fstype = fstype = (field.strip(",") or field) if has_comma else field  # libmount skips empty names
         self.problem: Refused | None = None
         try:
             self.words = items(decode(options))
@@ -166,7 +179,7 @@ class _Options:
         self.is_bind = not _BIND.isdisjoint(self.words)
         is_usual = not options.isdigit() and not self.is_bind
         self.plain_source = _PLAIN_SOURCES.get(fstype) if is_usual else None
-        self.is_odd = self.problem is not None or fstype in _GONE
+        self.is_odd = self.problem is not None or fstype in _GONE or has_comma
         self.remarks = option_remarks(fstype, self.words, is_root=is_root)
 
 
@@ -194,6 +207,11 @@ def _entry_remarks(
         if target[0] != "/" and not any(one.code in _SHIFTED for one in found):
             found.append(_relative_remark(number, target))
         found += _order_remarks(document, line)
+        if target in PLACES and not options.is_bind:
+            found += place_remarks(number, target, options.fstype, options.words, fields.passno)
+        if is_odd_target(fields.target):
+            faults = target_faults(decode(fields.target))
+            found += [Remark(number, RemarkLevel.WARNING, one.code, one.message, one.todo) for one in faults]
         if not options.is_bind and not is_system(target) and target[0] == "/":
             found += _boot_remarks(number, fields, target, options)
     if options.is_odd or line.owner or len(line.text) > LONGEST_LINE or _ODD.search(line.text):
@@ -216,6 +234,10 @@ def _odd_remarks(line: FstabLine, options: _Options) -> Iterator[Remark]:
         why = f"Linux {_GONE[options.fstype]} and later have no {options.fstype}"
         todo = "move to another file system before an upgrade" if options.fstype == "reiserfs" else "take the line out"
         yield Remark(number, RemarkLevel.WARNING, "type-gone", why, todo)
+    field = decode(line.libmount.fstype) if line.libmount else ""
+    if "," in field and line.libmount and line.libmount.passno and options.is_on_disk:
+        why = f"systemd looks for a program `fsck.{field}`, so it checks this file system at no boot"
+        yield Remark(number, RemarkLevel.NOTE, "type-list", why, "name one type, without a comma")
     blank = false_blank(line.text)
     if blank:
         why = f"{blank} is no blank: it is part of the field that it stands in"
@@ -294,6 +316,16 @@ def _field_remarks(number: int, fields: Fields, target: str, options: _Options) 
         yield Remark(number, worst, fault.code, f"{fault.message}: {consequence}", fault.todo, is_sure=is_sure)
 
 
+def _swap_remarks(number: int, fields: Fields, seen: dict[bytes, int]) -> Iterator[Remark]:
+    first = seen.setdefault(fields.source, number)
+    if first != number:
+        why = f"line {first} names the same swap: systemd reports this line as a duplicate, and skips it"
+        yield Remark(number, RemarkLevel.WARNING, "duplicate-swap", why, "take one of the lines out")
+    if is_zram(decode(fields.source), decode(fields.options).split(",")):
+        why = f"{decode(fields.source)} is made later in a boot by a service: the boot waits 90 s for it at this line"
+        yield Remark(number, RemarkLevel.WARNING, "zram-swap", why, ZRAM)
+
+
 def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[Remark]:
     source = decode(fields.source)
     tag = _TAG.fullmatch(source) if options.fstype in _ON_DISK and not options.is_bind else None
@@ -305,11 +337,14 @@ def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[
         meant = tag[1].upper() if tag[1].upper() in _TAGS else ""
         todo = f"write it as {meant}=" if meant else f"name it by one of {', '.join(_TAGS[:4])}"
         yield Remark(number, level, "unknown-tag", f"no program resolves {tag[1]}=", todo, is_sure=True)
-    elif (match := _KERNEL_NAME.fullmatch(fields.source)) and not options.is_bind:
+    elif (match := _KERNEL_NAME.fullmatch(fields.source)) and not options.is_bind and options.fstype not in _MADE:
         why = f"{source} can be another disk after the next boot: the kernel numbers disks as it finds them"
         if match["md"]:
             why = f"{source} can be another array after the next boot: mdadm counts down from 127 without mdadm.conf"
         yield Remark(number, RemarkLevel.WARNING, "kernel-name", why, f"name it by UUID: blkid -s UUID {source}")
+    elif options.fstype in _MADE and fields.target != b"/" and _A_DISK.fullmatch(fields.source):
+        why = f"{options.fstype} lies on no disk, yet a boot waits for {source}, and mounts it only if that is there"
+        yield Remark(number, RemarkLevel.WARNING, "needless-disk", why, f"write {options.fstype} as the first field")
 
 
 def _passno_remark(number: int, fields: Fields, options: _Options) -> Remark:

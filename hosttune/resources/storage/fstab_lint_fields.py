@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from hosttune.facts.storage.fstab_types import KNOWN, MOVES, NO_TYPE, ON_DISK, PROPAGATION, is_known
 from hosttune.facts.storage.fstab_typing import ESCAPED, blank_in_name, typographic
 from hosttune.facts.storage.fstab_words import GENERIC
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.regex import regex
+from hosttune.resources.storage.fstab_lint_names import FieldFault, source_name_faults
 
 _LONG = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SHORT = r"[0-9A-F]{4}-[0-9A-F]{4}"
@@ -37,15 +37,6 @@ _LOOKALIKE = str.maketrans("OoQlI", "00011")
 _USUAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "ntfs", "nfs", "nfs4", "cifs", "tmpfs", "swap"})
 
 
-class FieldFault(NamedTuple):
-    """What is wrong, why, and the way out; whether it stops a mount, or only may."""
-
-    code: str
-    message: str
-    todo: str
-    is_sure: bool = True
-
-
 def field_faults(source: str, target: str, fstype: str, options: str, words: tuple[str, ...]) -> Iterator[FieldFault]:
     """The faults of an entry whose fields are decoded; `words` are the items of its options."""
     shifted = next(_shifted(source, target, fstype, options), None)
@@ -56,7 +47,15 @@ def field_faults(source: str, target: str, fstype: str, options: str, words: tup
     yield from type_faults(fstype, options, words)
     yield from _typed_faults(source, target)
     if MOVES.isdisjoint(words) and fstype not in NO_TYPE:
-        yield from _source_faults(source, fstype)
+        fault = next(source_name_faults(source), None) if fstype in ON_DISK | {"auto", "swap"} else None
+        if fstype in ON_DISK and source in ("/", target) and target != "/" and not _has_loop(words):
+            todo = "name the device; or, to mount a folder, write `none bind`"
+            fault = FieldFault("source-is-folder", f"`{source}` is a folder, and {fstype} needs a device", todo)
+        yield from (fault,) if fault else _source_faults(source, fstype)
+
+
+def _has_loop(words: tuple[str, ...]) -> bool:
+    return any(word.partition("=")[0] == "loop" for word in words)
 
 
 def _shifted(source: str, target: str, fstype: str, options: str) -> Iterator[FieldFault]:
@@ -109,7 +108,7 @@ def type_faults(fstype: str, options: str, words: tuple[str, ...]) -> Iterator[F
                     f"write `none {need}`, or the type of the file system")  # fmt: skip
         return
     if MOVES.isdisjoint(words):
-        for one in fstype.split(","):
+        for one in filter(None, fstype.split(",")):  # of `ext4,` libmount tries ext4
             yield from _one_type(one)
 
 
@@ -158,10 +157,12 @@ def _source_faults(source: str, fstype: str) -> Iterator[FieldFault]:
                     f"write {mark[1].upper()}={mark[2]}")  # fmt: skip
         return
     tag = _TAG.fullmatch(source)
-    if tag and fstype in ON_DISK | {"auto", "swap"}:
+    if re.fullmatch(r"(?:PART)?(?:UUID|LABEL)=(?:\"\")?", source):
+        key = source.partition("=")[0]
+        todo = f"write it behind the =: lsblk -o NAME,FSTYPE,{key}"
+        yield FieldFault("no-tag", f"`{source}` names nothing", todo)
+    elif tag and fstype in ON_DISK | {"auto", "swap"}:
         yield from _uuid_faults(tag, fstype)
-    elif re.fullmatch(r"(?:PART)?LABEL=(?:\"\")?", source):
-        yield FieldFault("no-tag", f"`{source}` names nothing", "write the label behind the =")
     elif source.startswith("/dev/"):
         yield from _device_faults(source)
     elif fstype in ON_DISK - {"fuseblk"} and not source.startswith("/") and "=" not in source:

@@ -7,16 +7,16 @@ and on `/` a root that stays read-only. `findmnt --verify` does not look at opti
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from enum import Enum
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from hosttune.facts.storage.fstab_options import ATIME_WORDS, has_secret, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.fstab_typing import typographic
-from hosttune.facts.storage.fstab_words import GENERIC, OPPOSITES, SYSTEMD, UPSTART, USER_WORDS, is_noexec
+from hosttune.facts.storage.fstab_words import GENERIC, OPPOSITES, UPSTART, USER_WORDS, is_noexec
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.regex import regex
+from hosttune.resources.storage.fstab_lint_words import Found, nearest, swap_words, systemd_words
+from hosttune.resources.storage.fstab_remark import Remark, RemarkLevel
 from hosttune.resources.storage.fstab_tables import KernelAnswer, combination, is_refused_by, names, reply
 
 _SIZE = regex(r"[0-9]+[kmgtpe%]?", re.IGNORECASE)
@@ -34,31 +34,12 @@ _ATIME = frozenset(ATIME_WORDS)
 _EXT = frozenset({"ext3", "ext4"})
 _HALVES = frozenset(one for one, _ in OPPOSITES)  # without one of these no two words can contradict each other
 _NOT_QUIET = _HALVES | frozenset(USER_WORDS)
-_LIKE = 0.8  # of difflib's ratio: `noatim`, `erors` and `defualts` are above it, other real words below
 _OF_NO_TYPE = frozenset({"upper-case", "upstart-word", "typography", "separator"})
 _UNTAKEN = _OF_NO_TYPE | {"refused-option", "misspelt", "unknown-option", "option-by-version"}
-_SURE = _OF_NO_TYPE | {"refused-option", "tmpfs-size", "tmpfs-nr_blocks", "tmpfs-nr_inodes", "tmpfs-mode"}
+_SURE = _OF_NO_TYPE | {
+    "refused-option", "tmpfs-size", "tmpfs-nr_blocks", "tmpfs-nr_inodes", "tmpfs-mode", "systemd-abort", "systemd-unit",
+}  # fmt: skip
 _BELT = frozenset({"noauto", "nofail", "x-systemd.automount"})
-
-
-class RemarkLevel(str, Enum):
-    """How bad it is."""
-
-    ERROR = "error"  # it is misread, or the mount or the boot fails
-    WARNING = "warning"  # it does something else than it seems to, or it will fail one day
-    NOTE = "note"  # good to know
-
-
-class Remark(NamedTuple):
-    """One thing about one line: what it is and why it matters, and what a person should do. Line 0 is the file."""
-
-    line: int
-    level: RemarkLevel
-    code: str  # stable, for programs
-    message: str
-    todo: str
-    is_misread: bool = False  # the readings of the line belong to it
-    is_sure: bool = False  # the mount fails for certain, also where a boot goes on without it
 
 
 def is_required(words: Iterable[str], fstype: str = "") -> bool:
@@ -82,6 +63,8 @@ def is_required(words: Iterable[str], fstype: str = "") -> bool:
 
 def option_remarks(fstype: str, words: tuple[str, ...], *, is_root: bool) -> list[Remark]:
     """The remarks about these options, on line 0: they are the same for every line that has them."""
+    if fstype == "swap":
+        return [Remark(0, *found) for check in (swap_words, systemd_words) for found in check(words)]
     if fstype not in ("tmpfs", "overlay") and not is_root and _is_unsuspicious(words):
         return []
     return [
@@ -114,9 +97,6 @@ def _is_unsuspicious(words: tuple[str, ...]) -> bool:
     return given <= _QUIET and len(given & _ATIME) < 2 and given.isdisjoint(_NOT_QUIET)
 
 
-_Found = Iterator[tuple[RemarkLevel, str, str, str]]
-
-
 def failing(fstype: str, words: tuple[str, ...], is_root: bool) -> tuple[RemarkLevel, str]:  # noqa: FBT001 - as its callers
     """How bad it is that the mount fails, and what comes of it."""
     if is_root:
@@ -128,7 +108,7 @@ def failing(fstype: str, words: tuple[str, ...], is_root: bool) -> tuple[RemarkL
     return RemarkLevel.ERROR, "the mount fails, and the boot ends in the emergency shell"
 
 
-def _fatal(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
+def _fatal(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: FBT001 - one of several alike
     """Words that no file system takes at all, whatever its type."""
     level, consequence = failing(fstype, words, is_root)
     for word in words:
@@ -160,7 +140,7 @@ def refused_by(fstype: str, words: tuple[str, ...], kernel: tuple[int, ...], *, 
         said = reply(fstype, word)
         if said.answer in (KernelAnswer.TAKEN, KernelAnswer.REFUSED) or not is_refused_by(fstype, word, kernel):
             continue
-        meant = _nearest(word.partition("=")[0], names(fstype)) if said.answer is KernelAnswer.UNKNOWN else ""
+        meant = nearest(word.partition("=")[0], names(fstype)) if said.answer is KernelAnswer.UNKNOWN else ""
         todo = said.todo or (f"write `{meant}`, if that is meant" if meant else f"take `{word}` out")
         return Remark(0, level, "refused-option", f"{said.why}: {consequence}", todo, is_sure=True)
     return None
@@ -175,7 +155,7 @@ def _parted(fstype: str, word: str) -> str:
     return ",".join(parts) if all(part.partition("=")[0] in known for part in parts) else ""
 
 
-def _of_tables(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
+def _of_tables(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: FBT001 - one of several alike
     """What the kernel's own list of this type says."""
     level, consequence = failing(fstype, words, is_root)
     if len(words) == 1 and words[0].isdigit():
@@ -188,20 +168,21 @@ def _of_tables(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  #
         if name != name.lower() and name.lower() in GENERIC:
             continue
         if said.answer is KernelAnswer.UNKNOWN:
-            meant = _nearest(name, names(fstype))
+            meant = nearest(name, names(fstype))
             todo = f"is `{meant}` meant?" if meant else f"look it up: man 5 {fstype}, or take it out"
             why = f"{said.why}; where yours has none either, {consequence}"
             yield RemarkLevel.WARNING, "misspelt" if meant else "unknown-option", why, todo
         elif said.answer is KernelAnswer.REFUSED:
             yield level, "refused-option", f"{said.why}: {consequence}", said.todo
         else:
-            yield RemarkLevel.WARNING, "option-by-version", f"{said.why}; on others {consequence}", said.todo
+            where = "there" if said.answer is KernelAnswer.GONE else "on older ones"
+            yield RemarkLevel.WARNING, "option-by-version", f"{said.why}; {where} {consequence}", said.todo
     said = combination(fstype, words)
     if said.answer is KernelAnswer.REFUSED:
         yield level, "refused-option", f"{said.why}: {consequence}", said.todo
 
 
-def _of_root(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
+def _of_root(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: FBT001 - one of several alike
     """What the first mount of / would take from the kernel's command line, and the remount by fstab cannot set."""
     fixed = next((word for word in words if _ROOT_DATA.match(word)), "") if is_root and fstype in _EXT else ""
     if fixed:
@@ -214,13 +195,7 @@ def _of_root(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # n
         )
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name, sorted(known), 1, _LIKE)), "")
-
-
-def _contradictions(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: ARG001, FBT001 - one of several alike
+def _contradictions(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: ARG001, FBT001 - one of several alike
     atime = tuple(dict.fromkeys(word for word in words if word in ATIME_WORDS))
     if len(atime) > 1:
         why = f"`{','.join(atime)}`: which one counts depends on how mount(8) was built"
@@ -233,7 +208,7 @@ def _contradictions(fstype: str, words: tuple[str, ...], is_root: bool) -> _Foun
             yield RemarkLevel.WARNING, "contradiction", why, "leave one of them"
 
 
-def _of_tmpfs(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
+def _of_tmpfs(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: FBT001 - one of several alike
     if fstype != "tmpfs":
         return
     level, consequence = failing(fstype, words, is_root)
@@ -266,22 +241,15 @@ def _repaired(name: str, value: str) -> str:
     return f"write {name}={unit[1]}{unit[2].upper()}" if unit else f"write it as {name}=16G"
 
 
-def _ignored(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: ARG001, FBT001 - one of several alike
-    for word in words:
-        name = word.partition("=")[0]
-        if name.startswith("X-systemd."):
-            yield RemarkLevel.WARNING, "systemd-word", f"systemd ignores `{name}`", f"write it as `{name.lower()}`"
-        elif name.startswith("x-systemd.") and name not in SYSTEMD:
-            meant = _nearest(name, SYSTEMD)
-            todo = f"is `{meant}` meant?" if meant else "look it up: man systemd.mount"
-            yield RemarkLevel.WARNING, "systemd-word", f"systemd.mount(5) has no `{name}`, and others ignore it", todo
+def _ignored(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: ARG001, FBT001 - one of several alike
+    yield from systemd_words(words)
     dropped = [word for word in words if word in _BELT] if is_root else []
     if dropped:
         names = ", ".join(f"`{word}`" for word in dropped)
         yield RemarkLevel.NOTE, "root-word", f"for / systemd ignores {names}", "nothing; or take it out"
 
 
-def _of_people(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: ARG001, FBT001 - one of several alike
+def _of_people(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: ARG001, FBT001 - one of several alike
     if has_secret(",".join(words)):
         why = "a password in a file that everybody on this host may read"
         yield RemarkLevel.WARNING, "password", why, "put it into a file of mode 0600, and name that in credentials="

@@ -103,8 +103,8 @@ def aged(target: str, wish: Wish, facts: Facts) -> Aged:
     if wish.fields["atime"] != "noatime":
         return Aged()
     mounts = () if facts.reader.persistent_only else facts.mounts.all
-    devices = {mount.device for mount in mounts if mount.target == target}
-    places = {target, *(mount.target for mount in mounts if mount.device in devices)}
+    own = [mount for mount in mounts if mount.target == target]
+    places = {target, *(place for mount in mounts for one in own if (place := _shown_at(one, mount)))}
     harmless = {clean_path(path) for path in wish.fields.get("harmless_jobs", ())}
     found = [
         rule.source
@@ -115,6 +115,16 @@ def aged(target: str, wish: Wish, facts: Facts) -> Aged:
     found += [f"the purge of {tree} that the policy declares" for tree in trees if _meets(tree, places)]
     hidden = [one.reason for one in facts.ageing.hidden if one.path not in harmless]
     return Aged(tuple(dict.fromkeys(found)), "; ".join(hidden))
+
+
+def _shown_at(own: Mount, other: Mount) -> str:
+    """Where another mount shows files of this one; empty for nowhere, as of two subvolumes of one btrfs."""
+    if own.device != other.device:
+        return ""
+    inner, outer = f"{own.root.rstrip('/')}/", f"{other.root.rstrip('/')}/"
+    if outer.startswith(inner):
+        return other.target
+    return clean_path(f"{other.target}/{inner.removeprefix(outer)}") if inner.startswith(outer) else ""
 
 
 def _meets(tree: str, places: Iterable[str]) -> bool:

@@ -1,0 +1,55 @@
+"""The lines of fstab that a boot mounts, whether they are mounted now, and if not, why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hosttune.facts import Facts
+from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.storage.mounts import WRITTEN
+from hosttune.frozen import frozen
+from hosttune.resources.storage.mount_causes import MountCauses
+
+
+@frozen
+class FstabMount(Fact):
+    """A line that a boot mounts, as the fact `mounts` has it, with the cause if it is not mounted."""
+
+    target: str  # `line 7` where a misread line has none
+    source: str  # empty of a misread line
+    line: int  # from 1
+    is_optional: bool  # any user may unmount it, or cloud-init wrote the line of a disk that not every instance has
+    is_mounted: bool
+    misread: str  # why the line is no entry, or a different one, to a program that reads it; empty for none
+    is_read_only: bool  # nothing can be written there, no line asks for that, and no error stopped it
+    cause: str  # why nothing is mounted, as far as this host tells: `names UUID=..., which no device has`
+    way_out: str  # what to do about that
+    writers: str  # as in the fact, like those below
+    rescue: str
+    below: str
+    unguarded: str
+    guard: str
+
+
+@frozen
+class FstabMounts(Fact):
+    """All of them, in the order of the file."""
+
+    lines: tuple[FstabMount, ...]
+
+
+def choose(facts: Facts, params: Mapping[str, Any]) -> FstabMounts:  # noqa: ARG001 - the interface of all choices
+    causes = shared(MountCauses, facts)
+    return FstabMounts(
+        tuple(
+            FstabMount(
+                one.target, one.source, one.line, one.is_optional, one.is_mounted, one.misread,
+                is_read_only=lazy(lambda one=one: one.is_read_only),  # type: ignore[misc]
+                cause=lazy(lambda one=one: causes().find(one.line).sentence),  # type: ignore[misc]
+                way_out=lazy(lambda one=one: causes().find(one.line).way_out),  # type: ignore[misc]
+                **{name: lazy(getattr, one, name) for name in WRITTEN},
+            )
+            for one in facts.mounts.expected
+        )
+    )  # fmt: skip

@@ -1,0 +1,164 @@
+"""Why a line of fstab is not mounted: by its text, the devices of this host, the kernel log, and missing programs.
+
+Sources: mount(8) (helpers: /sbin/mount.TYPE), mount.fuse3(8); packages of Debian and Ubuntu (packages.debian.org).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from shlex import quote
+from typing import TYPE_CHECKING, NamedTuple
+
+from hosttune.facts.base import attempt
+from hosttune.facts.storage.fstab_lines import FstabText
+from hosttune.facts.storage.fstab_types import effective
+from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
+from hosttune.regex import regex
+from hosttune.resources.storage.fstab import document_of
+from hosttune.resources.storage.fstab_boot import parse_release
+from hosttune.resources.storage.fstab_lint import LineErrors, is_failing, lint
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.facts.storage.fstab import FstabEntry
+    from hosttune.resources.storage.fstab_remark import ShownRemark
+
+_FAILS = ": the mount fails"  # how a remark ends that says so
+_OF_TAGS = frozenset({"uuid-shape", "uuid-case"})
+# Type -> the program without which no mount of it succeeds, and the package that has it.
+_HELPERS = {
+    "nfs": ("mount.nfs", "nfs-common"), "nfs4": ("mount.nfs4", "nfs-common"), "cifs": ("mount.cifs", "cifs-utils"),
+    "smb3": ("mount.smb3", "cifs-utils"), "glusterfs": ("mount.glusterfs", "glusterfs-client"),
+    "davfs": ("mount.davfs", "davfs2"), "ntfs-3g": ("mount.ntfs-3g", "ntfs-3g"), "lustre": ("mount.lustre", ""),
+    "efs": ("mount.efs", "amazon-efs-utils"), "zfs": ("mount.zfs", "zfsutils-linux"),
+    "fuse.sshfs": ("sshfs", "sshfs"), "sshfs": ("sshfs", "sshfs"), "fuse.s3fs": ("s3fs", "s3fs"),
+    "fuse.mergerfs": ("mergerfs", "mergerfs"), "fuse.rclone": ("rclone", "rclone"), "rclone": ("rclone", "rclone"),
+    "gcsfuse": ("gcsfuse", "gcsfuse"), "fuse.gcsfuse": ("gcsfuse", "gcsfuse"), "fuse.bindfs": ("bindfs", "bindfs"),
+    "fuse.curlftpfs": ("curlftpfs", "curlftpfs"),
+}  # fmt: skip
+_FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/local/bin")
+_CLONE, _DIRTY, _LACKING, _FOREIGN = map(regex, (
+    r"Filesystem has duplicate UUID", r"volume is dirty", r"devid \d+ uuid ",
+    r"VFS: Can't find|Invalid superblock magic|bogus |Can't find (?:a )?valid",
+))  # fmt: skip
+_CHECKS = {"ext": "e2fsck -n", "xfs": "xfs_repair -n", "btr": "btrfs check --readonly"}  # all of them only look
+_OPTION = regex(r"Unknown parameter '([^']*)'|(?:Unrecognized|unrecognized|unknown) mount option \W?([\w.-]+)")
+
+
+class Cause(NamedTuple):
+    """What is wrong with a line, as what follows `line 7 of fstab`, and the way out; both empty where it is unknown."""
+
+    sentence: str = ""
+    way_out: str = ""
+
+
+class MountCauses:
+    """The causes of all lines of one host; asked for those that are not mounted."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._entries = {one.line: one for one in facts.fstab.entries}
+
+    def find(self, number: int) -> Cause:
+        entry = self._entries.get(number)
+        if entry is None:
+            return Cause()
+        checks = (
+            self._of_twin, self._of_contents, self._of_text, self._of_device, self._of_users, self._of_log,
+            self._of_doubts, self._of_helper,
+        )  # fmt: skip
+        return next((cause for check in checks if (cause := check(entry)).sentence), Cause())
+
+    def _of_twin(self, entry: FstabEntry) -> Cause:
+        first = self._facts.fstab.by_path.get(entry.path or entry.target)
+        if first is None or first.line == entry.line:
+            return Cause()
+        return Cause(f"has the target of line {first.line}, which a boot mounts instead", "take one of the lines out")
+
+    @cached_property
+    def _remarks(self) -> tuple[Mapping[int, ShownRemark], Mapping[int, ShownRemark]]:
+        """By line, why the linter says that it cannot be mounted: for certain, and perhaps."""
+        document = document_of(self._facts.reader)
+        if not isinstance(document, FstabText):
+            return {}, {}
+        kernel, errors = parse_release(attempt(lambda: self._facts.kernel.release)), LineErrors(document)
+        sure: dict[int, ShownRemark] = {}
+        doubts: dict[int, ShownRemark] = {}
+        for one in lint(document):
+            if _FAILS in one.message:
+                (sure if is_failing(one) else doubts).setdefault(one.line, one)
+        for line in document.lines:
+            remark = errors.failure(line, kernel) if line.number not in sure else None
+            if remark and _FAILS in remark.message:
+                sure[line.number] = remark
+        return sure, doubts
+
+    def _of_text(self, entry: FstabEntry) -> Cause:
+        return self._of_remark(entry, self._remarks[0].get(entry.line))
+
+    def _of_doubts(self, entry: FstabEntry) -> Cause:
+        return self._of_remark(entry, self._remarks[1].get(entry.line))
+
+    def _of_remark(self, entry: FstabEntry, remark: ShownRemark | None) -> Cause:
+        if remark is None or (remark.code in _OF_TAGS and sources_of(self._facts).find(entry.source)):
+            return Cause()  # a device has the name, however odd it looks
+        return Cause(f"is wrong: {remark.message.partition(_FAILS)[0]}", remark.todo)
+
+    def _of_contents(self, entry: FstabEntry) -> Cause:
+        """What lies on a device that is there."""
+        fault = find_fault(sources_of(self._facts), entry, ())
+        return Cause(fault.sentence, fault.way_out) if fault and fault.kind is SourceKind.TYPE else Cause()
+
+    def _of_device(self, entry: FstabEntry) -> Cause:
+        fault = find_fault(sources_of(self._facts), entry, ())
+        return Cause(fault.sentence, fault.way_out) if fault else Cause()
+
+    def _of_users(self, entry: FstabEntry) -> Cause:
+        """What is made of the device, so that it is busy."""
+        sources = sources_of(self._facts)
+        for name in sources.find(entry.source) or ():
+            if users := sources.made_of(name):
+                what = f"names {sources.describe(name)}, which {users[0]} is made of"
+                return Cause(what, f"name /dev/{users[0]}, or what lies on it: lsblk -f")
+        return Cause()
+
+    def _of_log(self, entry: FstabEntry) -> Cause:
+        """What the kernel said of the device, or of an option that this line has."""
+        errors = attempt(lambda: self._facts.storage_log.mount_errors)
+        found = sources_of(self._facts).find(entry.source) or ()
+        words = {word.partition("=")[0] for word in entry.options}
+        for one in reversed(errors if isinstance(errors, tuple) else ()):
+            option = _OPTION.search(one.words)
+            refused = (option[1] or option[2]) if option else ""
+            if one.name in found:
+                path = sources_of(self._facts).describe(one.name).partition(" ")[0]
+                return Cause(f"names {path}, of which the kernel log says: {one.words}", _todo(entry, one.words, path))
+            if one.name in entry.fstype.split(",") and refused in words:
+                return Cause(f"has the option `{refused}`, which the kernel log calls unknown", f"take `{refused}` out")
+        return Cause()
+
+    def _of_helper(self, entry: FstabEntry) -> Cause:
+        program, package = _HELPERS.get(effective(entry.fstype, entry.source), ("", ""))
+        if not program or any(self._facts.reader.stat(f"{folder}/{program}") is not ABSENT for folder in _FOLDERS):
+            return Cause()
+        way_out = f"install it: sudo apt install {package}" if package else "install the client of this file system"
+        return Cause(f"needs the program {program}, which is not installed", way_out)
+
+
+def _todo(entry: FstabEntry, words: str, path: str) -> str:
+    option = _OPTION.search(words)
+    if option:
+        return f"take `{option[1] or option[2]}` out of the line"
+    if _CLONE.search(words):
+        return f"a copy of it is mounted already (a snapshot or clone): sudo xfs_admin -U generate {quote(path)}"
+    if _DIRTY.search(words):
+        return f"shut Windows down without fast startup, or check it: sudo ntfsfix --no-action {quote(path)}"
+    if _LACKING.search(words):
+        return "a disk of it is missing: sudo btrfs filesystem show"
+    if _FOREIGN.search(words):
+        return f"see what is on it: sudo blkid -p {quote(path)}"
+    check = _CHECKS.get(entry.fstype[:3])
+    return f"check it without a change: sudo {check} {quote(path)}" if check else f"see: sudo blkid -p {quote(path)}"

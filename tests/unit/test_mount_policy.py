@@ -1,0 +1,39 @@
+"""Which trees that something ages by access time reach a mount."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.resources.storage.mount_policy import aged
+
+BTRFS = (("0:28", "/@", "/"), ("0:28", "/@home", "/home"), ("0:28", "/", "/mnt/all"))
+BOUND = (("8:1", "/", "/"), ("8:17", "/", "/data"), ("8:17", "/scratch", "/scratch"))
+
+
+@pytest.mark.parametrize(
+    ("mounts", "target", "tree", "is_aged"),
+    [
+        (BTRFS, "/home", "/tmp", False),  # a tree of another subvolume
+        (BTRFS, "/", "/tmp", True),
+        (BTRFS, "/home", "/home/x/cache", True),
+        (BTRFS, "/home", "/", True),
+        (BTRFS, "/home", "/mnt/all/@home/x", True),
+        (BTRFS, "/home", "/mnt/all/@/tmp", False),
+        (BTRFS, "/mnt/all", "/tmp", True),
+        (BOUND, "/scratch", "/data/scratch/x", True),
+        (BOUND, "/scratch", "/data/other", False),
+        (BOUND, "/data", "/scratch/x", True),
+        (BOUND, "/data", "/tmp", False),
+    ],
+)
+def test_mount_is_aged_by_trees_that_show_its_files(mounts, target, tree, is_aged):
+    every = tuple(SimpleNamespace(device=device, root=root, target=place) for device, root, place in mounts)
+    facts = SimpleNamespace(
+        reader=SimpleNamespace(persistent_only=False),
+        mounts=SimpleNamespace(all=every),
+        ageing=SimpleNamespace(rules=(SimpleNamespace(path=tree, uses_atime=True, source="a.conf:1"),), hidden=()),
+    )
+    found = aged(target, SimpleNamespace(fields={"atime": "noatime"}), facts)
+    assert found.by == (("a.conf:1",) if is_aged else ())
