@@ -45,7 +45,7 @@ def host(
         nvidia=SimpleNamespace(is_vgpu=False, all_lost="", rejected_key=False, legacy_branch="", needs_open=False, not_for_open=False, smi="", refused=""),
         units={SERVICE: SimpleNamespace(is_active=active, active_state=state)},
         packaging=Packaging(parse_show(more.get("shown", ""), {}), "" if more.get("shown") else "not in this record"),
-        components=Components(more.get("components", ())), module_options=SimpleNamespace(kept_out={}),
+        components=Components(more.get("components", ())), peermem=SimpleNamespace(has_umad=more.get("umad", True)), module_options=SimpleNamespace(kept_out={}),
         work=SimpleNamespace(is_gpu_busy=busy, evidence=("slurm job 7 runs",)),
     )  # fmt: skip
 
