@@ -141,7 +141,8 @@ def _failed_builds(facts: Facts, broken: Sequence[Package]) -> tuple[DkmsBuild, 
     """The builds of the driver that failed, and that a package of these waits for."""
     if not broken:
         return ()
-    waits_all = any(one.name in dkms_packages(facts) for one in broken)
+    compiling = frozenset(dkms_packages(facts))
+    waits_all = any(one.name in compiling for one in broken)
     kernels = {match[1] for one in broken if (match := OF_KERNEL.fullmatch(one.name))}
     failed = (one for one in facts.driver.dkms if one.failed)
     return tuple(one for one in failed if waits_all or one.kernel in kernels or (kernels and not one.kernel))

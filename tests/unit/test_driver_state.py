@@ -740,3 +740,23 @@ def test_module_of_the_gpu_operator_that_secure_boot_refuses_is_a_fault():
 def test_key_to_enrol_is_that_of_the_distribution(ubuntu, key):
     (state,) = states(host(**NOT_LOADED, ubuntu=ubuntu, nvidia={"rejected_key": True}))
     assert f"sudo mokutil --import {key}" in state.way_out
+
+
+def test_driver_of_no_known_package_is_one():
+    """A cloud's vGPU driver (nvidia-vgpu-kmod) that lost its module: Debian's would not drive the GPU."""
+    build = DkmsBuild("nvidia", "535.161.07", NEXT, is_installed=True, failed=False)
+    lost = {
+        "branch": "",
+        "name": "",
+        "packages": (),
+        "loaded_version": "",
+        "modules": (),
+        "has_module_for_running_kernel": False,
+        "kernels_with_module": (NEXT,),
+    }
+    (state,) = states(host(**lost, dkms=(build,), ubuntu=False))
+    assert state.name == "module missing"
+    assert state.evidence.startswith("a driver that no known package brought is installed")
+    assert f"linux-headers-{KERNEL}; sudo dkms autoinstall -k {KERNEL}" in state.way_out
+    (gone,) = states(host(**lost | {"userspace_version": ""}, ubuntu=False))
+    assert gone.name == "absent"
