@@ -13,7 +13,15 @@ from enum import Enum
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.choices.next_kernel import commands, dkms_packages, failed_log, prebuilt_instead
+from hosttune.choices.next_kernel import (
+    OF_KERNEL,
+    commands,
+    dkms_packages,
+    failed_log,
+    packages_of_kernel,
+    prebuilt_instead,
+    removable_packages,
+)
 from hosttune.choices.other_build import former_build, newer_build
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.package_roles import (
@@ -26,14 +34,12 @@ from hosttune.facts.gpu.package_roles import (
 from hosttune.facts.packages import REPAIR
 from hosttune.facts.relations import first_of, unmet_of
 from hosttune.frozen import frozen
-from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.gpu.driver_modules import DkmsBuild
     from hosttune.facts.packages import Package
 
-_OF_KERNEL = regex(r"linux-(?:image|headers|modules)(?:-unsigned|-extra)?-(\d\S*)")
 _REBUILDS_INITRD = frozenset({"initramfs-tools", "dracut"})
 
 
@@ -67,7 +73,7 @@ def find_stop(facts: Facts) -> Stop | None:
     """Why the packages of the driver are not whole; None if they are. Also why those of a kernel are not, where the
     driver or /boot is the cause."""
     half, broken = facts.driver.half_way, facts.packages.broken
-    of_kernels = tuple(one for one in broken if _OF_KERNEL.fullmatch(one.name))
+    of_kernels = tuple(one for one in broken if OF_KERNEL.fullmatch(one.name))
     waiting = (*of_kernels, *_waiting_for_initrd(facts))
     if waiting and is_boot_full(facts):
         said = f"there is no room on /boot for an initial RAM disk: {half or _say_stopped(waiting)}"
@@ -135,8 +141,9 @@ def _failed_builds(facts: Facts, broken: Sequence[Package]) -> tuple[DkmsBuild, 
     """The builds of the driver that failed, and that a package of these waits for."""
     if not broken:
         return ()
-    waits_all = any(one.name in dkms_packages(facts) for one in broken)
-    kernels = {match[1] for one in broken if (match := _OF_KERNEL.fullmatch(one.name))}
+    compiling = frozenset(dkms_packages(facts))
+    waits_all = any(one.name in compiling for one in broken)
+    kernels = {match[1] for one in broken if (match := OF_KERNEL.fullmatch(one.name))}
     failed = (one for one in facts.driver.dkms if one.failed)
     return tuple(one for one in failed if waits_all or one.kernel in kernels or (kernels and not one.kernel))
 
@@ -152,7 +159,7 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     fix = f"fix what {failed_log(facts, kernels[0]) or failed[0].log} names, then sudo dpkg --configure -a"
     if ready := prebuilt_instead(facts, kernels[0]):
         return Stop(Cause.BUILD, said, f"{ready} (if apt has none: {fix})")
-    unused = [name for kernel in kernels for name in _without(facts, kernel)]
+    unused = [name for kernel in kernels for name in removable_packages(facts, kernel)]
     if unused:
         fix += f"; or, until the driver builds for it, remove that kernel: sudo apt-get remove {' '.join(unused)}"
     others = (newer_build(facts) or former_build(facts), _boot_other(facts, kernels))
@@ -169,25 +176,8 @@ def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
         return ""
     if running not in kernels or is_loaded or not others:
         return ""
-    remove = f"sudo apt-get remove {' '.join(map(quote, _packages_of(facts, running)))}"
+    remove = f"sudo apt-get remove {' '.join(map(quote, packages_of_kernel(facts, running)))}"
     return f"boot {others[-1]}, which has a module, and remove {running} there: {remove}; sudo dpkg --configure -a"
-
-
-def _without(facts: Facts, kernel: str) -> tuple[str, ...]:
-    """The packages of a kernel that can go: it does not run, and another one in /boot has a module."""
-    try:
-        others = set(facts.driver.kernels_with_module) & set(facts.boot.kernels) - {kernel}
-        if kernel == facts.kernel.release or not others:
-            return ()
-    except UnknownFact:
-        return ()
-    return tuple(map(quote, _packages_of(facts, kernel)))
-
-
-def _packages_of(facts: Facts, kernel: str) -> tuple[str, ...]:
-    """The packages of a kernel."""
-    found = ((name, _OF_KERNEL.fullmatch(name)) for name in facts.packages.brought)
-    return tuple(name for name, match in found if match and match[1] == kernel)
 
 
 def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:

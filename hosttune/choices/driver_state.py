@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.dpkg_stop import try_find_stop
 from hosttune.choices.driver_states import branch_moves, gpus, holders, kept_back, mixed, modules, packages, refusals
 from hosttune.choices.driver_states.told import (
@@ -79,7 +80,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
         found.append(DriverState(f"whether: {', '.join(names)}", unread(reason), f"not known: {reason}", ""))
     found = _whole_first(found, facts)
     ranked = tuple(sorted(_boots_last(found), key=lambda state: not state.is_dead))  # in the order of STATES otherwise
-    return DriverStates(ranked or (elsewhere or _current(facts),))
+    return DriverStates(_with_apt(ranked, facts) or (elsewhere or _current(facts),))
 
 
 def before_boot(facts: Facts) -> DriverState | None:
@@ -96,9 +97,16 @@ def before_boot(facts: Facts) -> DriverState | None:
         if holds(looks[name], facts) and (told := looks[name](facts)):
             state = _state(name, told, facts, DEFAULTS, ())
             if state.boot in (BootOutlook.USELESS, BootOutlook.HARMS):
-                return state
+                return _with_apt((state,), facts)[0]
             mended = mended or (state if state.boot is BootOutlook.MENDS else None)
     return mended
+
+
+def _with_apt(states: tuple[DriverState, ...], facts: Facts) -> tuple[DriverState, ...]:
+    """The states, whose ways out say what of them apt lacks."""
+    ways = check_commands(facts, *(one.way_out for one in states))
+    pairs = zip(states, ways, strict=True)
+    return tuple(one if way == one.way_out else replace(one, way_out=way) for one, way in pairs)
 
 
 def _state(name: str, told: Told, facts: Facts, params: Mapping[str, Any], found: Iterable[DriverState]) -> DriverState:
@@ -129,7 +137,8 @@ def _led_to(way: str | ByPolicy, facts: Facts, params: Mapping[str, Any], found:
         return f"after `{first}` is solved: {way}"
     if then.way_out:
         return f"{then.way_out} (until then {way.how} is refused: {then.obstacle})"
-    return f"sudo apt-get update, and look again: nothing else is offered now ({then.reason})"
+    why = "; ".join(then.told[1:] or then.told)  # the first clause is what the state says
+    return f"sudo apt-get update, and look again: nothing else is offered now ({why})"
 
 
 def _whole_first(found: list[DriverState], facts: Facts) -> list[DriverState]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.driver_state import before_boot
 from hosttune.choices.drivers.components import fabric_packages, managers
-from hosttune.choices.drivers.switches import LOG, SERVICE, without_switches
+from hosttune.choices.drivers.switches import LOG, SERVICE, without_switches, without_umad
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact
 from hosttune.frozen import frozen
@@ -63,13 +64,15 @@ def _obstacle(facts: Facts) -> tuple[str, str]:
     """(why Fabric Manager cannot run as things are, what to do), the first thing to solve."""
     driver = facts.driver
     if found := fabric_packages(facts):
-        return found
+        return found[0], check_commands(facts, str(found[1]))[0]
     if facts.units[SERVICE].is_active:
         return "", ""
     if driver.is_mismatched or not driver.is_loaded:
         state = before_boot(facts)
         why = state.evidence if state else "the driver is not loaded"
         return f"Fabric Manager cannot start: {why}", state.way_out if state else "sudo modprobe nvidia"
+    if missing := without_umad(facts):
+        return f"Fabric Manager cannot start: {missing[0]}", missing[1]
     if facts.work.is_gpu_busy:
         return (
             f"it is started on an idle host only ({'; '.join(facts.work.evidence)})",

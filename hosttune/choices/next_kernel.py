@@ -7,16 +7,20 @@ from contextlib import suppress
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from hosttune.choices.apt_commands import check_commands, has_all, lacks
 from hosttune.choices.other_build import newer_build, other_branch_build
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
-from hosttune.facts.kernel.kernel import flavour_of, headers_for, is_ubuntus, metapackages
+from hosttune.facts.kernel.kernel import HEADERS, flavour_of, headers_for, is_ubuntus, metapackages
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
+
+OF_KERNEL = regex(r"linux-(?:image|headers|modules)(?:-unsigned|-extra)?-(\d\S*)")
 
 
 @frozen
@@ -35,7 +39,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> NextKernel:  # noqa: ARG0
     from hosttune.choices.dpkg_stop import bring_module, try_find_stop  # which itself asks for `prebuilt_instead`
 
     stop = try_find_stop(facts)
-    return NextKernel(bring_module(facts, stop, kernel) if stop else commands(facts, kernel), others)
+    way = bring_module(facts, stop, kernel) if stop else commands(facts, kernel)
+    return NextKernel(check_commands(facts, way)[0], others)
 
 
 def commands(facts: Facts, kernel: str) -> str:
@@ -43,26 +48,89 @@ def commands(facts: Facts, kernel: str) -> str:
     failed, the prebuilt one goes first: the same build fails again.
     """
     driver = facts.driver
-    headers = f"sudo apt-get install {quote(headers_for(kernel))}"
-    if driver.runfile and not driver.branch:
-        again = f"run the installer that brought the driver again, with --dkms --kernel-name={quote(kernel)}"
-        if any(one.name.startswith("nvidia") and not one.failed for one in _builds(facts)):
-            again = f"sudo dkms autoinstall -k {quote(kernel)}"  # the installer left its source there
-        return f"{headers}; {again}{or_boot(facts, kernel)}"
     if not driver.branch:
-        return f"bring the module for {kernel} in the way this driver came{or_boot(facts, kernel)}"
+        return _without_packages(facts, kernel)
     log = failed_log(facts, kernel)
     ready = prebuilt_instead(facts, kernel) if log or driver.module_for(kernel) else prebuilt(facts, kernel)
     if not is_compiled(facts):
-        return ready or f"install a driver that builds its module for {kernel}{or_boot(facts, kernel)}"
+        return ready or _without_prebuilt(facts, kernel)
+    if not (headers := _headers(facts, kernel)):
+        return ready or _say_no_headers(facts, kernel)
     if dkms_packages(facts):
         build = f"{headers} && sudo dkms autoinstall -k {quote(kernel)}"
     else:
-        build = f"{headers} {_dkms_of_nvidia(facts)}"
+        build = f"{headers} {quote(_dkms_of_archive(facts))}"
     fix = f"fix what {log} names, then {build}" if log else build
     if log and (other := newer_build(facts) or other_branch_build(facts)):
         fix = f"{other}; or {fix}"
     return f"{ready} (if apt has none: {fix})" if log and ready else fix
+
+
+def _without_packages(facts: Facts, kernel: str) -> str:
+    """The same for a driver that no known package brought: by NVIDIA's installer, or by DKMS of another archive."""
+    is_built = any(one.name.startswith("nvidia") and not one.failed for one in _builds(facts))  # its source is there
+    if not is_built and not facts.driver.runfile:
+        return f"bring the module for {kernel} in the way this driver came{or_boot(facts, kernel)}"
+    if not (headers := _headers(facts, kernel)):
+        return _say_no_headers(facts, kernel)
+    again = f"run the installer that brought the driver again, with --dkms --kernel-name={quote(kernel)}"
+    if is_built:
+        again = f"sudo dkms autoinstall -k {quote(kernel)}"
+    return f"{headers}; {again}{or_boot(facts, kernel)}"
+
+
+def _headers(facts: Facts, kernel: str) -> str:
+    """What installs the headers of a kernel; empty where no list of apt has them."""
+    name = headers_for(kernel)
+    return "" if lacks(facts, name) else f"sudo apt-get install {quote(name)}"
+
+
+def _say_no_headers(facts: Facts, kernel: str) -> str:
+    """The archives keep headers of the newest kernels only, so that a kernel goes together with its headers."""
+    flavour, said = flavour_of(kernel), f"no list of apt has {headers_for(kernel)}"
+    newer = (f"linux-image-{flavour}", f"{HEADERS}-{flavour}") if flavour else ()
+    if kernel.endswith("-pve"):
+        newer = ("proxmox-default-kernel", "proxmox-default-headers")
+    ways = []
+    if newer and has_all(facts, *newer):
+        ways.append(f"sudo apt-get update && sudo apt-get install {' '.join(map(quote, newer))}, and boot that kernel")
+    if other := other_kernel(facts, kernel):
+        ways.append(f"boot {other}, which has a module")
+    return f"{said}: {'; or '.join(ways) or 'sudo apt-get update, and look again'}"
+
+
+def _without_prebuilt(facts: Facts, kernel: str) -> str:
+    """Where apt has no module for this kernel: another kernel, or the module compiled here, where apt has that."""
+    driver, ways = facts.driver, list[str]()
+    if other := other_kernel(facts, kernel):
+        unused = removable_packages(facts, kernel)
+        remove = f", and remove {kernel} until there is a module for it: sudo apt-get remove {' '.join(unused)}"
+        ways.append(f"let {other} boot, which has one{remove if unused else ' (choose it in GRUB)'}")
+    compiled = (f"nvidia-dkms-{driver.name}", headers_for(kernel))
+    if has_all(facts, *compiled):
+        ways.append(f"compile it here: sudo apt-get install {' '.join(map(quote, compiled))}")
+    ready = f"linux-modules-nvidia-{driver.name}-{kernel}"
+    if lacks(facts, ready):
+        said = f"no list of apt has {ready}: "
+        return said + ("; or ".join(ways) or "sudo apt-get update, and look again, or boot another kernel")
+    return "; or ".join(ways) or f"install a driver that builds its module for {kernel}"
+
+
+def removable_packages(facts: Facts, kernel: str) -> tuple[str, ...]:
+    """The packages of a kernel that can go: it does not run, and another one in /boot has a module."""
+    try:
+        others = set(facts.driver.kernels_with_module) & set(facts.boot.kernels) - {kernel}
+        if kernel == facts.kernel.release or not others:
+            return ()
+    except UnknownFact:
+        return ()
+    return tuple(map(quote, packages_of_kernel(facts, kernel)))
+
+
+def packages_of_kernel(facts: Facts, kernel: str) -> tuple[str, ...]:
+    """The packages of a kernel."""
+    found = ((name, OF_KERNEL.fullmatch(name)) for name in facts.packages.brought)
+    return tuple(name for name, match in found if match and match[1] == kernel)
 
 
 def prebuilt(facts: Facts, kernel: str, *others: str, is_instead: bool = False) -> str:
@@ -79,8 +147,13 @@ def prebuilt(facts: Facts, kernel: str, *others: str, is_instead: bool = False) 
     more = [one for one in more if not facts.packages[one].is_installed]
     if facts.packages[name].is_installed:  # its files are gone, or the module that it makes of them
         return f"sudo apt-get install --reinstall {' '.join(map(quote, (name, *more)))}"
+    if lacks(facts, name):
+        return ""
     flavours = metapackages(facts.packages.brought, flavour) or ((flavour,) if is_instead else ())
-    more += [f"linux-modules-nvidia-{driver.name}-{one}" for one in flavours]
+    meta = [one for flavour in flavours if not lacks(facts, one := f"linux-modules-nvidia-{driver.name}-{flavour}")]
+    if is_instead and not meta:
+        return ""
+    more = [*(one for one in more if not lacks(facts, one)), *meta]
     return f"sudo apt-get update && sudo apt-get install {' '.join(map(quote, (name, *more)))}"
 
 
@@ -109,6 +182,8 @@ def suggest_replacement(facts: Facts, module: DriverModule) -> str:
     kernel = module.kernel
     if not facts.driver.branch or failed_log(facts, kernel):
         return commands(facts, kernel)
+    if facts.driver.runfile and module.source != "prebuilt":
+        return _without_installer(facts, kernel)
     if is_compiled(facts):
         dkms = next(iter(dkms_packages(facts)), "")
         is_same = module.version == facts.driver.userspace_version  # DKMS takes it for built
@@ -122,6 +197,16 @@ def suggest_replacement(facts: Facts, module: DriverModule) -> str:
         return install
     away, is_by_dkms = _take_away(facts, module)
     return f"{away}; {install}" if is_by_dkms else f"{away}; {install}; sudo depmod {quote(kernel)}"
+
+
+def _without_installer(facts: Facts, kernel: str) -> str:
+    """NVIDIA's installer put its driver over the packages: what takes it away as a whole, its modules, their builds by
+    DKMS and its libraries, and brings back what it replaced."""
+    name = f"linux-modules-nvidia-{facts.driver.name}-{kernel}"
+    again = f"sudo apt-get install --reinstall {quote(name)}"
+    if not facts.packages[name].is_installed:
+        again = f"sudo dkms autoinstall -k {quote(kernel)}" if is_compiled(facts) else commands(facts, kernel)
+    return f"sudo nvidia-uninstall; {again}; sudo depmod {quote(kernel)}; sudo ldconfig"
 
 
 def is_leftover(facts: Facts, module: DriverModule) -> bool:
@@ -140,14 +225,13 @@ def replace_leftover(facts: Facts, module: DriverModule) -> str:
 def _take_away(facts: Facts, module: DriverModule) -> tuple[str, bool]:
     """(what takes a module away that no package brings, whether DKMS does it)."""
     kernel, path = module.kernel, f"/lib/modules/{module.kernel}/{module.path}"
-    if module.source != "dkms":
-        return f"move {path} away (dpkg -S says whether a package has it)", False
     built = [one for one in _builds(facts) if one.is_installed and one.kernel == kernel]
-    if built:
+    if built and module.source == "dkms":
         return f"sudo dkms remove {quote(f'{built[0].name}/{built[0].version}')} -k {quote(kernel)}", True
     # Of the driver only: nvidia-fs of another package can be in the same folder.
     folder, kept = quote(path.rpartition("/")[0]), quote(f"/root/nvidia-modules-{kernel}")
-    files = r"'.*/nvidia\(-uvm\|-modeset\|-drm\|-peermem\)?\.ko\(\.[a-z0-9]+\)?'"
+    name = path.rpartition("/")[2].partition(".ko")[0]
+    files = quote(rf".*/{name}\(-uvm\|-modeset\|-drm\|-peermem\)?\.ko\(\.[a-z0-9]+\)?")
     return f"sudo mkdir -p {kept} && sudo find {folder} -regex {files} -exec mv -t {kept} {{}} +", False
 
 
@@ -185,10 +269,15 @@ def is_from_nvidia(facts: Facts) -> bool:
     return home_of(facts) == "NVIDIA"
 
 
-def _dkms_of_nvidia(facts: Facts) -> str:
-    """As NVIDIA's own archive calls it, which leaves the branch out from 590 on."""
-    branch, kind = facts.driver.branch, "-open" if "open" in facts.driver.flavour else ""
-    return f"nvidia-dkms{kind}" if int(branch) >= 590 else f"nvidia-dkms-{branch}{kind}"
+def _dkms_of_archive(facts: Facts) -> str:
+    """As the driver's own archive calls it: NVIDIA's for Ubuntu leaves the branch out from 590 on, those for Debian
+    have names of their own."""
+    branch, is_open = facts.driver.branch, "open" in facts.driver.flavour
+    kind = "-open" if is_open else ""
+    names = (f"nvidia-dkms{kind}", f"nvidia-dkms-{branch}{kind}")
+    names = names if int(branch) >= 590 else names[::-1]
+    names = (*names, *(("nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms") if is_open else ("nvidia-kernel-dkms",)))
+    return next((one for one in names if has_all(facts, one)), names[0])
 
 
 def or_boot(facts: Facts, kernel: str) -> str:

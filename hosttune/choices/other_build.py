@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.drivers.branch import why_over
 from hosttune.choices.drivers.branch_offers import offers_within
-from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, switch_within_archive
+from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, say_switch, switch_within_archive
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.package_roles import PackageRole, role_of
 from hosttune.facts.versions import upstream_of
@@ -63,7 +63,7 @@ def other_branch_build(facts: Facts) -> str:
     supported, or its packages are not of NVIDIA's archive."""
     if not facts.driver.branch or not why_over(facts, int(facts.driver.branch)) or not is_of_nvidia(facts):
         return ""
-    return f"a supported branch, at a maintenance, {switch_within_archive(facts)}"
+    return say_switch("a supported branch, at a maintenance", switch_within_archive(facts))
 
 
 def _listed(names: Iterable[str]) -> str:

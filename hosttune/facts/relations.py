@@ -29,13 +29,27 @@ _ORDERS: Mapping[str, Callable[[int], bool]] = {
 _THERE = (" installed", " triggers-awaited", " triggers-pending", " unpacked", " half-configured")
 
 
-def depends_of(database: bytes, name: str) -> tuple[str, ...]:
-    """What this package needs, each clause as it is written: libnvidia-cfg1 (= 590.44.01-1ubuntu1)."""
-    head = f"Package: {name}\n".encode()
-    start = 0 if database.startswith(head) else database.find(b"\n" + head)
-    end = database.find(b"\n\n", start + 1)
-    paragraph = database[start : end if end >= 0 else len(database)] if start >= 0 else b""
-    fields = (match[1].decode("utf-8", "replace") for match in _DEPENDS.finditer(paragraph))
+def paragraphs_in(database: bytes) -> Mapping[str, tuple[int, int]]:
+    """Where the paragraph of each package begins and ends; of several of one name the first counts. Made once, so that
+    asking for each of many packages does not search the whole file for each."""
+    found: dict[str, tuple[int, int]] = {}
+    start, size = 0, len(database)
+    while start < size:
+        end = database.find(b"\n\n", start)
+        end = end if end >= 0 else size
+        if database.startswith(b"Package: ", start):
+            line = database.find(b"\n", start, end)
+            name = database[start + 9 : line if line >= 0 else end].decode("utf-8", "replace")
+            found.setdefault(name, (start, end))
+        start = end + 2
+    return found
+
+
+def depends_of(database: bytes, name: str, places: Mapping[str, tuple[int, int]] | None = None) -> tuple[str, ...]:
+    """What this package needs, each clause as it is written: libnvidia-cfg1 (= 590.44.01-1ubuntu1). `places`: those of
+    `paragraphs_in`, for who asks for many."""
+    start, end = (paragraphs_in(database) if places is None else places).get(name, (0, 0))
+    fields = (match[1].decode("utf-8", "replace") for match in _DEPENDS.finditer(database, start, end))
     return tuple(text for one in fields for clause in one.split(",") if (text := clause.strip()))
 
 

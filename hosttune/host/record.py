@@ -260,9 +260,10 @@ class RecordReader:
         del timeout_s
         entry = self._queries.get(tuple(argv))
         if entry is None:
+            from hosttune.host.record_policy import policy_of_names
             from hosttune.host.record_units import assembled
 
-            entry = assembled(self._queries, argv)
+            entry = assembled(self._queries, argv) or policy_of_names(self._queries, argv)
         if entry is None:
             return _missing(f"the answer of {' '.join(argv)}")
         return _decode(entry, _decode_completed)

@@ -134,7 +134,7 @@ def _installed(facts: Facts) -> str:
     driver = facts.driver
     if not driver.is_installed:
         return "nothing"
-    name = driver.name or "by NVIDIA's own installer"
+    name = driver.name or ("by no known package" if driver.is_foreign else "by NVIDIA's own installer")
     name = f"{name}, {driver.userspace_version}" if driver.userspace_version else name
     if not driver.branch or facts.gpus.is_vgpu:  # a vGPU's driver is of a release of its own
         return name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ NAMES = {
     "0x2335": "NVIDIA H200",
 }  # fmt: skip
 LOGS = (JOURNAL, DMESG)
+PREBUILT = re.compile(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?(?=-)")
 HEAD = "Linux version 6.8.0-60-generic (buildd@lcy02-amd64-109) #63-Ubuntu SMP PREEMPT_DYNAMIC\n"
 ARCHIVE = "http://archive.ubuntu.com/ubuntu noble-updates/restricted amd64 Packages"
 ARCHIVES = f"""Package files:
@@ -164,15 +166,21 @@ class Apt(BeforeReader):
         return Completed(0, text.encode(), b"")
 
     def _policy(self, name: str) -> str:
-        if name not in self.versions:
+        if name not in self.versions and not self._is_of_kernel(name):
             return ""
-        installed, candidate = self.versions[name]
+        installed, candidate = self.versions.get(name, ("", "6.8.0-71.71"))
         lines = [f"{name}:", f"  Installed: {installed or '(none)'}", f"  Candidate: {candidate}", "  Version table:"]
         for version in dict.fromkeys((candidate, installed)):
             if version:
                 lines += [f" {'***' if version == installed else '   '} {version} 500", f"        500 {ARCHIVE}"]
                 lines += ["        100 /var/lib/dpkg/status"] if version == installed else []
         return "\n".join(lines) + "\n"
+
+    def _is_of_kernel(self, name: str) -> bool:
+        """The archive has the headers of each kernel, and the modules of a driver that it has prebuilt for one."""
+        prebuilt = {match[0] for one in self.versions if (match := PREBUILT.match(one))}
+        match = PREBUILT.match(name)
+        return name.startswith("linux-headers-") or (match is not None and match[0] in prebuilt)
 
 
 def apt_answers(record: dict[str, Any], versions: Mapping[str, tuple[str, str]]) -> dict[tuple[str, ...], str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import fields
 from types import SimpleNamespace
 
 import pytest
 
 from hosttune.choices.drivers.choice import DEFAULTS
-from hosttune.facts.base import unread
+from hosttune.facts.apt_get import Transaction
+from hosttune.facts.base import UnknownFact, unread
 from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.branch_table import own_table
 from hosttune.facts.gpu.branches import Branches
@@ -83,7 +85,20 @@ def filled(kind, **known):
 
 class GivenArchives(SimpleNamespace):
     """Of each installed package one of the `origins`, in turn; none where there are none. `packages_there`: name and
-    version of each."""
+    version of each. Apt has all that a command names, but what is `lacking`; None: it was not asked."""
+
+    lacking = ()
+
+    def missing(self, operands):
+        if self.lacking is None:
+            raise UnknownFact("not in this record")
+        return tuple(one for one in operands if one.partition("=")[0] in self.lacking)
+
+    def offers_of(self, names):
+        if self.lacking is None:
+            raise UnknownFact("not in this record")
+        new = {name: Offer(name, "", "1", "", "NVIDIA") for name in names if name not in self.lacking}
+        return new | {name: offer for name, offer in self.packages.items() if name in new}
 
     @property
     def packages(self):
@@ -142,7 +157,7 @@ def machine(
             modules=tuple(modules),
         ),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False, query=lambda argv, timeout_s: policy),
-        apt=SimpleNamespace(pins=tuple(pins), disabled_sources=()),
+        apt=SimpleNamespace(pins=tuple(pins), disabled_sources=(), would=defaultdict(lambda: Transaction(()))),
         archives=GivenArchives(
             updates=tuple(updates),
             origins=("Ubuntu",),

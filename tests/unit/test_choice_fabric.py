@@ -1,13 +1,15 @@
 """Whether a host needs Fabric Manager, and what stands in its way."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.choices.fabric import choose
+from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.components import Components
-from hosttune.facts.gpu.driver import Driver
+from hosttune.facts.gpu.driver import Driver, DriverPackage
 from hosttune.facts.gpu.packaging import Packaging, parse_show
 from hosttune.facts.packages import Packages
 from tests.unit.driver_machine import GivenArchives, filled, stanza
@@ -45,7 +47,7 @@ def host(
         nvidia=SimpleNamespace(is_vgpu=False, all_lost="", rejected_key=False, legacy_branch="", needs_open=False, not_for_open=False, smi="", refused=""),
         units={SERVICE: SimpleNamespace(is_active=active, active_state=state)},
         packaging=Packaging(parse_show(more.get("shown", ""), {}), "" if more.get("shown") else "not in this record"),
-        components=Components(more.get("components", ())), module_options=SimpleNamespace(kept_out={}),
+        components=Components(more.get("components", ())), peermem=SimpleNamespace(has_umad=more.get("umad", True)), module_options=SimpleNamespace(kept_out={}),
         work=SimpleNamespace(is_gpu_busy=busy, evidence=("slurm job 7 runs",)),
     )  # fmt: skip
 
@@ -197,3 +199,47 @@ def test_driver_of_unknown_version_is_no_other_version():
         "nvidia-fabricmanager-580 is not installed",
         "sudo apt-get install nvidia-fabricmanager-580 libnvidia-nscq-580",
     )
+
+
+def test_switches_that_are_not_on_the_bus_are_reached_by_ib_umad():
+    """github.com/spectrocloud/CanvOS/pull/700: Fabric Manager of a B200 fails before that module is loaded."""
+    packages = SAME | {"nvlsm": "1"}
+    found = choose(host(B200, switches=0, packages=packages, state="failed", umad=False), {})
+    assert "ib_umad is not loaded" in found.refused
+    assert found.todo.startswith("sudo modprobe ib_umad && echo ib_umad | sudo tee /etc/modules-load.d/ib_umad.conf; ")
+    assert choose(host(B200, switches=0, packages=packages, umad=True), {}).refused == ""
+    assert choose(host(packages=packages, umad=False), {}).refused == ""  # these are on the bus
+
+
+COMMON = "580.126.20-0ubuntu0.22.04.1"
+
+
+def archive(lacking, **versions):
+    """Of an archive that has these and lacks those operands."""
+    offers = {name: Offer(name, "", version, "", "Ubuntu", newest=version) for name, version in versions.items()}
+    here = Offer("nvidia-kernel-common-580", COMMON, COMMON, "Ubuntu", "Ubuntu")
+    return SimpleNamespace(
+        origins=("Ubuntu",), updates=(), packages={here.name: here}, kept_back=(),
+        missing=lambda operands: tuple(one for one in operands if one in lacking), offers_of=lambda names: {one: offers[one] for one in names if one in offers},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("has_server", [True, False])
+def test_fabric_manager_that_no_archive_has_in_the_drivers_version_is_not_named(has_server):
+    """Ubuntu's Fabric Manager follows the -server driver: github.com/akash-network/website/pull/632."""
+    shown = stanza("nvidia-driver-580-server", "580.142-0ubuntu0.22.04.1" if has_server else "580.95-0ubuntu1", (H100,))
+    facts = host(
+        shown=shown + stanza("nvidia-fabricmanager-580", "580.142-0ubuntu0.22.04.1", section="multiverse/admin")
+    )
+    facts.driver = replace(
+        facts.driver,
+        flavour="",
+        packages=(DriverPackage("nvidia-kernel-common-580", COMMON, False, "installed"),),
+    )
+    facts.packages = Packages({"nvidia-fabricmanager-580": ("580.142-0ubuntu0.22.04.1", "install ok installed")})
+    operands = [f"{name}=580.126.20*" for name in ("nvidia-fabricmanager-580", "libnvidia-nscq-580")]
+    facts.archives = archive(operands, **{"nvidia-fabricmanager-580": "580.142-0ubuntu0.22.04.1"})
+    found = choose(facts, {})
+    assert "=580.126.20*" not in found.todo
+    assert ("the -server driver, which Fabric Manager goes with" in found.todo) is has_server
+    assert ("no list of apt has nvidia-fabricmanager-580 in 580.126.20, but 580.142" in found.todo) is not has_server

@@ -24,6 +24,7 @@ def host(
     modules=(),
     ubuntu=True,
     updates=(),
+    lacking=(),
 ):
     of_driver = [
         (name, "580.126.20-1")
@@ -35,10 +36,10 @@ def host(
             has_module_for_next_kernel=next_kernel in with_module, kernels_with_module=with_module, branch=branch,
             name="580-server-open" if branch else "", runfile=runfile, dkms=dkms, flavour="server-open",
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
-            half_way="", held=(), is_loaded=False,
+            half_way="", held=(), is_loaded=False, is_foreign=False,
         ),
         branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
-        archives=GivenArchives(origins=origins, packages_there=of_driver, updates=updates), os=SimpleNamespace(is_ubuntu=ubuntu),
+        archives=GivenArchives(origins=origins, packages_there=of_driver, updates=updates, lacking=lacking), os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)), kernel=SimpleNamespace(release=RUNNING),
         packages=Packages(dict.fromkeys(packages, ("1", "install ok installed"))),
     )  # fmt: skip
@@ -46,6 +47,7 @@ def host(
 
 MODULES = "linux-modules-nvidia-580-server-open"
 RUNNING = "6.8.0-45-generic"
+FIND = r"-regex '.*/nvidia\(-uvm\|-modeset\|-drm\|-peermem\)?\.ko\(\.[a-z0-9]+\)?'"
 
 
 @pytest.mark.parametrize(
@@ -63,11 +65,38 @@ RUNNING = "6.8.0-45-generic"
          f"sudo apt-get update && sudo apt-get install {MODULES}-6.8.0-62-generic"),
         ("6.1.0-35-amd64", ("nvidia-kernel-dkms",),
          "sudo apt-get install linux-headers-6.1.0-35-amd64 && sudo dkms autoinstall -k 6.1.0-35-amd64"),
-        ("6.18.44", (f"{MODULES}-x",), "install a driver that builds its module for 6.18.44"),
+        ("6.18.44", (f"{MODULES}-x",), "compile it here: sudo apt-get install nvidia-dkms-580-server-open linux-headers-6.18.44"),
     ],
 )  # fmt: skip
 def test_missing_module_names_the_packages_that_bring_it(kernel, packages, commands):
     assert choose(host(kernel, packages), {}).commands == commands
+
+
+OTHER = "6.8.0-60-generic"
+LACKING = [f"{MODULES}-6.8.0-62-generic", "linux-headers-6.8.0-62-generic"]
+
+
+@pytest.mark.parametrize(
+    ("packages", "lacking", "more", "commands"),
+    [
+        ((f"{MODULES}-x", "linux-image-6.8.0-62-generic", "linux-headers-6.8.0-62-generic"), LACKING, {"kernels": (OTHER,), "with_module": (OTHER,)},
+         f"no list of apt has {MODULES}-6.8.0-62-generic: let {OTHER} boot, which has one, and remove 6.8.0-62-generic until there is a module for it: sudo apt-get remove linux-headers-6.8.0-62-generic linux-image-6.8.0-62-generic"),
+        ((f"{MODULES}-x",), LACKING[:1], {}, f"no list of apt has {MODULES}-6.8.0-62-generic: compile it here: sudo apt-get install nvidia-dkms-580-server-open linux-headers-6.8.0-62-generic"),
+        ((f"{MODULES}-x",), [*LACKING, "nvidia-dkms-580-server-open"], {}, f"no list of apt has {MODULES}-6.8.0-62-generic: sudo apt-get update, and look again, or boot another kernel"),
+        ((f"{MODULES}-x", "linux-image-generic"), [f"{MODULES}-generic"], {}, f"sudo apt-get update && sudo apt-get install {MODULES}-6.8.0-62-generic"),
+        ((f"{MODULES}-x",), None, {}, f"sudo apt-get update && sudo apt-get install {MODULES}-6.8.0-62-generic (if apt has {MODULES}-6.8.0-62-generic, which is not known here)"),
+        (("nvidia-dkms-580-server-open",), LACKING, {},
+         "no list of apt has linux-headers-6.8.0-62-generic: sudo apt-get update && sudo apt-get install linux-image-generic linux-headers-generic, and boot that kernel"),
+    ],
+    ids=["another kernel", "compiled", "nothing", "no metapackage", "not known", "no headers"],
+)  # fmt: skip
+def test_what_apt_lacks_is_not_named_as_a_way_out(packages, lacking, more, commands):
+    assert choose(host("6.8.0-62-generic", packages, lacking=lacking, **more), {}).commands == commands
+
+
+def test_headers_that_apt_lacks_are_not_needed_for_a_prebuilt_module():
+    facts = host("6.8.0-62-generic", ("nvidia-dkms-580-server-open",), lacking=LACKING[1:])
+    assert choose(facts, {}).commands == f"sudo apt-get update && sudo apt-get install {LACKING[0]}"
 
 
 def test_runfile_names_no_package():
@@ -144,9 +173,13 @@ def test_what_is_compiled_here_is_compiled_again_unless_that_failed_and_ubuntu_h
         ("updates/dkms/nvidia.ko", "580.95.05", {"packages": (f"{MODULES}-x",), "dkms": (DkmsBuild("nvidia", "580.95.05", NEXT, is_installed=True, failed=False),)},
          f"sudo dkms remove nvidia/580.95.05 -k {NEXT}; sudo apt-get install --reinstall {MODULES}-{NEXT}"),
         ("updates/nvidia.ko", "580.95.05", {"packages": (f"{MODULES}-x",)},
-         f"move /lib/modules/{NEXT}/updates/nvidia.ko away (dpkg -S says whether a package has it); sudo apt-get install --reinstall {MODULES}-{NEXT}; sudo depmod {NEXT}"),
+         f"sudo mkdir -p /root/nvidia-modules-{NEXT} && sudo find /lib/modules/{NEXT}/updates {FIND} -exec mv -t /root/nvidia-modules-{NEXT} {{}} +; sudo apt-get install --reinstall {MODULES}-{NEXT}; sudo depmod {NEXT}"),
+        ("kernel/drivers/video/nvidia.ko", "590.48.01", {"packages": (f"{MODULES}-{NEXT}",), "runfile": True},
+         f"sudo nvidia-uninstall; sudo apt-get install --reinstall {MODULES}-{NEXT}; sudo depmod {NEXT}; sudo ldconfig"),
+        ("kernel/drivers/video/nvidia.ko", "590.48.01", {"packages": ("nvidia-dkms-580-open",), "runfile": True},
+         f"sudo nvidia-uninstall; sudo dkms autoinstall -k {NEXT}; sudo depmod {NEXT}; sudo ldconfig"),
     ],
-    ids=["prebuilt", "compiled in an old version", "compiled of the other kind", "left by DKMS before the prebuilt one", "nobody's"],
+    ids=["prebuilt", "compiled in an old version", "compiled of the other kind", "left by DKMS before the prebuilt one", "nobody's", "an installer's over prebuilt ones", "an installer's over compiled ones"],
 )  # fmt: skip
 def test_module_of_another_version_or_kind_gives_way_to_that_of_the_packages(path, version, more, way):
     source = "dkms" if "dkms" in path else "prebuilt" if "580srv" in path else "other"

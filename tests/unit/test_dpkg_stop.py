@@ -14,7 +14,7 @@ from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 from hosttune.facts.gpu.package_roles import is_driver_package
 from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.packages import REPAIR, Packages, parse_status
-from hosttune.facts.relations import depends_of, provided_in
+from hosttune.facts.relations import depends_of, paragraphs_in, provided_in
 from tests.unit.driver_machine import NOW, GivenArchives, tables
 
 RUNNING, NEW = "6.8.0-45-generic", "6.8.0-48-generic"
@@ -50,7 +50,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
             branch=branch, flavour=flavour, name=name, runfile=False, modules=modules, kernels_with_module=with_module,
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), is_loaded=bool(loaded),
             is_installed=True, has_module_for_running_kernel=True, has_module_for_next_kernel=True, is_on_disk=True,
-            userspace_version="580.142", held=(), is_mismatched=False, loaded_version=loaded,
+            userspace_version="580.142", is_foreign=False, held=(), is_mismatched=False, loaded_version=loaded,
         ),
         kernel=SimpleNamespace(release=RUNNING), os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(kernels=kernels, next_kernel=next_kernel, secure_boot=secure_boot),
@@ -234,3 +234,50 @@ def test_version_that_was_built_here_comes_back_with_all_of_its_source(versions,
         "back to 570.133, which was built here: sudo apt-get update && sudo apt-get install libcuda1=570.133-1 nvidia-k"
     )
     assert find_stop(facts).repair.startswith(back) is leads
+
+
+class CountedPackages(Packages):
+    """Counts how often the list of what is installed is made anew."""
+
+    made = 0
+
+    @property
+    def brought(self):
+        type(self).made += 1
+        return super().brought
+
+
+def test_work_grows_with_the_packages_and_not_with_their_square(monkeypatch):
+    """An upgrade that stopped leaves hundreds of packages unpacked."""
+    counts = []
+    for size in (10, 40):
+        facts = host(
+            COMMON, DRIVER, *(paragraph(f"libnvidia-x{n}-580", state=UNPACKED) for n in range(size)), dkms=(FAILED,)
+        )
+        facts.packages = CountedPackages(
+            facts.packages.entries, depends=facts.packages.depends, provided=facts.packages.provided
+        )
+        monkeypatch.setattr(CountedPackages, "made", 0)
+        find_stop(facts)
+        counts.append(CountedPackages.made)
+    assert counts[0] == counts[1] > 0
+
+
+def test_dependencies_of_many_packages_are_found_in_one_pass():
+    """The status file is searched once, however many packages are asked for."""
+    database = "\n".join(paragraph(f"p{n}", Depends=f"q{n} (>= 1), r") for n in range(40)).encode()
+
+    class Counted(bytes):
+        searched = 0
+
+        def find(self, *words):
+            Counted.searched += 1
+            return super().find(*words)
+
+    counted = Counted(database)
+    places = paragraphs_in(counted)
+    once = Counted.searched
+    assert [depends_of(counted, f"p{n}", places) for n in range(40)] == [(f"q{n} (>= 1)", "r") for n in range(40)]
+    assert (once, Counted.searched) == (80, 80)
+    assert depends_of(database, "p4") == ("q4 (>= 1)", "r")
+    assert depends_of(database, "p") == ()

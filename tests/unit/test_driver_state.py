@@ -13,6 +13,7 @@ from hosttune.choices.driver_states.told import BootOutlook
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import Facts, UnknownFact, unread
+from hosttune.facts.apt_get import PackageStep, Transaction
 from hosttune.facts.apt_pins import Pin
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.archives import Offer
@@ -54,8 +55,13 @@ class Driver(SimpleNamespace):
         return bool(self.loaded_version)
 
     @property
+    def is_foreign(self):
+        whole = self.userspace_version and (self.kernels_with_module or self.dkms)
+        return bool(whole) and not self.branch and not self.runfile
+
+    @property
     def is_installed(self):
-        return bool(self.branch) or self.runfile
+        return bool(self.branch) or self.runfile or self.is_foreign
 
     @property
     def is_present(self):
@@ -88,6 +94,7 @@ def host(
     failures=(),
     kept_out=None,
     half="",
+    would=(),
     **driver,
 ):
     """A healthy host with an H100, changed as the words say."""
@@ -156,9 +163,12 @@ def host(
         nvidia=SimpleNamespace(**quiet | (nvidia or {})),
         module_options=SimpleNamespace(kept_out=kept_out or {}),
         file_owners=Facts(FakeReader(dict.fromkeys((kept_out or {}).values(), ""))).file_owners,
+        peermem=SimpleNamespace(has_umad="no umad" not in here),
         gsp_firmware=GspFirmware(failures),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
-        apt=SimpleNamespace(pins=(PIN,), disabled_sources=(SWITCHED_OFF,)),
+        apt=SimpleNamespace(
+            pins=(PIN,), disabled_sources=(SWITCHED_OFF,), would=defaultdict(lambda: Transaction(would))
+        ),
     )
 
 
@@ -178,6 +188,21 @@ def test_healthy_host_is_current():
     (state,) = states(host())
     assert (state.name, state.is_fault, state.way_out) == ("current", False, "")
     assert "580-server-open 580.126.20" in state.evidence
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("libnvidia-egl-gbm1", "if nothing here needs libnvidia-egl-gbm1, at a maintenance, sudo apt-get update && sudo apt-get install libnvidia-compute-580-server=580.142-1 libnvidia-egl-gbm1-; then"),
+        ("nvidia-fabricmanager-580", "wait until the archive has nvidia-fabricmanager-580 for that version"),
+    ],
+)  # fmt: skip
+def test_update_that_costs_a_package_is_advised_as_plan_would_take_it(name, way):
+    """Ubuntu's libnvidia-gl-580 conflicts with libnvidia-egl-gbm1 since 580.126, and Fabric Manager comes later."""
+    (state,) = states(host(archives={"updates": (offer(),)}, would=(PackageStep(name, "1", ""),)))
+    assert state.name == "update offered"
+    assert state.way_out.startswith(way)
+    assert "is refused: apt would remove" in state.way_out
 
 
 def packages(*names, **versions):
@@ -282,12 +307,23 @@ def test_upgrade_to_another_branch_is_no_update():
     found = moving("nvidia-kernel-common", "nvidia-persistenced", "nvidia-imex")
     state = found["other branch offered"]
     assert "update offered" not in found
-    assert state.way_out == (
-        "to stay in branch 580: sudo apt-get install nvidia-driver-pinning-580; where apt does not know it: "
-        "sudo apt-mark hold nvidia-kernel-common nvidia-persistenced nvidia-imex"
-    )
+    assert state.way_out == "to stay in branch 580: sudo apt-get install nvidia-driver-pinning-580"
     pinned = moving("nvidia-kernel-common", names=("nvidia-driver-pinning-580",))
     assert "apt-get install" not in pinned["other branch offered"].way_out
+
+
+@pytest.mark.parametrize(
+    ("lacking", "way"),
+    [
+        (("nvidia-driver-pinning-580",), "to stay in branch 580: sudo apt-mark hold nvidia-imex"),
+        (None, "nvidia-driver-pinning-580; if apt does not know it: sudo apt-mark hold nvidia-imex (if apt has nvidia-driver-pinning-580, which is not known here)"),
+    ],
+)  # fmt: skip
+def test_pinning_package_is_named_where_apt_has_it(lacking, way):
+    """NVIDIA's archives for some releases have none of an older branch."""
+    updates = (offer("nvidia-imex", "595.71.05-1ubuntu1", "NVIDIA"),)
+    found = states(host(archives={"updates": updates, "origins": ("NVIDIA",), "lacking": lacking}))
+    assert next(one.way_out for one in found if one.name == "other branch offered").endswith(way)
 
 
 def test_metapackage_that_moves_needs_a_full_upgrade():
@@ -715,3 +751,23 @@ def test_module_of_the_gpu_operator_that_secure_boot_refuses_is_a_fault():
 def test_key_to_enrol_is_that_of_the_distribution(ubuntu, key):
     (state,) = states(host(**NOT_LOADED, ubuntu=ubuntu, nvidia={"rejected_key": True}))
     assert f"sudo mokutil --import {key}" in state.way_out
+
+
+def test_driver_of_no_known_package_is_one():
+    """A cloud's vGPU driver (nvidia-vgpu-kmod) that lost its module: Debian's would not drive the GPU."""
+    build = DkmsBuild("nvidia", "535.161.07", NEXT, is_installed=True, failed=False)
+    lost = {
+        "branch": "",
+        "name": "",
+        "packages": (),
+        "loaded_version": "",
+        "modules": (),
+        "has_module_for_running_kernel": False,
+        "kernels_with_module": (NEXT,),
+    }
+    (state,) = states(host(**lost, dkms=(build,), ubuntu=False))
+    assert state.name == "module missing"
+    assert state.evidence.startswith("a driver that no known package brought is installed")
+    assert f"linux-headers-{KERNEL}; sudo dkms autoinstall -k {KERNEL}" in state.way_out
+    (gone,) = states(host(**lost | {"userspace_version": ""}, ubuntu=False))
+    assert gone.name == "absent"

@@ -62,16 +62,21 @@ def host(
                 raise UnknownFact("apt's package lists are missing")
             return {name: one for name, one in offers.items() if name in installed}
 
+        def offers_of(self, names):
+            raise UnknownFact("not in this record")
+
+        missing = offers_of
+
     return SimpleNamespace(
         driver=SimpleNamespace(
             packages=packages, branch=branch, loaded_version=loaded, userspace_version=libraries, is_loaded=bool(loaded), half_way="",
-            modules=(SimpleNamespace(version=module, source=source, kernel="6.8.0-45-generic"),), dkms=(), runfile=runfile, is_mismatched=loaded != libraries,
+            modules=(SimpleNamespace(version=module, source=source, kernel="6.8.0-45-generic"),), dkms=(), runfile=runfile, is_foreign=False, is_mismatched=loaded != libraries,
             module_for=lambda _: None, flavour="open", name="580-open",
         ),
         archives=Archives(),
         packages=Packages({n: (v, "install ok installed") for n, v in installed.items()}, depends=defaultdict(tuple, needs)),
         reader=SimpleNamespace(has_tried_packages=False, now=lambda: NOW, query=lambda *_, **__: answer(offers)),
-        kernel=SimpleNamespace(architecture="x86_64"), gpus=SimpleNamespace(generations=generations), branches=tables(), os=SimpleNamespace(is_ubuntu=True),
+        kernel=SimpleNamespace(architecture="x86_64"), gpus=SimpleNamespace(generations=generations, ours=()), apt=SimpleNamespace(pins=()), branches=tables(), os=SimpleNamespace(is_ubuntu=True),
     )  # fmt: skip
 
 

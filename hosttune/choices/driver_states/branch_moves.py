@@ -5,8 +5,9 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from hosttune.choices.apt_commands import has_all, lacks
 from hosttune.choices.driver_states.told import Told
-from hosttune.choices.drivers.branch import describe_not_driven, end_words
+from hosttune.choices.drivers.branch import describe_not_driven, end_words, not_driven
 from hosttune.choices.drivers.branch_offers import offers_elsewhere
 from hosttune.facts.gpu.package_roles import PackageRole, parse_package
 from hosttune.facts.gpu.strangers import strangers_of
@@ -28,6 +29,8 @@ def other_branch(facts: Facts) -> Told | None:
     driver = facts.driver
     if not driver.branch or strangers_of(facts) or not (moving := offers_elsewhere(facts)):
         return None
+    if not_driven(facts):  # nothing that works would be lost
+        return None
     number = max(offer.branch for offer in moving)
     command = "apt upgrade" if any(_carries_driver(offer.name) for offer in moving) else "apt full-upgrade"
     words = f" ({words})" if (words := end_words(facts, number)) else ""
@@ -47,11 +50,12 @@ def stay_in_branch(facts: Facts, names: Iterable[str]) -> str:
     come, while a hold keeps them back, too."""
     hold = f"sudo apt-mark hold {' '.join(map(quote, names))}"
     pinning = f"nvidia-driver-pinning-{facts.driver.branch}"
-    if "NVIDIA" not in facts.archives.origins or facts.packages[pinning].is_installed:
-        return f"to stay in branch {facts.driver.branch}: {hold}"
-    return (
-        f"to stay in branch {facts.driver.branch}: sudo apt-get install {pinning}; where apt does not know it: {hold}"
-    )
+    stay = f"to stay in branch {facts.driver.branch}"
+    if "NVIDIA" not in facts.archives.origins or facts.packages[pinning].is_installed or lacks(facts, pinning):
+        return f"{stay}: {hold}"
+    if has_all(facts, pinning):
+        return f"{stay}: sudo apt-get install {pinning}"
+    return f"{stay}: sudo apt-get install {pinning}; if apt does not know it: {hold}"
 
 
 def list_offers(offers: Iterable[Offer]) -> str:

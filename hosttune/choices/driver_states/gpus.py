@@ -28,7 +28,7 @@ from hosttune.choices.drivers.branch import not_driven
 from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.drivers.choice import closed_alone, open_alone
 from hosttune.choices.drivers.components import fabric_packages
-from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches
+from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches, without_umad
 from hosttune.choices.next_kernel import commands, suggest_replacement
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gpu_errors import way_of
@@ -273,4 +273,6 @@ def fabric_down(facts: Facts) -> Told | None:
             f"{told}; an administrator masked it ({unit.fragment or SERVICE})",
             "ask who did that, and why: nothing else starts it",
         )
+    if missing := without_umad(facts):
+        return f"{told}; {missing[0]}", f"{missing[1]}; if it fails again, {LOG} say why"
     return told, f"sudo systemctl enable --now {SERVICE}; where it fails, {LOG} say why"

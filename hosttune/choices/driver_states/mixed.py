@@ -9,10 +9,11 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told
+from hosttune.choices.drivers.branch import describe_not_driven
 from hosttune.choices.next_kernel import commands
 from hosttune.facts.apt_decisions import unhold
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.gpu.archives import Offer, policy_of
+from hosttune.facts.gpu.archives import Offer, branch_in, policy_of
 from hosttune.facts.gpu.strangers import (
     GRAPHICS_PPA,
     DriverMember,
@@ -187,10 +188,8 @@ def _way_back(facts: Facts, mix: Mixture) -> str:
         how = _command(wanted, gone, mix.version, facts)
     elif nowhere & set(wanted) or not (how := _all_to_one(facts, mix, wanted, gone, known)):
         lost = ", ".join(name for name, version in wanted.items() if not version)
-        return (
-            f"no list of apt has {mix.version} of {whose(mix.maker)} for {lost}, nor another version of all: "
-            "sudo apt-get update, and look again"
-        )
+        made = f"{mix.version} of {whose(mix.maker)}" if mix.maker else mix.version
+        return f"no list of apt has {made} for {lost}, nor another version of all: sudo apt-get update, and look again"
     after = "after `broken packages` is solved: " if facts.driver.half_way else ""
     return f"{after}{first}{_built_first(facts, mix)}{how}"
 
@@ -242,12 +241,15 @@ def _version_like(mix: Mixture, name: str, known: Mapping[str, Offer]) -> str:
 def _all_to_one(
     facts: Facts, mix: Mixture, wanted: Mapping[str, str], gone: list[str], known: Mapping[str, Offer]
 ) -> str:
-    """All of the driver to the newest version of its branch that one archive has for most of it."""
+    """All of the driver to the newest version that one archive has for all of it: of its branch, where there is one,
+    else of the branch of the strangers, if that drives the GPUs."""
     names = [one.name for one in (*mix.own, *mix.strangers) if one.upstream and one.name not in gone]
+    theirs = {branch_in(one.version) for one in mix.strangers}
+    branches = {branch_in(mix.version), *(one for one in theirs if not describe_not_driven(facts, one))} - {0}
     found: dict[tuple[str, str], dict[str, str]] = {}
     for name in (*names, *wanted):
         for version, origin in known[name].versions.items() if name in known else ():
-            if upstream_of(version).partition(".")[0] == mix.version.partition(".")[0]:
+            if branch_in(version) in branches:
                 maker = maker_of(name, version, origin)
                 of_version = found.setdefault((upstream_of(version), maker), {})
                 of_version[name] = sorted_versions([version, of_version.get(name, version)])[-1]
@@ -256,7 +258,10 @@ def _all_to_one(
     if not found or (mix.version, mix.maker) in found:
         return ""
     order = {version: place for place, version in enumerate(sorted_versions(version for version, _ in found))}
-    (version, maker), packages = max(found.items(), key=lambda one: (len(one[1]), order[one[0][0]]))
+    own = branch_in(mix.version)
+    (version, maker), packages = max(
+        found.items(), key=lambda one: (branch_in(one[0][0]) == own, len(one[1]), order[one[0][0]])
+    )
     complete = {**packages, **{name: packages.get(name, "") for name in wanted}}
     said = f"no list of apt has {mix.version} any more, so all goes to {version} ({whose(maker)})"
     steps = []

@@ -172,6 +172,8 @@ def _next_kernel(facts: Facts) -> str:
 
 
 def name_of_driver(facts: Facts) -> str:
+    if facts.driver.is_foreign:
+        return "a driver that no known package brought"
     return facts.driver.name or "the driver of NVIDIA's own installer"
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from hosttune.choices.drivers.bringer import VENDORS
-from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, swap_kind, switch_within_archive
+from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, say_switch, swap_kind, switch_within_archive
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.kernel.initramfs import REBUILD
@@ -107,8 +107,8 @@ def switch(facts: Facts, what: str, *, when: str = "", kind: str = "", **params:
         return f"{wanted}: by whoever brings the driver of this Kubernetes node, its image or the GPU Operator"
     if is_of_nvidia(facts):
         if kind and (swap := swap_kind(facts, is_open=kind == "open")):
-            return f"{wanted}, {swap}"
-        return f"{wanted}, {switch_within_archive(facts)}"
+            return say_switch(wanted, swap)
+        return say_switch(wanted, switch_within_archive(facts, branch=params.get("branch", "")))
     if not facts.os.is_ubuntu:  # where gpu-driver installs nothing
         return f"{wanted}: from your distribution, its backports, or NVIDIA's archive; then reboot"
     names = " and ".join([*(f'{name}: "{value}"' for name, value in params.items()), "switch_branch: true"])

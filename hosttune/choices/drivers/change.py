@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.driver_states.packages import held, unhold_driver
 from hosttune.choices.driver_states.told import BootOutlook, DriverState
+from hosttune.choices.drivers.branch import why_over
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
 from hosttune.choices.drivers.install import choose_install
 from hosttune.choices.drivers.nvidia_archive import switch_within_archive
 from hosttune.facts.apt_decisions import unhold
-from hosttune.facts.gpu.package_roles import BRINGS_MODULES, METAPACKAGES, PackageRole, parse_package, role_of
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.archives import BESIDE
+from hosttune.facts.gpu.package_roles import (
+    BRINGS_MODULES,
+    METAPACKAGES,
+    PackageRole,
+    is_driver_package,
+    parse_package,
+    role_of,
+)
 from hosttune.facts.gpu.strangers import home_of, maker_of, mixture_of
 from hosttune.facts.versions import upstream_of
 from hosttune.regex import regex
@@ -43,6 +54,8 @@ def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: Fir
         return keep_driver(facts, f"driver {driver.name} is installed, and is the choice")
     if why == NEWEST and int(new.branch) <= int(driver.branch):
         return keep_driver(facts, f"driver {driver.name} is installed, and no newer branch is offered")
+    if why == why_over(facts, int(driver.branch)) and (over := why_over(facts, int(new.branch))):
+        return keep_driver(facts, why, f"the best that is offered is {new.name}, and {over}")
     if home_of(facts) == "NVIDIA":
         return refuse(
             why,
@@ -130,6 +143,10 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
             driver=driver,
         )
     versions = tuple(f"{offer.name}={offer.candidate}" for offer in offers)
+    if lost := _lost_by(facts, versions):
+        return refuse(
+            offered, f"apt would remove {', '.join(lost)} for it", way_out=_without(lost, versions), driver=driver
+        )
     told = f"{offered}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
     coupled = [one for one in driver.packages if _ONE_VERSION.fullmatch(one.name)]
     has_manager = any(one.name.startswith("nvidia-fabricmanager") for one in coupled)
@@ -142,6 +159,27 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
         "update", names, (told,), driver.branch, driver.flavour, needs_dkms,
         one_version=one_version, versions=versions, modules=modules,
     )  # fmt: skip
+
+
+def _lost_by(facts: Facts, versions: tuple[str, ...]) -> tuple[str, ...]:
+    """What apt would remove for this update, which only adds to a driver as a rule; empty where that is not known."""
+    try:
+        return tuple(step.name for step in facts.apt.would[" ".join(versions)].removed)
+    except UnknownFact:
+        return ()
+
+
+def _without(lost: tuple[str, ...], versions: tuple[str, ...]) -> str:
+    """Fabric Manager and what else goes with one version of the driver comes later in its new version; another package
+    has to give way, if nothing here needs it."""
+    ours = [name for name in lost if is_driver_package(name) or BESIDE.fullmatch(name)]
+    if ours:
+        return f"wait until the archive has {', '.join(ours)} for that version: sudo apt-get update, and look again"
+    operands = " ".join(map(quote, (*versions, *(f"{name}-" for name in lost))))
+    return (
+        f"if nothing here needs {' and '.join(lost)}, at a maintenance, sudo apt-get update && sudo apt-get install "
+        f"{operands}; then drain the host and reboot"
+    )
 
 
 def _left_behind(facts: Facts) -> str:

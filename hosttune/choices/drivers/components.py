@@ -7,11 +7,15 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.choices.drivers.switches import SERVICE
+from hosttune.choices.apt_commands import has_all, lacks
+from hosttune.choices.driver_states.told import ByPolicy, Told, switch
+from hosttune.choices.drivers.branch_offers import offers_within
+from hosttune.choices.drivers.switches import SERVICE, has_switches
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.components import turn_on
 from hosttune.facts.gpu.package_roles import is_fabric_manager
+from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.versions import upstream_of
 
 if TYPE_CHECKING:
@@ -47,7 +51,7 @@ def managers(facts: Facts) -> Mapping[str, str]:
     return {name: facts.packages[name].version for name in facts.packages.brought if is_fabric_manager(name)}
 
 
-def fabric_packages(facts: Facts) -> tuple[str, str] | None:
+def fabric_packages(facts: Facts) -> Told | None:
     """What of the packages keeps Fabric Manager from running beside this driver, and the command: another version than
     the driver's, or none, or no subnet manager; None where all is there, or the driver did not come in packages.
     """
@@ -71,15 +75,18 @@ def fabric_packages(facts: Facts) -> tuple[str, str] | None:
     return None
 
 
-def _in_version(facts: Facts, package: str, wanted: str) -> str:
-    """Installs Fabric Manager and its library in the driver's version. Archives keep the newest versions: where apt
-    offers another one, the driver may have to go first."""
+def _in_version(facts: Facts, package: str, wanted: str) -> str | ByPolicy:
+    """Installs Fabric Manager and its library in the driver's version. Archives keep the newest versions: where apt has
+    another one only, the driver has to go there."""
     library, which = package.replace("nvidia-fabricmanager", "libnvidia-nscq"), f"={wanted}*" if wanted else ""
     first = unknown_to_apt(facts, package) if package != _UNNUMBERED else ""
-    command = f"sudo apt-get install {quote(package + which)} {quote(library + which)}"
+    operands = (package + which, library + which)
+    command = f"sudo apt-get install {' '.join(map(quote, operands))}"
+    if wanted and not first and lacks(facts, *operands):
+        return _driver_to_manager(facts, package, wanted)
     offered = facts.packaging.packages.get(package)
     is_update = offered is not None and branch_in(offered.version) == branch_in(wanted)  # another branch is none
-    if wanted and offered and is_update and upstream_of(offered.version) != wanted:
+    if wanted and offered and is_update and upstream_of(offered.version) != wanted and not has_all(facts, *operands):
         command += (
             f"; where apt has that version no more (it offers {upstream_of(offered.version)}), update: true for "
             "gpu-driver in the policy first"
@@ -88,6 +95,48 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str:
         # Its name keeps no branch, so the next upgrade would bring the newest one again.
         command += f" && sudo apt-mark hold {quote(package)} {quote(library)} && sudo systemctl restart {SERVICE}"
     return "; then ".join(part for part in (first, command) if part)
+
+
+def _driver_to_manager(facts: Facts, package: str, wanted: str) -> str | ByPolicy:
+    """Where no list of apt has Fabric Manager in the driver's version: the driver in the version that it has."""
+    if why_server(facts):
+        return switch(facts, "the -server driver, which Fabric Manager goes with", when="at a maintenance")
+    offered = _offered(facts, package)
+    if offered and any(upstream_of(one.candidate) == offered for one in offers_within(facts)):
+        how = "update: true for gpu-driver in the policy"
+        return ByPolicy(f"driver and Fabric Manager {offered}", how, "apply at a maintenance", {"update": True})
+    said = f"no list of apt has {package} in {wanted}"
+    said += f", but {offered}" if offered else ""
+    return f"{said}: sudo apt-get update, and look again; or driver and Fabric Manager both from NVIDIA's archive"
+
+
+def why_server(facts: Facts) -> str:
+    """Why this driver has to become the -server one of its branch: Ubuntu's Fabric Manager follows that one, and apt
+    has none in the version of the plain driver. Empty where it may stay, or that is not known."""
+    driver = facts.driver
+    is_plain = driver.branch and "server" not in driver.flavour and home_of(facts) == "Ubuntu"
+    if not is_plain or not has_switches(facts):
+        return ""
+    package, wanted = f"nvidia-fabricmanager-{driver.branch}", driver.userspace_version or driver.loaded_version
+    offered = _offered(facts, package)
+    if not offered or offered == wanted or not lacks(facts, f"{package}={wanted}*"):
+        return ""
+    named = (f"nvidia-driver-{driver.branch}-server{kind}" for kind in ("", "-open"))
+    servers = [facts.packaging.packages[one] for one in named if one in facts.packaging.packages]
+    if not any(upstream_of(one.version) == offered for one in servers):
+        return ""
+    return (
+        f"Fabric Manager of branch {driver.branch} is {offered} like the -server driver, and {driver.name} is {wanted}"
+    )
+
+
+def _offered(facts: Facts, package: str) -> str:
+    """The version of Fabric Manager that apt would install, as the driver spells its own; empty where none is known."""
+    try:
+        offer = facts.archives.offers_of([package]).get(package)
+    except UnknownFact:
+        return ""
+    return upstream_of(offer.newest or offer.candidate) if offer else ""
 
 
 def _branch_in_name(facts: Facts) -> str:

@@ -16,6 +16,7 @@ from hosttune.choices.drivers.branch import not_driven, why_over
 from hosttune.choices.drivers.bringer import guest, guest_way, other_bringer
 from hosttune.choices.drivers.change import NEWEST, choose_switch, choose_update
 from hosttune.choices.drivers.choice import DriverChoice, keep_driver, module_kind, refuse
+from hosttune.choices.drivers.components import why_server
 from hosttune.choices.drivers.install import choose_install
 from hosttune.choices.drivers.nvidia_archive import tell_updates
 from hosttune.facts import Facts
@@ -79,7 +80,8 @@ def _not_ours(facts: Facts, params: Mapping[str, Any]) -> str:
 
 def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice:
     driver = facts.driver
-    present = driver.name or driver.loaded_version or "from NVIDIA's own installer"
+    brought = driver.userspace_version if driver.is_foreign else "from NVIDIA's own installer"
+    present = driver.name or driver.loaded_version or brought
     if not driver.branch:
         origin = RUNFILE if driver.runfile else "something other than packages put a driver here"
         return DriverChoice("keep", (), (origin, f"what no package brought is left alone ({present})"))
@@ -143,6 +145,8 @@ def _why_switch(facts: Facts, params: Mapping[str, Any]) -> str:
         if holds(wrong_flavour, facts) and (told := wrong_flavour(facts)):
             return told[0]
         return f"{facts.gpus.summary} needs the {kind} kernel module"
+    if server := why_server(facts):
+        return server
     if not pin and (over := why_over(facts, int(driver.branch))):
         return over
     if params["track"] == "newest" and not pin and params["switch_branch"]:

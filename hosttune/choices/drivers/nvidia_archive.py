@@ -9,12 +9,20 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from hosttune.choices.apt_commands import has_all, lacks
+from hosttune.choices.drivers.branch import describe_not_driven, not_driven
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.archives import branch_in, fits_every_driver
 from hosttune.facts.gpu.nvidia_tables import is_older
 from hosttune.facts.gpu.package_roles import METAPACKAGES, PackageRole, parse_package
 from hosttune.facts.gpu.strangers import home_of, strangers_of
+from hosttune.facts.versions import sorted_versions
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.apt_pins import Pin
+
+_FROM = "from NVIDIA's archive"
 
 
 def is_of_nvidia(facts: Facts) -> bool:
@@ -29,20 +37,98 @@ def tell_updates(facts: Facts) -> tuple[str, ...]:
     who = "it is of NVIDIA's archive: apt upgrade updates it, hosttune with update: true and allow_dkms: true"
     if facts.packages[pinning].is_installed:
         return who, f"{pinning} keeps the branch"
+    if pin := _pin_of_branch(facts):
+        return who, f"{pin.place} keeps the branch"
     # cuda-drivers and nvidia-open without a branch bring the newest one, whatever the other names say.
     names = [parse_package(one.name) for one in facts.driver.packages]
-    if all(one.branch for one in names if one.role in (*METAPACKAGES, PackageRole.KERNEL_COMMON, PackageRole.DKMS)):
+    named = [one for one in names if one.role in (*METAPACKAGES, PackageRole.KERNEL_COMMON, PackageRole.DKMS)]
+    if all(one.branch for one in named):
         return who, "the names of its packages keep the branch"
-    return who, f"apt upgrade takes newer branches, too: sudo apt-get install {quote(pinning)} keeps this one"
+    newer = "apt upgrade takes newer branches, too"
+    if lacks(facts, pinning):
+        free = (one.name for one in facts.driver.packages if not parse_package(one.name).branch)
+        moving = (name for name in free if not fits_every_driver(name))
+        return who, f"{newer}: sudo apt-mark hold {' '.join(map(quote, moving))} keeps this one"
+    known = "" if has_all(facts, pinning) else ", if apt has it"
+    return who, f"{newer}: sudo apt-get install {quote(pinning)} keeps this one{known}"
 
 
-def switch_within_archive(facts: Facts) -> str:
-    """The commands for another branch or kind of module of NVIDIA's archive."""
-    number = _next_branch(facts)
+def _pin_of_branch(facts: Facts) -> Pin | None:
+    """An administrator's pin that prefers the installed version of a package whose name keeps no branch."""
+    try:
+        pins = [pin for pin in facts.apt.pins if not pin.is_general]
+    except UnknownFact:
+        return None
+    names = [(one, parse_package(one.name)) for one in facts.driver.packages]
+    free = [one for one, name in names if name.role in METAPACKAGES and not name.branch]
+    return next((pin for pin in pins for one in free if pin.names(one.name) and pin.wants(one.version)), None)
+
+
+def switch_within_archive(facts: Facts, *, branch: str = "") -> str:
+    """A clause with the commands for another branch or kind of module of NVIDIA's archive; `branch`: the newest that
+    drives the GPUs, where the driver itself says so. Which branches and pinning packages an archive has differs between
+    the releases of a distribution: what apt lacks is not named.
+    """
     old = any(is_older(one, "turing") for one in facts.gpus.generations)
-    packages = [*([f"nvidia-driver-pinning-{number}"] if number else []), "cuda-drivers" if old else "nvidia-open"]
+    meta = "cuda-drivers" if old else "nvidia-open"
+    numbers = [int(branch)] if branch.isdecimal() else _branches_by_choice(facts)
+    ways = [packages for number in numbers or [0] for packages in _packages_of(number, meta)]
+    try:
+        offers = facts.archives.offers_of({name for packages in ways for name in packages})
+    except UnknownFact:
+        return _install_from_archive(ways[0])
+    for packages in ways:
+        if all(name in offers and offers[name].candidate for name in packages):
+            pinned = packages[0] != meta or not numbers
+            if pinned or offers[meta].branch in numbers:
+                return _install_from_archive(packages)
+    return _leave_archive(facts, numbers)
+
+
+def say_switch(wanted: str, way: str) -> str:
+    """What is wanted with the way that `switch_within_archive` or `swap_kind` gives."""
+    return f"{wanted}{',' if way.startswith(_FROM) else ':'} {way}"
+
+
+def _packages_of(number: int, meta: str) -> list[tuple[str, ...]]:
+    """The sets of packages that bring a branch, the best first; 0: any branch."""
+    if not number:
+        return [(meta,)]
+    return [(f"nvidia-driver-pinning-{number}", meta), (f"{meta}-{number}",), (meta,)]
+
+
+def _install_from_archive(packages: tuple[str, ...]) -> str:
     steps = ["sudo apt-get update", *(f"sudo apt-get install {quote(one)}" for one in packages)]
-    return f"from NVIDIA's archive: {' && '.join(steps)}; then drain the host and reboot"
+    return f"{_FROM}: {' && '.join(steps)}; then drain the host and reboot"
+
+
+def _leave_archive(facts: Facts, numbers: list[int]) -> str:
+    """Where NVIDIA's archive for this release has none of these branches: the distribution's own driver, or NVIDIA's
+    installer; for a driver that works that is no advice."""
+    words = f" {' or '.join(map(str, numbers))}" if numbers else ""
+    said = f"NVIDIA's archive for this release has no branch{words}"
+    if not not_driven(facts):
+        return f"{said}: keep this one until it has one (sudo apt-get update, and look again)"
+    purge = f"sudo apt-get purge {' '.join(quote(one.name) for one in facts.driver.packages)}"
+    if own := _own_of_debian(facts):
+        return (
+            f"{said}, and Debian's own nvidia-driver {own} drives these GPUs: {purge}; switch NVIDIA's archive off "
+            "(grep -rl developer.download.nvidia /etc/apt/sources.list.d shows its file), as the next upgrade would "
+            "bring its driver again; sudo apt-get update && sudo apt-get install nvidia-driver; then drain the host "
+            "and reboot"
+        )
+    number = numbers[0] if numbers else "that these GPUs need"
+    return f"{said}: {purge}; then NVIDIA's installer (runfile) of branch {number}, with --dkms; then reboot"
+
+
+def _own_of_debian(facts: Facts) -> str:
+    """The version of Debian's own nvidia-driver, where it drives the GPUs; else empty."""
+    try:
+        offer = facts.archives.offers_of(["nvidia-driver"]).get("nvidia-driver")
+    except UnknownFact:
+        return ""
+    versions = sorted_versions(one for one, whose in offer.versions.items() if whose == "Debian") if offer else []
+    return next((one for one in versions[::-1] if not describe_not_driven(facts, branch_in(one))), "")
 
 
 def swap_kind(facts: Facts, *, is_open: bool) -> str:
@@ -63,7 +149,7 @@ def swap_kind(facts: Facts, *, is_open: bool) -> str:
     if not remove:
         return ""
     names = " ".join(map(quote, (*install, *remove)))
-    return f"from NVIDIA's archive: sudo apt-get update && sudo apt-get install {names}; then drain the host and reboot"
+    return f"{_FROM}: sudo apt-get update && sudo apt-get install {names}; then drain the host and reboot"
 
 
 def _twin(name: str, *, is_open: bool) -> str:
@@ -77,8 +163,13 @@ def _twin(name: str, *, is_open: bool) -> str:
 
 
 def _next_branch(facts: Facts) -> int:
-    """The branch that is there, where it may stay; else the next newer long-term or production one that drives all
-    GPUs, else the newest older one; 0 where none is known."""
+    """The branch that is there, where it may stay, else the best one to go to; 0 where none is known."""
+    return next(iter(_branches_by_choice(facts)), 0)
+
+
+def _branches_by_choice(facts: Facts) -> list[int]:
+    """The branch that is there, where it may stay, and the long-term and production ones that drive all GPUs: the next
+    newer ones first, then the older ones, the newest of them first."""
     installed, month = int(facts.driver.branch), facts.branches.month(facts.reader.now())
     fit = sorted(
         number
@@ -87,4 +178,4 @@ def _next_branch(facts: Facts) -> int:
         and (number == installed or row.kind in ("lts", "production"))
         and all(row.drives(generation) for generation in facts.gpus.generations)
     )
-    return next((one for one in fit if one >= installed), fit[-1] if fit else 0)
+    return [*(one for one in fit if one >= installed), *(one for one in reversed(fit) if one < installed)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.nvidia_tables import is_switched
 
 if TYPE_CHECKING:
@@ -11,6 +12,21 @@ if TYPE_CHECKING:
 
 SERVICE = "nvidia-fabricmanager.service"
 LOG = f"sudo journalctl -b -u {SERVICE}, and /var/log/fabricmanager.log"
+
+_UMAD = "sudo modprobe ib_umad && echo ib_umad | sudo tee /etc/modules-load.d/ib_umad.conf"
+
+
+def without_umad(facts: Facts) -> tuple[str, str] | None:
+    """What keeps Fabric Manager from the NVSwitches that are not on the PCI bus, and the command: it reaches those by
+    InfiniBand's management datagrams (NVIDIA, Fabric Manager User Guide, "NVLink 5"). None where nothing is missing.
+    """
+    try:
+        if facts.gpus.nvswitches or facts.peermem.has_umad:
+            return None
+    except UnknownFact:
+        return None
+    said = "the kernel module ib_umad is not loaded, by which Fabric Manager reaches the NVSwitches"
+    return said, f"{_UMAD}; sudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
 
 
 def has_switches(facts: Facts) -> bool:

@@ -14,6 +14,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.globs import fits_glob
+from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import ask
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
@@ -74,6 +76,12 @@ class Offer(Fact):
         """The candidate is newer than what is installed."""
         return bool(self.installed and self.candidate) and compare_versions(self.candidate, self.installed) > 0
 
+    def has(self, version: str = "") -> bool:
+        """Whether apt can install this version, which may be a pattern; any, where none is told."""
+        if not version:
+            return bool(self.installed or self.candidate)
+        return any(fits_glob(one, version) for one in (*self.versions, self.installed) if one)
+
     @property
     def branch(self) -> int:
         """The driver branch of the candidate, as `branch_in` reads it; 0 for a tool that fits every branch."""
@@ -102,6 +110,23 @@ class Archives(Fact):
     """The offers for the installed packages of the driver (driver.packages), by name."""
 
     packages: Mapping[str, Offer]
+    others: Mapping[str, Mapping[str, Offer]] = field(
+        default_factory=lambda: Lookup(_not_asked)
+    )  # by names with blanks between them: what apt has of packages that are not here; for what a command would install
+
+    def offers_of(self, names: Iterable[str]) -> Mapping[str, Offer]:
+        """What apt has of these packages. A name that apt does not know is not in it."""
+        wanted = sorted(set(names))
+        more = [name for name in wanted if name not in self.packages]
+        asked = self.others[" ".join(more)] if more else {}
+        return {name: one for name in wanted if (one := self.packages.get(name) or asked.get(name))}
+
+    def missing(self, operands: Iterable[str]) -> tuple[str, ...]:
+        """Of operands of `apt-get install` (NAME, NAME=VERSION, the version may be a pattern) those that apt could not
+        install. What is installed is there; what is to be removed (NAME-) is no matter."""
+        wanted = [(one, *one.partition("=")[::2]) for one in operands if not one.endswith("-")]
+        offers = self.offers_of(name for _, name, _ in wanted)
+        return tuple(one for one, name, version in wanted if name not in offers or not offers[name].has(version))
 
     @property
     def updates(self) -> tuple[Offer, ...]:
@@ -281,8 +306,18 @@ def ask_apt(reader: Reader, command: tuple[str, ...]) -> str:
     return answer.text
 
 
+def _not_asked(names: str) -> Mapping[str, Offer]:
+    raise UnknownFact(f"apt was not asked for {names}")
+
+
 def collect(reader: Reader, facts: Facts) -> Archives:
-    return Archives(lazy(_offers, reader, facts))
+    return Archives(lazy(_offers, reader, facts), Lookup(lambda names: _others(reader, facts, names.split())))
+
+
+def _others(reader: Reader, facts: Facts, names: list[str]) -> Mapping[str, Offer]:
+    """Dpkg's own account goes first: an overlay has it, and apt knows the host below."""
+    packages = facts.packages
+    return policy_of(reader, names, {name: packages[name].version for name in names if packages[name].is_installed})
 
 
 def _offers(reader: Reader, facts: Facts) -> Mapping[str, Offer]:

@@ -113,7 +113,15 @@ class Driver(Fact):
 
     @property
     def is_installed(self) -> bool:
-        return bool(self.branch) or self.runfile
+        return bool(self.branch) or self.runfile or self.is_foreign
+
+    @property
+    def is_foreign(self) -> bool:
+        """No package that is known and no installer of NVIDIA's brought it, and it is whole: its libraries are here,
+        and a module of some kernel or DKMS's source of one, as of a cloud's vGPU driver (nvidia-vgpu-kmod)."""
+        if self.branch or self.runfile or not self.userspace_version:
+            return False
+        return bool(self.kernels_with_module or self.dkms)
 
     @property
     def is_present(self) -> bool:
