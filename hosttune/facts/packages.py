@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import day_of, if_absent, require_known, sure
-from hosttune.facts.relations import depends_of, provided_in
+from hosttune.facts.relations import depends_of, provided_in, starts_in
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -207,11 +207,12 @@ def _packages(reader: Reader) -> Packages:
     database = require_known(reader.read(DATABASE), DATABASE)
     journal = _journal(reader)
     again = shared(lambda: require_known(reader.read(DATABASE), DATABASE))
+    starts = shared(lambda: starts_in(again()))
     return Packages(
         parse_status(database + journal if journal else database),
         bool(journal),
         Lookup(lambda name: _unpacked_on(reader, name)),
-        Lookup(lambda name: depends_of(again(), name)),
+        Lookup(lambda name: depends_of(again(), starts()[name]) if name in starts() else ()),
         lazy(lambda: provided_in(again())),
         parse_held_absent(database),
     )

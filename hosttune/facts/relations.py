@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hosttune.facts.packages import Packages
 
 _DEPENDS = regex(rb"^(?:Pre-)?Depends: (.*)$", re.MULTILINE)
+_HEAD = regex(rb"(?:\A|(?<=\n\n))Package: (.*)")
 _PROVIDES = regex(rb"^Provides: (.*)$", re.MULTILINE)
 _RELATION = regex(r"([^\s(:]+)(?::\S+)?\s*(?:\((<<|<=|=|>=|>>)\s*([^\s)]+)\))?")
 _ORDERS: Mapping[str, Callable[[int], bool]] = {
@@ -29,12 +30,18 @@ _ORDERS: Mapping[str, Callable[[int], bool]] = {
 _THERE = (" installed", " triggers-awaited", " triggers-pending", " unpacked", " half-configured")
 
 
-def depends_of(database: bytes, name: str) -> tuple[str, ...]:
-    """What this package needs, each clause as it is written: libnvidia-cfg1 (= 590.44.01-1ubuntu1)."""
-    head = f"Package: {name}\n".encode()
-    start = 0 if database.startswith(head) else database.find(b"\n" + head)
-    end = database.find(b"\n\n", start + 1)
-    paragraph = database[start : end if end >= 0 else len(database)] if start >= 0 else b""
+def starts_in(database: bytes) -> Mapping[str, int]:
+    """Where the paragraph of each package begins, which is looked for once for all of them."""
+    found: dict[str, int] = {}
+    for match in _HEAD.finditer(database):
+        found.setdefault(match[1].decode("utf-8", "replace"), match.start())
+    return found
+
+
+def depends_of(database: bytes, start: int) -> tuple[str, ...]:
+    """What the package of this paragraph needs, each clause as it is written: libnvidia-cfg1 (= 590.44.01-1ubuntu1)."""
+    end = database.find(b"\n\n", start)
+    paragraph = database[start : end if end >= 0 else len(database)]
     fields = (match[1].decode("utf-8", "replace") for match in _DEPENDS.finditer(paragraph))
     return tuple(text for one in fields for clause in one.split(",") if (text := clause.strip()))
 
@@ -42,9 +49,11 @@ def depends_of(database: bytes, name: str) -> tuple[str, ...]:
 def provided_in(database: bytes) -> Mapping[str, tuple[tuple[str, str], ...]]:
     """What packages provide: name -> (package, version) pairs, the version empty where none is told."""
     found: dict[str, list[tuple[str, str]]] = {}
+    head = last = 0
     for match in _PROVIDES.finditer(database):
-        before = database.rfind(b"\n\n", 0, match.start())
-        head = before + 2 if before >= 0 else 0
+        before = database.rfind(b"\n\n", last, match.start())
+        head = before + 2 if before >= 0 else head
+        last = match.start()
         line = database[head : database.index(b"\n", head)]
         owner = line.removeprefix(b"Package: ").decode("utf-8", "replace")
         for one in match[1].decode("utf-8", "replace").split(","):

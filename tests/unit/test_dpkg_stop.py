@@ -14,7 +14,7 @@ from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 from hosttune.facts.gpu.package_roles import is_driver_package
 from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.packages import REPAIR, Packages, parse_status
-from hosttune.facts.relations import depends_of, provided_in
+from hosttune.facts.relations import depends_of, provided_in, starts_in
 from tests.unit.driver_machine import NOW, GivenArchives, tables
 
 RUNNING, NEW = "6.8.0-45-generic", "6.8.0-48-generic"
@@ -33,7 +33,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
          origins=(), ubuntu=True, secure_boot=False, rejected_key=False, loaded="580.142"):  # fmt: skip
     database = "\n".join(paragraphs).encode()
     packages = Packages(
-        parse_status(database), depends={name: depends_of(database, name) for name in parse_status(database)},
+        parse_status(database), depends={name: depends_of(database, start) for name, start in starts_in(database).items()},
         provided=provided_in(database),
     )  # fmt: skip
     of_driver = tuple(
