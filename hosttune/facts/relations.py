@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _DEPENDS = regex(rb"^(?:Pre-)?Depends: (.*)$", re.MULTILINE)
 _HEAD = regex(rb"(?:\A|(?<=\n\n))Package: (.*)")
 _PROVIDES = regex(rb"^Provides: (.*)$", re.MULTILINE)
+_MOST_OWNERS = 256  # packages that provide one name: each clause with that name asks for all of them
 _RELATION = regex(r"([^\s(:]+)(?::\S+)?\s*(?:\((<<|<=|=|>=|>>)\s*([^\s)]+)\))?")
 _ORDERS: Mapping[str, Callable[[int], bool]] = {
     "<<": lambda order: order < 0, "<=": lambda order: order <= 0, "=": lambda order: order == 0,
@@ -58,7 +59,9 @@ def provided_in(database: bytes) -> Mapping[str, tuple[tuple[str, str], ...]]:
         owner = line.removeprefix(b"Package: ").decode("utf-8", "replace")
         for one in match[1].decode("utf-8", "replace").split(","):
             if relation := _RELATION.match(one.strip()):
-                found.setdefault(relation[1], []).append((owner, relation[3] or ""))
+                owners = found.setdefault(relation[1], [])
+                if len(owners) < _MOST_OWNERS:
+                    owners.append((owner, relation[3] or ""))
     return {name: tuple(pairs) for name, pairs in found.items()}
 
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.gpu.package_roles import MOST_PACKAGES
 from hosttune.facts.reading import ask
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
@@ -287,4 +288,7 @@ def collect(reader: Reader, facts: Facts) -> Archives:
 
 def _offers(reader: Reader, facts: Facts) -> Mapping[str, Offer]:
     versions = {package.name: package.version for package in facts.driver.packages}
-    return policy_of(reader, versions, versions)
+    found = policy_of(reader, versions, versions)
+    if len(found) > MOST_PACKAGES:
+        raise UnknownFact(f"apt-cache answers with more than {MOST_PACKAGES:,} packages of a driver")
+    return found

@@ -19,6 +19,7 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, is_there, line, text
 from hosttune.facts.shell_words import shell_words
 from hosttune.frozen import frozen
+from hosttune.host.effort import EFFORT
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent
 
@@ -198,7 +199,9 @@ def _by_name(lines: Iterable[OptionLine]) -> Mapping[tuple[str, str], Sequence[P
 def _settings(
     reader: Reader, module: str, key: str, by_name: Mapping[tuple[str, str], Sequence[Placed]]
 ) -> tuple[Placed, ...]:
-    return (*by_name.get((one(module), key), ()), *_arguments(reader, f"{module}.{key}"))
+    by_files = by_name.get((one(module), key), ())
+    EFFORT.spent += len(by_files)  # a module has as many spellings as its name has dashes
+    return (*by_files, *_arguments(reader, f"{module}.{key}"))
 
 
 def _arguments(reader: Reader, name: str) -> Iterator[Placed]:
