@@ -135,7 +135,7 @@ def _failed_builds(facts: Facts, broken: Sequence[Package]) -> tuple[DkmsBuild, 
     """The builds of the driver that failed, and that a package of these waits for."""
     if not broken:
         return ()
-    waits_all = any(one.name in dkms_packages(facts) for one in broken)
+    waits_all = not {one.name for one in broken}.isdisjoint(dkms_packages(facts))
     kernels = {match[1] for one in broken if (match := _OF_KERNEL.fullmatch(one.name))}
     failed = (one for one in facts.driver.dkms if one.failed)
     return tuple(one for one in failed if waits_all or one.kernel in kernels or (kernels and not one.kernel))
@@ -152,8 +152,7 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     fix = f"fix what {failed_log(facts, kernels[0]) or failed[0].log} names, then sudo dpkg --configure -a"
     if ready := prebuilt_instead(facts, kernels[0]):
         return Stop(Cause.BUILD, said, f"{ready} (if apt has none: {fix})")
-    unused = [name for kernel in kernels for name in _without(facts, kernel)]
-    if unused:
+    if unused := _without(facts, kernels):
         fix += f"; or, until the driver builds for it, remove that kernel: sudo apt-get remove {' '.join(unused)}"
     others = (newer_build(facts) or former_build(facts), _boot_other(facts, kernels))
     return Stop(Cause.BUILD, said, "; or ".join(part for part in (*others, fix) if part))
@@ -173,21 +172,23 @@ def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
     return f"boot {others[-1]}, which has a module, and remove {running} there: {remove}; sudo dpkg --configure -a"
 
 
-def _without(facts: Facts, kernel: str) -> tuple[str, ...]:
-    """The packages of a kernel that can go: it does not run, and another one in /boot has a module."""
+def _without(facts: Facts, kernels: Iterable[str]) -> tuple[str, ...]:
+    """The packages of those kernels that can go: they do not run, and another one in /boot has a module."""
     try:
-        others = set(facts.driver.kernels_with_module) & set(facts.boot.kernels) - {kernel}
-        if kernel == facts.kernel.release or not others:
-            return ()
+        there = set(facts.driver.kernels_with_module) & set(facts.boot.kernels)
+        idle = [one for one in kernels if one != facts.kernel.release and len(there) > (one in there)]
     except UnknownFact:
         return ()
-    return tuple(map(quote, _packages_of(facts, kernel)))
+    return tuple(map(quote, _packages_of(facts, *idle)))
 
 
-def _packages_of(facts: Facts, kernel: str) -> tuple[str, ...]:
-    """The packages of a kernel."""
-    found = ((name, _OF_KERNEL.fullmatch(name)) for name in facts.packages.brought)
-    return tuple(name for name, match in found if match and match[1] == kernel)
+def _packages_of(facts: Facts, *kernels: str) -> tuple[str, ...]:
+    """The packages of these kernels, in their order."""
+    found: dict[str, list[str]] = {}
+    for name in facts.packages.brought:
+        if match := _OF_KERNEL.fullmatch(name):
+            found.setdefault(match[1], []).append(name)
+    return tuple(name for kernel in kernels for name in found.get(kernel, ()))
 
 
 def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
@@ -197,16 +198,19 @@ def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
     coming = {one.name for one in broken if one.status.startswith("half-installed")}
     unpacked = (one for one in broken if one.status == "unpacked")
     coming |= {first_of(clause)[0] for one in unpacked for clause in unmet_of(packages, one.name)}
-    whole = [name for name in packages.names if is_driver_package(name)]
+    whole: dict[tuple[str, PackageRole], list[str]] = {}
+    for name in packages.names:
+        there = parse_package(name)
+        if there.role is not PackageRole.NONE:
+            whole.setdefault((there.base, there.role), []).append(name)
     for name in sorted(coming):
         mine = parse_package(name)
         if mine.role is PackageRole.NONE:
             continue
-        for other in whole:
-            theirs = parse_package(other)
+        for other in whole.get((mine.base, mine.role), ()):
             # Packages of two branches exclude each other by their relations: those are an interrupted switch.
-            is_other_naming = bool(mine.branch) != bool(theirs.branch)
-            if is_other_naming and (theirs.base, theirs.role) == (mine.base, mine.role) and ":" not in other:
+            is_other_naming = bool(mine.branch) != bool(parse_package(other).branch)
+            if is_other_naming and ":" not in other:
                 return _conflict(facts, name, other)
     return None
 

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hosttune.choices import dpkg_stop, next_kernel
 from hosttune.choices.dpkg_stop import Cause, find_stop, is_boot_full, repair_of
 from hosttune.choices.driver_states.modules import dkms_failed, rejected
 from hosttune.choices.driver_states.packages import broken
@@ -13,6 +14,7 @@ from hosttune.facts.gpu.driver import DriverPackage, branch_and_flavour
 from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 from hosttune.facts.gpu.package_roles import is_driver_package
 from hosttune.facts.gpu.packaging import Packaging
+from hosttune.facts.gpu.strangers import DriverMember, mixture_of
 from hosttune.facts.packages import REPAIR, Packages, parse_status
 from hosttune.facts.relations import depends_of, provided_in, starts_in
 from tests.unit.driver_machine import NOW, GivenArchives, tables
@@ -234,3 +236,26 @@ def test_version_that_was_built_here_comes_back_with_all_of_its_source(versions,
         "back to 570.133, which was built here: sudo apt-get update && sudo apt-get install libcuda1=570.133-1 nvidia-k"
     )
     assert find_stop(facts).repair.startswith(back) is leads
+
+
+def test_packages_are_not_gone_through_again_for_each_broken_one(monkeypatch):
+    """An interrupted upgrade may have left hundreds half-way; a record any number."""
+    parsed = []
+    for module in (dpkg_stop, next_kernel):
+        for name in ("role_of", "parse_package"):
+            made = getattr(module, name, None)
+            if made:
+                monkeypatch.setattr(module, name, lambda name, made=made: parsed.append(1) or made(name))
+    facts = host(*(paragraph(f"nvidia-part{n}x-580", state="unpacked") for n in range(300)))
+    assert find_stop(facts).cause is Cause.OTHER
+    assert len(parsed) < 10 * 300
+
+
+def test_members_of_a_driver_are_compared_by_name(monkeypatch):
+    compared = []
+    equal = DriverMember.__eq__
+    monkeypatch.setattr(DriverMember, "__eq__", lambda one, other: compared.append(1) or equal(one, other))
+    facts = host(*(paragraph(f"nvidia-part{n}x-580", version=f"580.{n % 9}.{n}-1") for n in range(200)))
+    mix = mixture_of(facts)
+    assert len(mix.own) + len(mix.strangers) == len(mix.members) == 200
+    assert len(compared) < 200
