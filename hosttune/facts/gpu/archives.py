@@ -191,15 +191,22 @@ def components_in(output: str) -> tuple[str, ...]:
 
 def word_for(origin: str, site: str, archive: str) -> str:
     """Ubuntu, NVIDIA, or what the archive calls itself; its address for one that does not."""
-    from urllib.parse import urlsplit
-
-    if origin == "NVIDIA" or site in NVIDIA_SITES or urlsplit(archive.partition(" ")[0]).hostname in NVIDIA_SITES:
+    if origin == "NVIDIA" or site in NVIDIA_SITES or _host_of(archive.partition(" ")[0]) in NVIDIA_SITES:
         return "NVIDIA"
     if origin == "Ubuntu" or re.fullmatch(r"UbuntuESM\w*", origin):
         return "Ubuntu"
     if origin == "Debian Backports":  # its drivers rest on packages of the stable release
         return "Debian"
     return origin or site or _PASSWORD.sub("//", archive.partition(" ")[0])
+
+
+def _host_of(address: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:  # http://[x
+        return ""
 
 
 def parse_policy(
