@@ -164,7 +164,8 @@ def _looks(ask: Ask, paths: list[str]) -> list[_Look | Unread]:
 def _looks_of(path: str, ask: Ask) -> Iterator[_Look | Unread]:
     found = [*_seen(path, ask)]
     is_alone = len({"" if isinstance(one, Unread) else one.host for one in found}) == 1
-    latest = received_at(path) + _CLOCKS_S
+    is_read = any(isinstance(one, HostLook) for one in found)  # what was not may be on a dead server
+    latest = received_at(path) + _CLOCKS_S if is_read else 0.0
     for one in found:
         if isinstance(one, Unread):
             yield one
