@@ -22,7 +22,8 @@ _DEPENDS = regex(rb"^(?:Pre-)?Depends: (.*)$", re.MULTILINE)
 _HEAD = regex(rb"(?:\A|(?<=\n\n))Package: (.*)")
 _PROVIDES = regex(rb"^Provides: (.*)$", re.MULTILINE)
 _MOST_OWNERS = 256  # packages that provide one name: each clause with that name asks for all of them
-_RELATION = regex(r"([^\s(:]+)(?::\S+)?\s*(?:\((<<|<=|=|>=|>>)\s*([^\s)]+)\))?")
+# A name begins with a letter or digit (deb-control(5)), so none in a command that is shown is an option.
+_RELATION = regex(r"([A-Za-z0-9][^\s(:]*)(?::\S+)?\s*(?:\((<<|<=|=|>=|>>)\s*([^\s)]+)\))?")
 _ORDERS: Mapping[str, Callable[[int], bool]] = {
     "<<": lambda order: order < 0, "<=": lambda order: order <= 0, "=": lambda order: order == 0,
     ">=": lambda order: order >= 0, ">>": lambda order: order > 0,

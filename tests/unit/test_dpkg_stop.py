@@ -10,13 +10,14 @@ from hosttune.choices.driver_states.modules import dkms_failed, rejected
 from hosttune.choices.driver_states.packages import broken
 from hosttune.choices.next_kernel import is_compiled
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.archives import parse_policy
 from hosttune.facts.gpu.driver import DriverPackage, branch_and_flavour
 from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 from hosttune.facts.gpu.package_roles import is_driver_package
 from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.gpu.strangers import DriverMember, mixture_of
-from hosttune.facts.packages import REPAIR, Packages, parse_status
-from hosttune.facts.relations import depends_of, provided_in, starts_in
+from hosttune.facts.packages import REPAIR, Packages, parse_held_absent, parse_status
+from hosttune.facts.relations import depends_of, provided_in, starts_in, unmet_of
 from tests.unit.driver_machine import NOW, GivenArchives, tables
 
 RUNNING, NEW = "6.8.0-45-generic", "6.8.0-48-generic"
@@ -259,3 +260,17 @@ def test_members_of_a_driver_are_compared_by_name(monkeypatch):
     mix = mixture_of(facts)
     assert len(mix.own) + len(mix.strangers) == len(mix.members) == 200
     assert len(compared) < 200
+
+
+def test_name_that_is_an_option_is_no_package_and_comes_into_no_command():
+    """A record or an image may name a package so that apt runs what it says (apt-get(8), -o and -c)."""
+    text = (
+        paragraph("-oDPkg::Pre-Invoke::=x-dkms", state="half-configured")
+        + "\n"
+        + paragraph("nvidia-utils-580", Depends="-c/tmp/x, libgone")
+    )
+    assert list(parse_status(text.encode())) == ["nvidia-utils-580"]
+    assert parse_held_absent(b"Package: -c/tmp/x\nStatus: hold ok not-installed\n\nPackage: a\n\n") == ()
+    assert unmet_of(host(text).packages, "nvidia-utils-580") == ("libgone",)
+    policy = "-c/tmp/x:\n  Installed: 1\n  Candidate: 2\n  Version table:\n     2 500\n        500 http://h x\n"
+    assert not parse_policy(policy, {})

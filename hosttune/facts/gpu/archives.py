@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.package_roles import MOST_PACKAGES
+from hosttune.facts.packages import is_package_name
 from hosttune.facts.reading import ask
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
@@ -237,7 +238,7 @@ def _blocks(output: str) -> Iterable[tuple[str, list[str]]]:
         if line[:1].strip() and line.endswith(":"):
             if name:
                 yield name, lines
-            name, lines = line[:-1], []
+            name, lines = line[:-1] if is_package_name(line[:-1]) else "", []
         elif name:
             lines.append(line)
     if name:
