@@ -12,8 +12,8 @@ from hosttune.actions.examine import examine
 from hosttune.engine.catalog import load_catalog
 from hosttune.engine.fleet import FleetAggregator
 from hosttune.engine.fleet_choice import LookCollector
-from hosttune.engine.fleet_reading import MISSING, RECORD, changes_in, is_record, parsed, read_document
-from hosttune.engine.fleet_seen import HostLook, Unread, seen_from_row, seen_of_plan, seen_to_row
+from hosttune.engine.fleet_reading import MISSING, RECORD, changes_in, is_record, moment, parsed, read_document
+from hosttune.engine.fleet_seen import HostLook, Unread, faults_of, seen_from_row, seen_of_plan, seen_to_row
 from hosttune.engine.plan_class import digest_content, in_common
 from hosttune.engine.policy import Policy
 from hosttune.engine.policy_effect import without_effect
@@ -23,7 +23,7 @@ from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.facts.inventory import inventory
 from hosttune.frozen import frozen
-from hosttune.host.gathered import SpoolFile, content_of, host_of, list_files, paired, stem_of
+from hosttune.host.gathered import SpoolFile, content_of, host_of, list_files, paired, received_at, stem_of
 from hosttune.host.record import RecordReader, parse_record
 from hosttune.host.workers import each
 
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 
     from hosttune.actions.examine import Session
     from hosttune.engine.catalog import Catalog
+    from hosttune.engine.fleet_choice import Choice
     from hosttune.engine.fleet_values import Fleet, PlanClass
     from hosttune.errors import Fault
     from hosttune.values import Change
 
 CHUNK = 8  # files that a worker takes at once
+_CLOCKS_S = 300  # that the clock of a host may be before ours
 _HEAD = 512  # bytes of a file that tell whether it is a record, as hosttune writes them
 # The record of no host: what is in force where a host says nothing.
 _NOBODY = {
@@ -62,8 +64,15 @@ class Ask:
         return bool(self.rules or self.policy or self.profile or self.select or self.ignore)
 
 
-# Of one look, by a worker: (host, machine, at, source), whether its file tells of no other host, the packed row.
-_Look = tuple[tuple[str, str, str, str], bool, bytes]
+@frozen
+class _Look:
+    """One look, by a worker."""
+
+    about: tuple[str, str, str, str]  # host, machine, at, source
+    is_alone: bool  # its file tells of no other host
+    is_past: bool
+    faults: tuple[str, ...]
+    row: bytes
 
 
 def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: Callable[[int, int], None]) -> Fleet:
@@ -88,20 +97,33 @@ def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: C
                 if isinstance(one, Unread):
                     fold.miss(one)
                 else:
-                    about, is_alone, row = one
-                    looks.add(*about, scratch.add(row), of=stem_of(about[3]), is_alone=is_alone)
+                    looks.add(
+                        *one.about, scratch.add(one.row), of=stem_of(one.about[3]), is_alone=one.is_alone,
+                        is_past=one.is_past, faults=one.faults,
+                    )  # fmt: skip
             done += len(chunk)
             progress(done, len(paths))
+        choice = looks.result()
         # in an order that has nothing to do with what the hosts say (engine/fleet.py tells why)
-        for chosen in sorted(looks.chosen(), key=lambda one: blake2b(one.name.encode(errors="replace")).digest()):
+        for chosen in sorted(choice.chosen, key=lambda one: blake2b(one.name.encode(errors="replace")).digest()):
             fold.add(_renamed(seen_from_row(zlib.decompress(scratch.row(chosen.kept))), chosen.name))
-    for host in looks.older():
-        fold.supersede(host)
-    for source, host in looks.refused():
-        fold.miss(Unread(source, f"is said to be of {host}, of which another file tells: it does not count"))
-    for machine, hosts in looks.shared():
-        fold.share(machine, hosts)
+    _fold_remarks(fold, choice)
     return fold.result()
+
+
+def _fold_remarks(fold: FleetAggregator, choice: Choice[tuple[int, int]]) -> None:
+    """What is said of the looks that do not count, and of whose looks they are."""
+    for host in choice.older:
+        fold.supersede(host)
+    for source, host in choice.refused:
+        fold.miss(Unread(source, f"is said to be of {host}, of which another file tells: it does not count"))
+    for source, at in choice.future:
+        why = f"its time, {at}, is in the future: it counts only if there is no other look at its host"
+        fold.miss(Unread(source, why))
+    for host, files in choice.disputed:
+        fold.dispute(host, files)
+    for machine, hosts in choice.shared:
+        fold.share(machine, hosts)
 
 
 def changes_of(one: PlanClass, ask: Ask) -> tuple[Change, ...]:
@@ -142,11 +164,16 @@ def _looks(ask: Ask, paths: list[str]) -> list[_Look | Unread]:
 def _looks_of(path: str, ask: Ask) -> Iterator[_Look | Unread]:
     found = [*_seen(path, ask)]
     is_alone = len({"" if isinstance(one, Unread) else one.host for one in found}) == 1
+    is_read = any(isinstance(one, HostLook) for one in found)  # what was not may be on a dead server
+    latest = received_at(path) + _CLOCKS_S if is_read else 0.0
     for one in found:
         if isinstance(one, Unread):
             yield one
         else:
-            yield (one.host, one.machine, one.at, one.source), is_alone, zlib.compress(seen_to_row(one), 1)
+            yield _Look(
+                (one.host, one.machine, one.at, one.source), is_alone, moment(one.at) <= latest, faults_of(one),
+                zlib.compress(seen_to_row(one), 1),
+            )  # fmt: skip
 
 
 def _seen(path: str, ask: Ask) -> Iterator[HostLook | Unread]:

@@ -18,7 +18,7 @@ from hosttune.choices.next_kernel import (
     commands,
     dkms_packages,
     failed_log,
-    packages_of_kernel,
+    packages_of_kernels,
     prebuilt_instead,
     removable_packages,
 )
@@ -141,8 +141,7 @@ def _failed_builds(facts: Facts, broken: Sequence[Package]) -> tuple[DkmsBuild, 
     """The builds of the driver that failed, and that a package of these waits for."""
     if not broken:
         return ()
-    compiling = frozenset(dkms_packages(facts))
-    waits_all = any(one.name in compiling for one in broken)
+    waits_all = not {one.name for one in broken}.isdisjoint(dkms_packages(facts))
     kernels = {match[1] for one in broken if (match := OF_KERNEL.fullmatch(one.name))}
     failed = (one for one in facts.driver.dkms if one.failed)
     return tuple(one for one in failed if waits_all or one.kernel in kernels or (kernels and not one.kernel))
@@ -159,8 +158,7 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     fix = f"fix what {failed_log(facts, kernels[0]) or failed[0].log} names, then sudo dpkg --configure -a"
     if ready := prebuilt_instead(facts, kernels[0]):
         return Stop(Cause.BUILD, said, f"{ready} (if apt has none: {fix})")
-    unused = [name for kernel in kernels for name in removable_packages(facts, kernel)]
-    if unused:
+    if unused := removable_packages(facts, *kernels):
         fix += f"; or, until the driver builds for it, remove that kernel: sudo apt-get remove {' '.join(unused)}"
     others = (newer_build(facts) or former_build(facts), _boot_other(facts, kernels))
     return Stop(Cause.BUILD, said, "; or ".join(part for part in (*others, fix) if part))
@@ -176,7 +174,7 @@ def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
         return ""
     if running not in kernels or is_loaded or not others:
         return ""
-    remove = f"sudo apt-get remove {' '.join(map(quote, packages_of_kernel(facts, running)))}"
+    remove = f"sudo apt-get remove {' '.join(map(quote, packages_of_kernels(facts, running)))}"
     return f"boot {others[-1]}, which has a module, and remove {running} there: {remove}; sudo dpkg --configure -a"
 
 
@@ -187,16 +185,19 @@ def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
     coming = {one.name for one in broken if one.status.startswith("half-installed")}
     unpacked = (one for one in broken if one.status == "unpacked")
     coming |= {first_of(clause)[0] for one in unpacked for clause in unmet_of(packages, one.name)}
-    whole = [name for name in packages.names if is_driver_package(name)]
+    whole: dict[tuple[str, PackageRole], list[str]] = {}
+    for name in packages.names:
+        there = parse_package(name)
+        if there.role is not PackageRole.NONE:
+            whole.setdefault((there.base, there.role), []).append(name)
     for name in sorted(coming):
         mine = parse_package(name)
         if mine.role is PackageRole.NONE:
             continue
-        for other in whole:
-            theirs = parse_package(other)
+        for other in whole.get((mine.base, mine.role), ()):
             # Packages of two branches exclude each other by their relations: those are an interrupted switch.
-            is_other_naming = bool(mine.branch) != bool(theirs.branch)
-            if is_other_naming and (theirs.base, theirs.role) == (mine.base, mine.role) and ":" not in other:
+            is_other_naming = bool(mine.branch) != bool(parse_package(other).branch)
+            if is_other_naming and ":" not in other:
                 return _conflict(facts, name, other)
     return None
 

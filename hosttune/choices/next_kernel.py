@@ -116,21 +116,23 @@ def _without_prebuilt(facts: Facts, kernel: str) -> str:
     return "; or ".join(ways) or f"install a driver that builds its module for {kernel}"
 
 
-def removable_packages(facts: Facts, kernel: str) -> tuple[str, ...]:
-    """The packages of a kernel that can go: it does not run, and another one in /boot has a module."""
+def removable_packages(facts: Facts, *kernels: str) -> tuple[str, ...]:
+    """The packages of those kernels that can go: they do not run, and another one in /boot has a module."""
     try:
-        others = set(facts.driver.kernels_with_module) & set(facts.boot.kernels) - {kernel}
-        if kernel == facts.kernel.release or not others:
-            return ()
+        there = set(facts.driver.kernels_with_module) & set(facts.boot.kernels)
+        idle = [one for one in kernels if one != facts.kernel.release and len(there) > (one in there)]
     except UnknownFact:
         return ()
-    return tuple(map(quote, packages_of_kernel(facts, kernel)))
+    return tuple(map(quote, packages_of_kernels(facts, *idle)))
 
 
-def packages_of_kernel(facts: Facts, kernel: str) -> tuple[str, ...]:
-    """The packages of a kernel."""
-    found = ((name, OF_KERNEL.fullmatch(name)) for name in facts.packages.brought)
-    return tuple(name for name, match in found if match and match[1] == kernel)
+def packages_of_kernels(facts: Facts, *kernels: str) -> tuple[str, ...]:
+    """The packages of these kernels, in their order."""
+    found: dict[str, list[str]] = {}
+    for name in facts.packages.brought:
+        if match := OF_KERNEL.fullmatch(name):
+            found.setdefault(match[1], []).append(name)
+    return tuple(name for kernel in kernels for name in found.get(kernel, ()))
 
 
 def prebuilt(facts: Facts, kernel: str, *others: str, is_instead: bool = False) -> str:

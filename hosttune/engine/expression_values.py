@@ -18,6 +18,10 @@ from typing import Any, TypeAlias
 
 from hosttune.engine.expression_helpers import CONSTANTS, HELPERS
 from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.globs import MOST_KEPT
+from hosttune.facts.globs import PER_PATTERN as PER_KEPT
+from hosttune.facts.lookups import Lookup
+from hosttune.host.effort import EFFORT
 from hosttune.values import Unreadable
 
 MAX_INTEGER = 1 << 128
@@ -27,8 +31,9 @@ MAX_STEPS = 100_000  # of all comprehensions of one evaluation together
 # 164,218 and 747,608; of 23,000 mounts a rule takes 6,122,961.
 MAX_RULE = 1 << 24
 MAX_HOST = 1 << 26
-PER_PATTERN = 64  # what each character of a pattern costs to compile, once for a rule
-PER_LOOK = 100  # what it costs to ask a fact by name: it may read a file
+PER_PATTERN = 64  # what each character of a pattern costs to compile
+PER_COMPILE = 8  # characters that a pattern counts for besides, as the compiler takes its time for the shortest, too
+PER_LOOK = 100  # what it costs to ask a fact by name, besides each byte that is read and each item that is gone through
 
 # What an expression can do wrong while it is evaluated, as against a fact that is unknown. OverBudget is none of them:
 # nothing may go on after it.
@@ -51,12 +56,13 @@ class Budget:
     the same answer.
     """
 
-    __slots__ = ("kept", "left", "patterns")
+    __slots__ = ("_patterns", "_room", "kept", "left")
 
     def __init__(self, left: int = MAX_RULE) -> None:
         self.left = left
         self.kept: dict[tuple[int, str], tuple[Any, Any]] = {}  # what a property gave, with whose it is
-        self.patterns: set[str] = set()  # those that were compiled
+        self._patterns: set[str] = set()  # those that are kept compiled
+        self._room = MOST_KEPT
 
     def spend(self, amount: int) -> None:
         self.left -= amount
@@ -73,6 +79,17 @@ class Budget:
             self.spend(len(value))
             for item in value:
                 self.read(item)
+
+    def compile(self, pattern: str) -> None:
+        """Charge a pattern that facts/globs.py has to compile: once, and again after it has dropped all."""
+        if pattern in self._patterns:
+            return
+        self.spend((len(pattern) + PER_COMPILE) * PER_PATTERN)
+        self._room -= len(pattern) + PER_KEPT
+        if self._room < 0:
+            self._patterns.clear()
+            self._room = MOST_KEPT - len(pattern) - PER_KEPT
+        self._patterns.add(pattern)
 
 
 def value_of(node: ast.expr, names: Mapping[str, Any], budget: Budget) -> Any:
@@ -115,6 +132,16 @@ class _Evaluation:
         value, name = self.of(node.value, bound), node.attr
         if type(value) in _MAPPINGS:
             return self.known(value[name])
+        # The fields of a subject are few, and each is made once. Those of what was asked by name are as many as names.
+        is_of_subject = type(node.value) is ast.Name and node.value.id not in bound
+        before = EFFORT.spent
+        try:
+            return self.field(value, name)
+        finally:
+            if not is_of_subject:
+                self.budget.spend(EFFORT.spent - before)
+
+    def field(self, value: Any, name: str) -> Any:
         if not isinstance(getattr(type(value), name, None), property):
             return self.known(getattr(value, name))
         kept = self.budget.kept  # a property may go through all things of a host: once is enough
@@ -127,9 +154,14 @@ class _Evaluation:
         if isinstance(value, str):
             raise TypeError("a text has no items")
         self.budget.read(key)
-        if isinstance(value, Fact):
-            self.budget.spend(PER_LOOK)
-        return self.known(value[key])
+        is_asked = isinstance(value, (Fact, Lookup))
+        if not is_asked:
+            return self.known(value[key])
+        before = EFFORT.spent
+        try:
+            return self.known(value[key])
+        finally:
+            self.budget.spend(PER_LOOK + EFFORT.spent - before)
 
     def display(self, node: ast.Tuple | ast.List, bound: Bound) -> Any:
         return tuple([self.of(item, bound) for item in node.elts])
@@ -220,9 +252,7 @@ class _Evaluation:
         elif name == "like":
             text, pattern = arguments
             self.budget.spend(len(text) * len(pattern) // 16)
-            if pattern not in self.budget.patterns:
-                self.budget.spend(len(pattern) * PER_PATTERN)
-                self.budget.patterns.add(pattern)
+            self.budget.compile(pattern)
 
     def comprehension(self, node: ast.ListComp | ast.GeneratorExp, bound: Bound) -> Any:
         return tuple(self.elements(node, 0, bound))

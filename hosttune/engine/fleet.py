@@ -171,6 +171,8 @@ class FleetAggregator:
         self.unread_count = 0
         self.superseded = _Names(names)
         self.shared = _Values(names)
+        self.disputed: list[tuple[str, tuple[str, ...]]] = []
+        self.disputed_count = 0
 
     def add(self, seen: HostLook) -> None:
         """One more host."""
@@ -211,6 +213,12 @@ class FleetAggregator:
     def supersede(self, host: str) -> None:
         """One more look that a newer one of the same host makes idle."""
         self.superseded.add(host)
+
+    def dispute(self, host: str, files: tuple[str, ...]) -> None:
+        """Files of different names are said to be of this host."""
+        self.disputed_count += 1
+        insort(self.disputed, (host, files[: self.bound]))
+        del self.disputed[self.bound :]
 
     def share(self, machine: str, hosts: Iterable[str]) -> None:
         """These hosts have one machine id."""
@@ -285,6 +293,8 @@ class FleetAggregator:
             unread_count=self.unread_count,
             superseded=self.superseded.result,
             shared_machines=self.shared.result,
+            disputed_hosts=tuple(self.disputed),
+            disputed_count=self.disputed_count,
         )
 
     def _rule(self, rule: str) -> RuleRow:

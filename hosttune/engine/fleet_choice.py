@@ -5,7 +5,9 @@ the machine id belongs to the one machine of that name that a file of the same n
 
 The person who gathers files chooses their names; their content comes from the hosts. So if a file is named after a
 host, no file of another name counts for that host, unless its look is older; and a file that tells of several hosts
-takes no place of one that tells of that host and no other.
+takes no place of one that tells of that host and no other. If files of other names are said to be of one machine, any
+of them may be the work of another host: the newest counts, and a fault of another one stays beside it. A look whose
+time is in the future counts only if there is no other.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 T = TypeVar("T")
 _SHOWN = 8  # digits of a machine id beside a name that several machines have
@@ -30,6 +32,18 @@ class Chosen(Generic[T]):
 
 
 @frozen
+class Choice(Generic[T]):
+    """The looks that count, and what is said of the others."""
+
+    chosen: list[Chosen[T]]
+    older: list[str]  # a host for each look that does not count
+    refused: list[tuple[str, str]]  # (source, host): another file is that of the host
+    future: list[tuple[str, str]]  # (source, at): later than it was received
+    disputed: list[tuple[str, tuple[str, ...]]]  # a host with the files of different names that are said to be of it
+    shared: list[tuple[str, list[str]]]  # the machine ids that several names have, with the names
+
+
+@frozen
 class _Machine:
     """What tells one machine of a name from another: its id; where that is not known, the name of the file."""
 
@@ -40,8 +54,23 @@ class _Machine:
         return f"machine {self.id[:_SHOWN]}" if self.id else self.file or "machine unknown"
 
 
-# Whether its file tells of no other host, at, source, what to keep.
-_Newest = dict[_Machine, tuple[bool, str, str, T]]
+@frozen
+class _Look(Generic[T]):
+    """One look at a machine."""
+
+    is_past: bool  # its time is not in the future
+    is_alone: bool  # its file tells of no other host
+    at: str
+    source: str
+    kept: T
+    faults: frozenset[str] = frozenset()
+
+    @property
+    def rank(self) -> tuple[bool, bool, str, str]:
+        return self.is_past, self.is_alone, self.at, self.source
+
+
+_Looks = dict[str, _Look[T]]  # by the name of the file
 
 
 class LookCollector(Generic[T]):
@@ -51,62 +80,98 @@ class LookCollector(Generic[T]):
 
     def __init__(self, named: frozenset[str] = frozenset()) -> None:
         self._named = named
-        self._newest: dict[str, _Newest[T]] = {}
-        self._files: dict[tuple[str, str], set[str]] = {}  # by host and machine id: the names of the files
+        self._looks: dict[str, dict[_Machine, _Looks[T]]] = {}
         self._older: dict[tuple[str, _Machine], int] = {}
         self._claims: list[tuple[str, str, str]] = []  # host, at, source
+        self._future: list[tuple[str, str]] = []  # source, at
 
     def add(
-        self, host: str, machine: str, at: str, source: str, kept: T, *, of: str = "", is_alone: bool = True
+        self,
+        host: str,
+        machine: str,
+        at: str,
+        source: str,
+        kept: T,
+        *,
+        of: str = "",
+        is_alone: bool = True,
+        is_past: bool = True,
+        faults: Iterable[str] = (),
     ) -> None:
-        """One more look; `of` is what its file is named after, `is_alone` whether it tells of no other host. Of two at
-        the same time the later source by name counts: some rule has to.
+        """One more look; `of` is what its file is named after, `is_alone` whether it tells of no other host, `is_past`
+        whether its time had come when it was received. Of two at the same time the later source by name counts: some
+        rule has to.
         """
+        if not is_past:
+            self._future.append((source, at))
         if host in self._named and of != host:
             self._claims.append((host, at, source))
             return
-        machines = self._newest.setdefault(host, {})
-        if machine:
-            self._files.setdefault((host, machine), set()).add(of)
-        self._take(host, machines, _Machine(machine, "" if machine else of), (is_alone, at, source, kept))
+        looks = self._looks.setdefault(host, {}).setdefault(_Machine(machine, "" if machine else of), {})
+        one = _Look(is_past, is_alone, at, source, kept, frozenset(faults))
+        self._take(host, _Machine(machine, "" if machine else of), looks, of, one)
 
-    def _take(self, host: str, machines: _Newest[T], machine: _Machine, look: tuple[bool, str, str, T]) -> None:
-        known = machines.get(machine)
+    def _take(self, host: str, machine: _Machine, looks: _Looks[T], of: str, look: _Look[T]) -> None:
+        """Of the files of one name the newest look counts."""
+        known = looks.get(of)
         if known is None:
-            machines[machine] = look
+            looks[of] = look
             return
-        older, machines[machine] = sorted((known, look), key=lambda one: one[:3])
-        if older[1] > machines[machine][1]:
-            self._claims.append((host, older[1], older[2]))
+        other, looks[of] = sorted((known, look), key=lambda one: one.rank)
+        self._leave_out(host, machine, other, looks[of])
+
+    def _leave_out(self, host: str, machine: _Machine, look: _Look[T], chosen: _Look[T]) -> None:
+        if not look.is_past:
+            return  # reported as such
+        if look.at > chosen.at:
+            self._claims.append((host, look.at, look.source))
         else:
             self._older[host, machine] = self._older.get((host, machine), 0) + 1
 
-    def chosen(self) -> Iterator[Chosen[T]]:
-        """The looks that count."""
+    def result(self) -> Choice[T]:
+        """The looks that count, and what is said of the others. Ask once, after all were added."""
         self._join()
-        for host, machines in self._newest.items():
-            for machine, (*_, kept) in machines.items():
-                yield Chosen(self._name(host, machine), kept)
+        chosen: list[Chosen[T]] = []
+        disputed: list[tuple[str, tuple[str, ...]]] = []
+        newest: dict[str, str] = {}
+        for host, machines in self._looks.items():
+            for machine, looks in machines.items():
+                name = self._name(host, machine)
+                first, *others = sorted(looks.items(), key=lambda item: item[1].rank, reverse=True)
+                counted = [first, *self._hiding(host, machine, first[1], others)]
+                chosen += [
+                    Chosen(name if len(counted) == 1 else f"{name} ({of or look.source})", look.kept)
+                    for of, look in counted
+                ]
+                if others:
+                    disputed.append((name, tuple(sorted(look.source for look in looks.values()))))
+                if first[1].is_past:
+                    newest[host] = max(newest.get(host, ""), first[1].at)
+        older = [self._name(*key) for key, count in self._older.items() for _ in range(count)]
+        refused = []
+        for host, at, source in self._claims:
+            if at < newest.get(host, ""):
+                older.append(host)
+            else:
+                refused.append((source, host))
+        return Choice(chosen, older, refused, self._future, disputed, list(self._shared()))
 
-    def older(self) -> Iterator[str]:
-        """A host for each look that does not count."""
-        self._join()
-        for (host, machine), count in self._older.items():
-            yield from [self._name(host, machine)] * count
-        yield from (host for host, at, _ in self._claims if self._is_over(host, at))
+    def _hiding(
+        self, host: str, machine: _Machine, chosen: _Look[T], others: Iterable[tuple[str, _Look[T]]]
+    ) -> Iterator[tuple[str, _Look[T]]]:
+        """Those of files of other names with a fault that would be hidden. Any host can write the name of another."""
+        known = set(chosen.faults)
+        for of, look in others:
+            if look.faults <= known:
+                self._leave_out(host, machine, look, chosen)
+            else:
+                known |= look.faults
+                yield of, look
 
-    def refused(self) -> Iterator[tuple[str, str]]:
-        """The looks that do not count, as another file is that of their host: (source, host)."""
-        self._join()
-        yield from ((source, host) for host, at, source in self._claims if not self._is_over(host, at))
-
-    def _is_over(self, host: str, at: str) -> bool:
-        return any(newest > at for _, newest, _, _ in self._newest.get(host, {}).values())
-
-    def shared(self) -> Iterator[tuple[str, list[str]]]:
+    def _shared(self) -> Iterator[tuple[str, list[str]]]:
         """The machine ids that several names have, with the names."""
         names: dict[str, list[str]] = {}
-        for host, machines in self._newest.items():
+        for host, machines in self._looks.items():
             for machine in machines:
                 if machine.id:
                     names.setdefault(machine.id, []).append(host)
@@ -114,16 +179,17 @@ class LookCollector(Generic[T]):
 
     def _name(self, host: str, machine: _Machine) -> str:
         """The host, with its machine where the name is not enough."""
-        return host if len(self._newest[host]) == 1 else f"{host} ({machine})"
+        return host if len(self._looks[host]) == 1 else f"{host} ({machine})"
 
     def _join(self) -> None:
         """Count the looks without a machine id to the only machine of that name, where a file of that name knows it."""
-        for host, machines in self._newest.items():
+        for host, machines in self._looks.items():
             known = [one for one in machines if one.id]
             if len(known) != 1:
                 continue
             for machine in [one for one in machines if not one.id]:
-                if machine.file in {host, *self._files[host, known[0].id]}:
+                if machine.file in {host, *machines[known[0]]}:
                     older = self._older.pop((host, machine), 0)
-                    self._take(host, machines, known[0], machines.pop(machine))
+                    for of, look in machines.pop(machine).items():
+                        self._take(host, known[0], machines[known[0]], of, look)
                     self._older[host, known[0]] = self._older.get((host, known[0]), 0) + older

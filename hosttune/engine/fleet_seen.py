@@ -90,6 +90,12 @@ def is_counted(finding: Finding) -> bool:
     return finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN} and outcome_of(finding) not in _ASIDE
 
 
+def faults_of(seen: HostLook) -> tuple[str, ...]:
+    """The rules that find a fault, or for which the host should not take work; that it gave no answer."""
+    found = [rule for rule, outcome, _ in seen.says if outcome == FAULT]
+    return tuple(dict.fromkeys((*found, *seen.unfit, *(["no answer"] if seen.missing else []))))
+
+
 def value_of(finding: Finding) -> str:
     """What a host says where a rule looks, in few words: the value of now (and, where that is not all that the rule
     asks for, what the next boot makes of it), else what is wrong, else that nothing is; and why a host is left alone.

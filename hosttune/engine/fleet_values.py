@@ -131,6 +131,8 @@ class Fleet:
     unread_count: int
     superseded: HostNames  # hosts with older looks, which were left out
     shared_machines: ValueTally  # machine id -> hosts: cloned, or renamed
+    disputed_hosts: tuple[tuple[str, tuple[str, ...]], ...]  # with the files of other names that are said to be of each
+    disputed_count: int
 
     @property
     def disputed(self) -> frozenset[str]:

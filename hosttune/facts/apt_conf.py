@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import names_in
+from hosttune.host.effort import EFFORT
 from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 
@@ -73,21 +74,24 @@ class AptNames:
 
     def lines(self, name: str) -> Iterator[Placed]:
         """The lines that give a list its values; of those that empty it the last before each value, as `#clear`."""
-        passed, scope = [], self._root
+        passed: list[int] = []
+        scope = self._root
         for part in _parts(name):
             if part not in scope.below:
                 break
             scope = scope.below[part]
-            passed.append(scope.clears)
+            passed += scope.clears
         else:
-            yield from self._merged(scope.values, passed)
+            yield from self._merged(scope.values, sorted(passed))
             return
-        yield from self._merged([], passed)
+        yield from self._merged([], sorted(passed))
 
-    def _merged(self, values: list[int], clears: list[list[int]]) -> Iterator[Placed]:
+    def _merged(self, values: list[int], clears: list[int]) -> Iterator[Placed]:
+        EFFORT.spent += len(values) + len(clears)
         before = -1
         for at in (*values, len(self._lines)):
-            cleared = max((one[end - 1] for one in clears if (end := bisect_left(one, at))), default=-1)
+            end = bisect_left(clears, at)
+            cleared = clears[end - 1] if end else -1
             if cleared > before:
                 yield self._lines[cleared]
             if at < len(self._lines):

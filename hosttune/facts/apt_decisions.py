@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 AGAIN = "then run it again"
 _NUMBER = regex(r"[a-z].*?-(\d{3})(?=-|$)")
 _SHOWN = 3
+_MOST_PINNED = 100  # packages whose pin is looked for: each is held against all
 _OF_DRIVERS = ("restricted", "multiverse")
 
 
@@ -114,7 +115,7 @@ def _pins(facts: Facts, is_wanted: Callable[[str], bool]) -> list[AptDecision]:
     """The pins below 0 that take effect. apt-cache(8) shows which packages and archives have such a priority, and not
     by which stanza."""
     told = ask_apt(facts.reader, POLICY)
-    away = [name for name in pinned_away(told) if is_wanted(name)]
+    away = [name for name in pinned_away(told) if is_wanted(name)][:_MOST_PINNED]
     archives = [release for release, priority in releases_in(told) if priority < 0]
     below = [pin for pin in facts.apt.pins if pin.priority < 0]
     general = [pin for pin in below if pin.is_general and any(map(pin.fits_archive, archives))]

@@ -27,10 +27,11 @@ _COMMON = ("-y", "-q", "--no-install-recommends")
 _CONFFILES = ("--force-confdef", "--force-confold")
 _INSTALL = regex(r"Inst (\S+)(?: \[([^\]]+)\])? \((\S+)(?: ([^\[)]*?))?(?: \[[^\]]*\])?\)")
 _REMOVE = regex(r"(?:Remv|Purg) (\S+)(?: \[([^\]]+)\])?")
-_URI = regex(r"'[^']*' \S+ (\d+)(?: \S*)?")
+_URI = regex(r"'[^']*' \S+ (\d{1,15})(?: \S*)?")
 # apt-get 1.0 to 2.8, then apt 3 (apt-private/private-install.cc); a thousand is 1000 bytes
 _GROWTH = regex(
-    r"After this operation, ([0-9.,]+) ?([kMGT]?)B of additional disk space|Space needed: ([0-9.,]+) ?([kMGT]?)B"
+    r"After this operation, ([0-9.,]{1,15}) ?([kMGT]?)B of additional disk space|"
+    r"Space needed: ([0-9.,]{1,15}) ?([kMGT]?)B"
 )
 _VERSION_LINE = regex(r"(?: {5}| \*\*\* )(\S+)")
 _SOURCE_LINE = regex(r" {6,}-?\d+ (\S.*)")
@@ -173,11 +174,14 @@ def places_of(
     `policies` is the answer of `policy`, `cached` the names in the cache of apt, `foreign` the host's foreign
     architectures.
     """
-    files = tuple(cached)
+    files: dict[str, list[str]] = {}
+    for one in cached:
+        files.setdefault(one[: one.rfind("_") + 1], []).append(one)
     offered = offered_versions(policies)
     places = {}
     for name, version in before.items():
-        in_cache = any(is_file_of(one, name, version, foreign) for one in files)
+        same = files.get(file_start(name, version), ())
+        in_cache = any(is_file_of(one, name, version, foreign) for one in same)
         in_archive = version in offered.get(name, ())
         places[name] = "archive" if in_archive else "cache" if in_cache else "nowhere"
     return places
@@ -189,7 +193,7 @@ def offered_versions(policies: str) -> dict[str, tuple[str, ...]]:
     Its table has a line per version (` *** ` before the installed one), each followed by deeper ones that name its
     sources, `PRIORITY URL...` or dpkg's own status file.
     """
-    offered: dict[str, tuple[str, ...]] = {}
+    offered: dict[str, dict[str, None]] = {}
     name = version = ""
     for line in policies.splitlines():
         if line[:1].strip():
@@ -197,8 +201,8 @@ def offered_versions(policies: str) -> dict[str, tuple[str, ...]]:
         elif match := _VERSION_LINE.match(line):
             version = match[1]
         elif version and (match := _SOURCE_LINE.match(line)) and not match[1].startswith(DPKG_STATUS):
-            offered[name] = tuple(dict.fromkeys((*offered.get(name, ()), version)))
-    return offered
+            offered.setdefault(name, {})[version] = None
+    return {name: tuple(versions) for name, versions in offered.items()}
 
 
 def file_start(name: str, version: str) -> str:
@@ -247,7 +251,11 @@ def growth_bytes(print_uris: str) -> int:
     if match is None:
         return 0
     number, unit = match[1] or match[3], match[2] if match[1] else match[4]
-    return int(float(number.replace(",", "")) * 1000 ** " kMGT".index(unit or " "))
+    try:
+        amount = float(number.replace(",", ""))
+    except ValueError:  # 1.2.3
+        return 0
+    return int(amount * 1000 ** " kMGT".index(unit or " "))
 
 
 def unmet(stdout: str) -> tuple[str, ...]:

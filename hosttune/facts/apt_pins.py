@@ -24,6 +24,7 @@ FOLDER: Final = "/etc/apt/preferences.d"
 _NAME = regex(r"[\w-]+|[\w.-]*[\w-]\.pref")
 _PLAIN_REGEX = regex(r"/(\^?)([\w.+-]*)(\$?)/")  # a regular expression that is one word
 _MOST_PATTERNS = 5000  # each is held against each package of a driver
+_MOST_CHARACTERS = 400_000  # so that all stay compiled (facts/globs.py)
 _SHOWN = 3  # packages of a pin that a sentence names
 
 
@@ -92,9 +93,11 @@ def read_pins(reader: Reader) -> tuple[Pin, ...]:
     listed = (f"{FOLDER}/{name}" for name in names_in(reader, FOLDER) if _NAME.fullmatch(name))
     files = texts(reader, (FILE, *listed))
     found = tuple(pin for path, content in files for pin in parse_preferences(content, path))
-    if sum(len(pin.packages) for pin in found) > _MOST_PATTERNS:
+    size = sum(len(pin.pin) + sum(map(len, pin.packages)) for pin in found)
+    if sum(len(pin.packages) for pin in found) > _MOST_PATTERNS or size > _MOST_CHARACTERS:
         raise UnknownFact(
-            f"the preferences of apt name more than {_MOST_PATTERNS:,} packages, which is more than is matched"
+            f"the preferences of apt name more than {_MOST_PATTERNS:,} packages, or in more than {_MOST_CHARACTERS:,} "
+            "characters, which is more than is matched"
         )
     return found
 

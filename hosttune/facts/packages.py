@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import day_of, if_absent, require_known, sure
-from hosttune.facts.relations import depends_of, paragraphs_in, provided_in
+from hosttune.facts.relations import depends_of, provided_in, starts_in
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -32,6 +32,7 @@ _HALF = frozenset({"half-installed", "unpacked", "half-configured"})
 # Triggers that are still to run do not make a package less installed (dpkg(1), "Package states").
 _INSTALLED = frozenset({"installed", "triggers-awaited", "triggers-pending"})
 _SETTLED = frozenset({"installed", "config-files", "not-installed"})
+_PACKAGE_NAME = regex(r"[A-Za-z0-9][\w.+-]*(?::[\w-]+)?", re.ASCII)
 _HELD_ABSENT = regex(rb"^Package: (\S+)\nStatus: hold ok not-installed$", re.MULTILINE)
 _REINSTALL = ", reinst-required"  # behind the state: dpkg(1), "Package flags"
 
@@ -165,11 +166,17 @@ def parse_status(database: bytes) -> Mapping[str, tuple[str, str]]:
     return _table(found)
 
 
+def is_package_name(name: str) -> bool:
+    """Whether dpkg takes it for the name of a package, maybe with an architecture: in a command it is no option."""
+    return _PACKAGE_NAME.fullmatch(name) is not None
+
+
 def parse_held_absent(database: bytes) -> tuple[str, ...]:
     """The packages that are held and not installed: `apt-mark hold` of a name or a pattern enters them so."""
     if b"\nStatus: hold ok not-installed" not in database:
         return ()
-    return tuple(sorted({match[1].decode("utf-8", "replace") for match in _HELD_ABSENT.finditer(database)}))
+    found = {match[1].decode("utf-8", "replace") for match in _HELD_ABSENT.finditer(database)}
+    return tuple(sorted(filter(is_package_name, found)))
 
 
 def _rest(database: bytes, start: int, end: int) -> str:
@@ -191,6 +198,8 @@ def _table(entries: Iterable[tuple[str, str, str, str]]) -> Mapping[str, tuple[s
     native = next((arch for name, arch, _, _ in entries if name == "dpkg"), "")
     table: dict[str, tuple[str, str]] = {}
     for name, arch, version, status in entries:
+        if not is_package_name(name):
+            continue
         key = name if arch in {native, "all", ""} or not native else f"{name}:{arch}"
         if status.endswith(" not-installed"):
             table.pop(key, None)
@@ -207,12 +216,12 @@ def _packages(reader: Reader) -> Packages:
     database = require_known(reader.read(DATABASE), DATABASE)
     journal = _journal(reader)
     again = shared(lambda: require_known(reader.read(DATABASE), DATABASE))
-    places = shared(lambda: paragraphs_in(again()))
+    starts = shared(lambda: starts_in(again()))
     return Packages(
         parse_status(database + journal if journal else database),
         bool(journal),
         Lookup(lambda name: _unpacked_on(reader, name)),
-        Lookup(lambda name: depends_of(again(), name, places())),
+        Lookup(lambda name: depends_of(again(), starts()[name]) if name in starts() else ()),
         lazy(lambda: provided_in(again())),
         parse_held_absent(database),
     )

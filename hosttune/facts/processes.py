@@ -17,6 +17,7 @@ from hosttune.facts.reading import if_absent
 from hosttune.frozen import frozen
 from hosttune.host.bounded import CUT
 from hosttune.host.door import CONTAINED, FIRST_PERSON
+from hosttune.host.effort import EFFORT
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -88,7 +89,11 @@ def collect(reader: Reader, facts: Facts) -> Processes:  # noqa: ARG001 - the in
     listed = shared(lambda: () if reader.persistent_only else if_absent(reader.processes(), ()))
 
     def named(name: str) -> NamedProcesses:
-        found = shared(lambda: _named(listed(), name))
+        def look() -> tuple[Process, ...]:
+            EFFORT.spent += len(listed())
+            return _named(listed(), name)
+
+        found = shared(look)
         return NamedProcesses(
             commands=lazy(lambda: _commands(found())),
             started_at=lazy(lambda: min((int(one.started_at) for one in found()), default=0)),

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from hosttune.facts.packages import Packages
 
 _DEPENDS = regex(rb"^(?:Pre-)?Depends: (.*)$", re.MULTILINE)
+_HEAD = regex(rb"(?:\A|(?<=\n\n))Package: (.*)")
 _PROVIDES = regex(rb"^Provides: (.*)$", re.MULTILINE)
-_RELATION = regex(r"([^\s(:]+)(?::\S+)?\s*(?:\((<<|<=|=|>=|>>)\s*([^\s)]+)\))?")
+_MOST_OWNERS = 256  # packages that provide one name: each clause with that name asks for all of them
+# A name begins with a letter or digit (deb-control(5)), so none in a command that is shown is an option.
+_RELATION = regex(r"([A-Za-z0-9][^\s(:]*)(?::\S+)?\s*(?:\((<<|<=|=|>=|>>)\s*([^\s)]+)\))?")
 _ORDERS: Mapping[str, Callable[[int], bool]] = {
     "<<": lambda order: order < 0, "<=": lambda order: order <= 0, "=": lambda order: order == 0,
     ">=": lambda order: order >= 0, ">>": lambda order: order > 0,
@@ -29,41 +32,37 @@ _ORDERS: Mapping[str, Callable[[int], bool]] = {
 _THERE = (" installed", " triggers-awaited", " triggers-pending", " unpacked", " half-configured")
 
 
-def paragraphs_in(database: bytes) -> Mapping[str, tuple[int, int]]:
-    """Where the paragraph of each package begins and ends; of several of one name the first counts. Made once, so that
-    asking for each of many packages does not search the whole file for each."""
-    found: dict[str, tuple[int, int]] = {}
-    start, size = 0, len(database)
-    while start < size:
-        end = database.find(b"\n\n", start)
-        end = end if end >= 0 else size
-        if database.startswith(b"Package: ", start):
-            line = database.find(b"\n", start, end)
-            name = database[start + 9 : line if line >= 0 else end].decode("utf-8", "replace")
-            found.setdefault(name, (start, end))
-        start = end + 2
+def starts_in(database: bytes) -> Mapping[str, int]:
+    """Where the paragraph of each package begins, which is looked for once for all of them."""
+    found: dict[str, int] = {}
+    for match in _HEAD.finditer(database):
+        found.setdefault(match[1].decode("utf-8", "replace"), match.start())
     return found
 
 
-def depends_of(database: bytes, name: str, places: Mapping[str, tuple[int, int]] | None = None) -> tuple[str, ...]:
-    """What this package needs, each clause as it is written: libnvidia-cfg1 (= 590.44.01-1ubuntu1). `places`: those of
-    `paragraphs_in`, for who asks for many."""
-    start, end = (paragraphs_in(database) if places is None else places).get(name, (0, 0))
-    fields = (match[1].decode("utf-8", "replace") for match in _DEPENDS.finditer(database, start, end))
+def depends_of(database: bytes, start: int) -> tuple[str, ...]:
+    """What the package of this paragraph needs, each clause as it is written: libnvidia-cfg1 (= 590.44.01-1ubuntu1)."""
+    end = database.find(b"\n\n", start)
+    paragraph = database[start : end if end >= 0 else len(database)]
+    fields = (match[1].decode("utf-8", "replace") for match in _DEPENDS.finditer(paragraph))
     return tuple(text for one in fields for clause in one.split(",") if (text := clause.strip()))
 
 
 def provided_in(database: bytes) -> Mapping[str, tuple[tuple[str, str], ...]]:
     """What packages provide: name -> (package, version) pairs, the version empty where none is told."""
     found: dict[str, list[tuple[str, str]]] = {}
+    head = last = 0
     for match in _PROVIDES.finditer(database):
-        before = database.rfind(b"\n\n", 0, match.start())
-        head = before + 2 if before >= 0 else 0
+        before = database.rfind(b"\n\n", last, match.start())
+        head = before + 2 if before >= 0 else head
+        last = match.start()
         line = database[head : database.index(b"\n", head)]
         owner = line.removeprefix(b"Package: ").decode("utf-8", "replace")
         for one in match[1].decode("utf-8", "replace").split(","):
             if relation := _RELATION.match(one.strip()):
-                found.setdefault(relation[1], []).append((owner, relation[3] or ""))
+                owners = found.setdefault(relation[1], [])
+                if len(owners) < _MOST_OWNERS:
+                    owners.append((owner, relation[3] or ""))
     return {name: tuple(pairs) for name, pairs in found.items()}
 
 

@@ -15,6 +15,7 @@ from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.lookups import Attribute, Lookup, attribute, fits_parts, small_text
 from hosttune.facts.reading import hint, is_there, names_in
 from hosttune.frozen import frozen
+from hosttune.host.effort import EFFORT
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
     from hosttune.values import Absent
 
+_MOST_EXPANDED = 8 << 20  # characters of the paths that a pattern means: a folder behind links may have long paths
+_SHOWN = 80
 _WILD = regex(r"[*?\[]")
 _MOST_BRACES, _MOST_PATTERNS = 20, 256
 _BRACES = regex(r"\{([^{}]*)\}")
@@ -66,12 +69,17 @@ def expand(reader: Reader, pattern: str) -> tuple[str, ...]:
         if not _WILD.search(part):
             found = [posixpath.join(folder, part) for folder in found]
             continue
-        found = [
-            path
-            for folder in found
-            for name in names_in(reader, folder)
-            if fits(path := posixpath.join(folder, name), f"{folder}/{part}")
-        ]
+        below: list[str] = []
+        size = 0
+        for folder in found:
+            for name in names_in(reader, folder):
+                if fits(path := posixpath.join(folder, name), f"{folder}/{part}"):
+                    below.append(path)
+                    size += len(path)
+                    if size > _MOST_EXPANDED:
+                        raise UnknownFact(f"{pattern[:_SHOWN]} means more than {_MOST_EXPANDED >> 20} MiB of paths")
+        found = below
+        EFFORT.spent += size
     return tuple(sorted(path for path in found if is_there(reader, path)))
 
 

@@ -36,6 +36,7 @@ _LETTERS = {
 }  # fmt: skip
 _COLON = regex(r"(?<!\\):")
 _COMMA = regex(r"(?<!\\),")
+_MOST_LINES = 500  # of a list, each of which is held against each package; `re` keeps 512 patterns compiled
 _LONGEST = 200  # characters of a pattern that is matched
 # A repeated group, a reference to one, and what Python warns of in a set
 _MANY_WAYS = regex(r"\)[*+{]|\\[1-9]|\(\?P=|\[\[|--|&&|\|\||~~")
@@ -99,6 +100,8 @@ def upgradable(
 def _lines(facts: Facts, name: str) -> tuple[Placed, ...]:
     """The entries of a list after the last line that empties it."""
     lines = facts.apt[f"{PREFIX}{name}"].lines
+    if len(lines) > _MOST_LINES:
+        raise UnknownFact(f"apt's configuration has more than {_MOST_LINES} lines of {PREFIX}{name}")
     start = max((place + 1 for place, one in enumerate(lines) if one.value == CLEAR), default=0)
     return lines[start:]
 
@@ -176,7 +179,7 @@ def matches_start(pattern: str, name: str) -> bool:
         return True
     try:
         return re.match(pattern, name[:_LONGEST]) is not None
-    except re.error:
+    except (re.error, ValueError, OverflowError, RecursionError):
         return True
 
 

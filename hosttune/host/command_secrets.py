@@ -45,17 +45,26 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mysqlcheck", "mysqlbinlog", "mysqlsh"), _SQL),
     **dict.fromkeys(("mariadb", "mariadb-dump", "mariadb-admin", "mariadb-backup", "mydumper", "xtrabackup"), _SQL),
     **dict.fromkeys(("mongo", "mongosh", "mongodump", "mongorestore", "mongoexport", "sshpass", "7z", "7za"), _SQL),
-    **dict.fromkeys(("docker", "podman", "nerdctl", "skopeo", "buildah", "helm", "oras", "az", "twine"), _SQL),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "buildah", "helm", "oras", "az", "twine"), _SQL),
     **dict.fromkeys(("useradd", "usermod", "sqlcmd", "rdesktop", "rar", "unrar"), _Takes(("-p", "-P", "-hp"))),
     **dict.fromkeys(("snmpget", "snmpwalk", "snmpbulkwalk", "snmpset", "snmptrap"), _SNMP),
     **dict.fromkeys(("ldapsearch", "ldapmodify", "ldapadd", "ldapdelete", "ldapwhoami"), _LDAP),
     **dict.fromkeys(("http", "https", "xh"), _Takes(("-a", "--auth="))),
     **dict.fromkeys(("zip", "unzip", "mosquitto_pub", "mosquitto_sub", "ipmi-sensors", "bcp", "tsql"), _Takes(("-P",))),
+    **dict.fromkeys(("p4", "ipmiutil"), _Takes(("-P",))),
     **dict.fromkeys(("sqlplus", "sqlldr", "expdp", "impdp", "chpasswd"), _Takes((), (((), 0),))),
     **dict.fromkeys(("htpasswd", "isql", "iusql"), _Takes((), (((), 2),))),
     **dict.fromkeys(("grafana", "grafana-cli"), _Takes((), ((("reset-admin-password",), 0),))),
     **dict.fromkeys(("smbclient", "smbget", "rpcclient", "smbmap", "winexe"), _Takes(_SAMBA.options, (((), 1),))),
-    **dict.fromkeys(("mc", "mcli"), _Takes((), ((("alias", "set"), 2), (("config", "host", "add"), 2)))),
+    **dict.fromkeys(
+        ("mc", "mcli"),
+        _Takes((), ((("alias", "set"), 2), (("config", "host", "add"), 2), (("admin", "user", "add"), 2))),
+    ),
+    **dict.fromkeys(("redis-cli", "valkey-cli", "keydb-cli"), _Takes(("-a",), ((("auth",), 0), (("AUTH",), 0)))),
+    **dict.fromkeys(("kadmin", "kadmin.local"), _LDAP),
+    **dict.fromkeys(("ttyd", "gotty"), _Takes(("-c",))),
+    **dict.fromkeys(("mkpasswd", "sedutil-cli"), _Takes((), (((), 0),))),
+    **dict.fromkeys(("iw", "iwconfig"), _Takes((), ((("key",), 0), (("keys",), 0), (("enc",), 0)))),
     "curl": _CURL,
     "wget": _Takes(("--user=",)),
     "lftp": _LFTP,
@@ -67,7 +76,6 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     "ipa-client-install": _LDAP,
     "ngrok": _Takes(),
     "rabbitmqctl": _Takes((), tuple(((verb,), 1) for verb in ("add_user", "change_password", "authenticate_user"))),
-    "redis-cli": _Takes(("-a",), ((("auth",), 0), (("AUTH",), 0))),
     "wandb": _Takes((), ((("login",), 0),)),
     "aws": _Takes((), ((("configure", "set"), 1),)),
     "ngc": _Takes((), ((("config", "set"), 0),)),
@@ -77,7 +85,7 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     "oc": _Takes(("--from-literal=", "-p", "-t")),
     "gh": _Takes((), ((("secret", "set"), 1),)),
     "npm": _Takes((), ((("config", "set"), 1), (("set",), 1))),
-    "openssl": _Takes(("-pass", "-passin", "-passout", "-k", "-K", "-psk"), ((("passwd",), 0),)),
+    "openssl": _Takes(("-pass", "-passin", "-passout", "-k", "-K", "-psk", "-hmac", "-macopt"), ((("passwd",), 0),)),
     "ssh-keygen": _Takes(("-N", "-P")),
     "wpa_passphrase": _Takes((), (((), 1),)),
     "rclone": _Takes((), ((("obscure",), 0), (("config", "create"), 2), (("config", "update"), 1))),
@@ -98,6 +106,19 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     "weka": _Takes((), ((("user", "login"), 1), (("user", "add"), 2))),
     "wg": _Takes(),
     "nmcli": _Takes(),
+    "pppd": _Takes(),
+    "skopeo": _Takes(("-p", "--src-creds=", "--dest-creds=")),
+    "wbinfo": _Takes((*_SAMBA.options, "-a", "-K", "--authenticate=", "--krb5auth=")),
+    "transmission-remote": _Takes(("-n", "--auth=")),
+    "transmission-daemon": _Takes(("-v",)),
+    "SMCIPMITool": _Takes((), (((), 2),)),
+    "hdparm": _Takes(
+        tuple(f"--security-{what}=" for what in ("unlock", "erase", "erase-enhanced", "disable", "set-pass"))
+    ),
+    "ip": _Takes((), tuple((("xfrm", kind), 1) for kind in ("enc", "auth", "auth-trunc", "aead"))),
+    "sendemail": _Takes(("-xp",)),
+    "swaks": _Takes(("-ap",)),
+    "dsmc": _Takes((), ((("set", "password"), 0),)),
 }  # fmt: skip
 _SAYS = frozenset({"echo", "printf"})
 # Programs that read what `echo` prints, and do not take secrets that way.
@@ -113,7 +134,7 @@ _PIPES = frozenset({"|", "|&"})
 # How the name of an option ends that takes a secret; so does a word before its value, as in `wifi-sec.psk X`.
 _NAMED = regex(
     r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code|in|out)?|pwd|secret|token|credentials?|bearer|psk|community|"
-    rf"(?:[_-]|api|access|auth)key|secret[_-]?id|_secret_\w{{1,20}}|{PINS}|(?<=--)pin)(?:_mutual|\d)?\Z",
+    rf"proxy-?auth|(?:[_-]|api|access|auth)key|secret[_-]?id|_secret_\w{{1,20}}|{PINS}|(?<=--)pin)(?:_mutual|\d)?\Z",
     re.IGNORECASE,
 )
 _LONGEST_NAME: Final = 48  # characters from the end of an option that its name is looked for in

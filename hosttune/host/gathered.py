@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
@@ -25,6 +26,7 @@ SUFFIX = ".json"
 RECORD_SUFFIX = ".record.json"
 RECORDS = "records"  # the folder of the records, beside the results of the same names
 _SERVER_S = 2.0  # for a server to answer about a folder or a link in a folder
+_ARCHIVED_S = 366 * 24 * 3600 * 11  # the times of files below it say nothing
 _MAX_LISTS = 8  # lists that name lists
 
 
@@ -149,6 +151,22 @@ def content_of(path: str) -> bytes | str:
         return read_named(path, LIMIT)
     except OSError as error:
         return reason_of(error)
+
+
+def received_at(path: str) -> float:
+    """When a file that was read came to be what it is, seconds since the epoch; now where it does not tell. Archives
+    are unpacked with times of 1970 and 1980.
+    """
+    now = time.time()
+
+    def look() -> bytes:
+        return str(os.stat(path).st_mtime).encode("ascii")
+
+    try:
+        written = float(answer_of(path, look, _SERVER_S) if can_hang() else look())
+    except OSError:  # standard input; a server that went away meanwhile
+        return now
+    return min(now, written) if written > _ARCHIVED_S else now
 
 
 class SpoolFile:

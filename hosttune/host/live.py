@@ -9,6 +9,7 @@ from hosttune.errors import Refused
 from hosttune.host.bounded import MOST_NAMES, names_in
 from hosttune.host.cleaned import Cleaned
 from hosttune.host.door import LOCK_HOLDER, Completed, Process, ReaderKind, Rehearsal
+from hosttune.host.effort import counted
 from hosttune.host.process import Ended, act, last_lines, look
 from hosttune.host.tree import FileTree
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
@@ -61,7 +62,11 @@ class LiveReader(FileTree):
             answer = ask(argv, timeout_s=timeout_s)
         else:
             answer = look(argv, timeout_s=timeout_s)
-        return Unreadable(answer.detail) if isinstance(answer, Ended) else answer
+        if isinstance(answer, Ended):
+            return Unreadable(answer.detail)
+        if isinstance(answer, Completed):
+            counted(answer.stdout)
+        return answer
 
     def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
         from hosttune.host.rehearsal import rehearse_fstab

@@ -29,6 +29,7 @@ from typing import Any, Final, TypeVar
 
 from hosttune.errors import BadInput, Fault, Refused, Where
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
+from hosttune.host.effort import counted
 from hosttune.host.paths import MAX_LINKS, MAX_PARTS, PATH_MAX
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, OnlyRunning, Unreadable
@@ -216,10 +217,10 @@ class RecordReader:
         return True if any(isinstance(entry, dict) and "absent" in entry for entry in entries) else None
 
     def read(self, path: str) -> Answer[bytes]:
-        return self._answer("files", path, _decode_bytes)
+        return self._answer("files", path, lambda entry: counted(_decode_bytes(entry)))
 
     def list(self, path: str) -> Answer[tuple[str, ...]]:
-        return self._answer("listings", path, tuple)
+        return self._answer("listings", path, lambda entry: counted(tuple(entry)))
 
     def link(self, path: str) -> Answer[str]:
         answer = self._answer("links", path, str, follow=False)
@@ -319,7 +320,7 @@ def _decode_bytes(entry: Any) -> bytes:
 
 
 def _decode_completed(entry: Any) -> Completed:
-    return Completed(entry["status"], _decode_bytes(entry["stdout"]), _decode_bytes(entry["stderr"]))
+    return Completed(entry["status"], counted(_decode_bytes(entry["stdout"])), counted(_decode_bytes(entry["stderr"])))
 
 
 def _decode_process(entry: Any) -> Process:

@@ -18,7 +18,7 @@ _WORDS = (
     r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?2?|pwd|secret(?:[_-]?id)?|token|bearer|psk|community|luks\.key|"
     rf"credentials?(?:_?(?:encrypted|binary))?|{PINS}|"
     r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen|wandb)[_-]?key|"
-    r"(?:access|secret)\.key|access[_-]?key[_-]?id|(?<!\w)auth(?=[\"']?\s*[=:])|"
+    r"(?:access|secret)\.key|access[_-]?key[_-]?id|proxy-?auth|(?<!\w)auth(?=[\"']?\s*[=:])|"
     # OPENAI_KEY, REDISCLI_AUTH; CONFIG_IMA_KEY=y of a kernel is none
     r"(?-i:(?<=[A-Z0-9])_(?:KEY|AUTH))(?=\d?[\"']?\s*[=:]\s*[\"']?[^\s\"']{6}))"
 )

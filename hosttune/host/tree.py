@@ -15,6 +15,7 @@ from typing import NamedTuple
 from hosttune.errors import Refused
 from hosttune.host.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head
 from hosttune.host.door import Completed, FileType, Space, Stat, Usage
+from hosttune.host.effort import counted
 from hosttune.host.mounters import Mounters
 from hosttune.host.named import served_mounts
 from hosttune.host.paths import ResolvedPath, is_plain, open_place, open_without_links, walk
@@ -196,7 +197,7 @@ class FileTree:
             # A process whose first thread has ended, its others going on, has no namespaces any more.
             is_ended = error.errno == errno.EINVAL and _OF_A_PROCESS.match(path)
             return ABSENT if is_ended else refusal(error, path)
-        return _too_long(path, limit) if content is None else content
+        return _too_long(path, limit) if content is None else counted(content)
 
     def head(self, path: str, size: int = 4) -> Answer[bytes]:
         """The first bytes of a regular file."""
@@ -296,7 +297,7 @@ class FileTree:
                 names, are_all = names_in(fd, MOST_NAMES)
         except OSError as error:
             return refusal(error, path)
-        return tuple(sorted(names)) if are_all else Unreadable(f"{path} holds more than {MOST_NAMES} names")
+        return counted(tuple(sorted(names))) if are_all else Unreadable(f"{path} holds more than {MOST_NAMES} names")
 
     def link(self, path: str) -> Answer[str]:
         if not is_plain(path):

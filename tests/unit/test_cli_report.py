@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 from contextlib import redirect_stdout
+from datetime import datetime, timezone
 
 import pytest
 
@@ -259,6 +260,36 @@ def test_file_of_one_host_takes_the_place_of_no_other_host(run, put, machine):
     status, data = as_json(run, folder)
     assert status == 1
     assert data["states"]["fault"]["count"] == 2
+
+
+def test_file_that_says_it_is_of_another_machine_hides_no_fault_of_it_and_is_reported(run, put):
+    """The machine id of a clone is known, and its result can be of any time."""
+    for name in ("good1", "good2"):
+        bad = entry(f"{name}.dc", [finding(is_fault=True)], machine=name)
+        good = put(f"all/{name}.json", document(bad))
+    future = put("all/evil.json", document(entry("good1.dc", OK, machine="good1", created_at="2999-01-01T00:00:00Z")))
+    put("all/later.json", document(entry("good2.dc", OK, machine="good2", created_at="2026-11-22T00:00:00Z")))
+    status, data = as_json(run, good.parent)
+    assert status == 1
+    assert data["states"]["fault"]["names"] == ["good1.dc", "good2.dc (good2)"]
+    assert data["disputed"]["count"] == 2
+    assert [one["host"] for one in data["disputed"]["hosts"]] == ["good1.dc", "good2.dc"]
+    assert [(one["place"], "in the future" in one["reason"]) for one in data["unread"]["files"]] == [
+        (str(future), True)
+    ]
+    assert "Files of different names are said to be of one host, 2 hosts in all (good1.dc: " in flat(
+        run(good.parent)[1]
+    )
+
+
+def test_look_that_was_of_the_future_when_it_was_received_stays_so(run, put):
+    past = put("all/1/a.json", document(entry("a", [finding(is_fault=True)], machine="m1")))
+    later = put("all/2/a.json", document(entry("a", OK, machine="m1", created_at="2026-11-22T00:00:00Z")))
+    received = datetime(2026, 11, 21, 12, tzinfo=timezone.utc).timestamp()
+    os.utime(later, (received, received))
+    assert as_json(run, past.parent.parent)[1]["states"] == {"fault": {"count": 1, "names": ["a"]}}
+    os.utime(later, (0, 0))  # an archive without times
+    assert as_json(run, past.parent.parent)[1]["states"] == {"ok": {"count": 1, "names": ["a"]}}
 
 
 def test_changes_that_are_shown_are_those_of_the_digest(run, put, checked):

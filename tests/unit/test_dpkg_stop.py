@@ -4,17 +4,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from hosttune.choices import dpkg_stop, next_kernel
 from hosttune.choices.dpkg_stop import Cause, find_stop, is_boot_full, repair_of
 from hosttune.choices.driver_states.modules import dkms_failed, rejected
 from hosttune.choices.driver_states.packages import broken
 from hosttune.choices.next_kernel import is_compiled
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.archives import parse_policy
 from hosttune.facts.gpu.driver import DriverPackage, branch_and_flavour
 from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 from hosttune.facts.gpu.package_roles import is_driver_package
 from hosttune.facts.gpu.packaging import Packaging
-from hosttune.facts.packages import REPAIR, Packages, parse_status
-from hosttune.facts.relations import depends_of, paragraphs_in, provided_in
+from hosttune.facts.gpu.strangers import DriverMember, mixture_of
+from hosttune.facts.packages import REPAIR, Packages, parse_held_absent, parse_status
+from hosttune.facts.relations import depends_of, provided_in, starts_in, unmet_of
 from tests.unit.driver_machine import NOW, GivenArchives, tables
 
 RUNNING, NEW = "6.8.0-45-generic", "6.8.0-48-generic"
@@ -33,7 +36,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
          origins=(), ubuntu=True, secure_boot=False, rejected_key=False, loaded="580.142"):  # fmt: skip
     database = "\n".join(paragraphs).encode()
     packages = Packages(
-        parse_status(database), depends={name: depends_of(database, name) for name in parse_status(database)},
+        parse_status(database), depends={name: depends_of(database, start) for name, start in starts_in(database).items()},
         provided=provided_in(database),
     )  # fmt: skip
     of_driver = tuple(
@@ -263,21 +266,38 @@ def test_work_grows_with_the_packages_and_not_with_their_square(monkeypatch):
     assert counts[0] == counts[1] > 0
 
 
-def test_dependencies_of_many_packages_are_found_in_one_pass():
-    """The status file is searched once, however many packages are asked for."""
-    database = "\n".join(paragraph(f"p{n}", Depends=f"q{n} (>= 1), r") for n in range(40)).encode()
+def test_packages_are_not_gone_through_again_for_each_broken_one(monkeypatch):
+    """An interrupted upgrade may have left hundreds half-way; a record any number."""
+    parsed = []
+    for module in (dpkg_stop, next_kernel):
+        for name in ("role_of", "parse_package"):
+            made = getattr(module, name, None)
+            if made:
+                monkeypatch.setattr(module, name, lambda name, made=made: parsed.append(1) or made(name))
+    facts = host(*(paragraph(f"nvidia-part{n}x-580", state="unpacked") for n in range(300)))
+    assert find_stop(facts).cause is Cause.OTHER
+    assert len(parsed) < 10 * 300
 
-    class Counted(bytes):
-        searched = 0
 
-        def find(self, *words):
-            Counted.searched += 1
-            return super().find(*words)
+def test_members_of_a_driver_are_compared_by_name(monkeypatch):
+    compared = []
+    equal = DriverMember.__eq__
+    monkeypatch.setattr(DriverMember, "__eq__", lambda one, other: compared.append(1) or equal(one, other))
+    facts = host(*(paragraph(f"nvidia-part{n}x-580", version=f"580.{n % 9}.{n}-1") for n in range(200)))
+    mix = mixture_of(facts)
+    assert len(mix.own) + len(mix.strangers) == len(mix.members) == 200
+    assert len(compared) < 200
 
-    counted = Counted(database)
-    places = paragraphs_in(counted)
-    once = Counted.searched
-    assert [depends_of(counted, f"p{n}", places) for n in range(40)] == [(f"q{n} (>= 1)", "r") for n in range(40)]
-    assert (once, Counted.searched) == (80, 80)
-    assert depends_of(database, "p4") == ("q4 (>= 1)", "r")
-    assert depends_of(database, "p") == ()
+
+def test_name_that_is_an_option_is_no_package_and_comes_into_no_command():
+    """A record or an image may name a package so that apt runs what it says (apt-get(8), -o and -c)."""
+    text = (
+        paragraph("-oDPkg::Pre-Invoke::=x-dkms", state="half-configured")
+        + "\n"
+        + paragraph("nvidia-utils-580", Depends="-c/tmp/x, libgone")
+    )
+    assert list(parse_status(text.encode())) == ["nvidia-utils-580"]
+    assert parse_held_absent(b"Package: -c/tmp/x\nStatus: hold ok not-installed\n\nPackage: a\n\n") == ()
+    assert unmet_of(host(text).packages, "nvidia-utils-580") == ("libgone",)
+    policy = "-c/tmp/x:\n  Installed: 1\n  Candidate: 2\n  Version table:\n     2 500\n        500 http://h x\n"
+    assert not parse_policy(policy, {})

@@ -452,6 +452,7 @@ TOO_MUCH = {
     "memory": f"[s + str(a) {million('a')} {TEN_THOUSAND}]",
     "looking": f"[1 {million('a')} {TEN_THOUSAND} if like(s, '*aac*')]",
     "compiling": f"[1 {TEN_THOUSAND} if like('', '{'*a' * 490}' + str(a) + str(b) + str(c) + str(d))]",
+    "compiling again": f"[1 for r in {TEN} {TEN_THOUSAND} for z in ['a', 'b'] if like('', z+str(a)+str(b)+str(c)+str(d))]",
     "a pattern": f"[1 {million('a')} for p in ['*{'a' * 400}b'] {TEN_THOUSAND} if like(s, p)]",
     "comparing": f"[1 {million('a')} for t in [s + 'x'] for u in [s + 'x'] {TEN_THOUSAND} if t == u]",
     "searching": f"[1 {million('a')} {TEN_THOUSAND} if '{'a' * 90}b' in s]",

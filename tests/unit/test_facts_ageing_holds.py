@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.storage import ageing_jobs
+from hosttune.facts.storage import ageing, ageing_jobs
 from hosttune.facts.storage.ageing import SPOOL
 from hosttune.facts.storage.ageing_jobs import rules_in, scripts_in
 from hosttune.facts.storage.ageing_record import told_lines
@@ -265,3 +265,20 @@ def test_slurm_conf_behind_a_link_to_the_network_is_said():
     files = {"/proc/self/mountinfo": MOUNTS, "/nfs/slurm/slurm.conf": "Epilog=/opt/x\n"}
     seen = look(files, {"/etc/slurm": "/nfs/slurm"})
     assert "/etc/slurm/slurm.conf" in [one.path for one in seen.hidden]
+
+
+@pytest.mark.parametrize(("count", "hidden"), [(400, []), (30_000, ["/opt/p"])])
+def test_patterns_of_slurm_conf_are_tried_on_few_names(count, hidden, monkeypatch):
+    tried = []
+    monkeypatch.setattr(ageing, "fits_glob", lambda *_: tried.append(1) or False)
+    names = tuple(f"n{number}" for number in range(count))
+    files = {"/etc/slurm/slurm.conf": "".join(f"Epilog=/opt/p/*{number}\n" for number in range(2000))}
+    reader = FakeReader(files, links={"/lib": "usr/lib"})
+    listed = reader.list
+    monkeypatch.setattr(reader, "list", lambda path: names if path == "/opt/p" else listed(path))
+    asked = []
+    read = reader.read
+    monkeypatch.setattr(reader, "read", lambda path: asked.append(path) or read(path))
+    assert [one.path for one in Facts(reader).ageing.hidden if one.path.startswith("/opt")] == hidden
+    assert len(tried) < 100 * count
+    assert sum(path.startswith("/opt/p/") for path in asked) <= count

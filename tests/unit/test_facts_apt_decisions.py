@@ -9,7 +9,7 @@ from hosttune.facts.apt_decisions import decisions_about, decisions_about_offer,
 from hosttune.facts.apt_pins import Pin, parse_preferences, read_pins
 from hosttune.facts.apt_sources import parse_disabled
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.gpu.archives import POLICY, pinned_away, releases_in
+from hosttune.facts.gpu.archives import POLICY, pinned_away, releases_in, word_for
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -197,3 +197,14 @@ def test_preferences_that_name_more_packages_than_are_matched_explain_nothing():
     reader = FakeReader({"/etc/apt/preferences": f"Package:\n{names}Pin: release *\nPin-Priority: -1\n"})
     with pytest.raises(UnknownFact, match="more than 5,000 packages"):
         read_pins(reader)
+
+
+def test_preferences_longer_than_what_is_kept_compiled_explain_nothing():
+    names = "".join(f" {'a' * 4000}{number}\n" for number in range(101))
+    reader = FakeReader({"/etc/apt/preferences": f"Package:\n{names}Pin: release *\nPin-Priority: -1\n"})
+    with pytest.raises(UnknownFact, match="in more than 400,000 characters"):
+        read_pins(reader)
+
+
+def test_address_of_an_archive_that_is_none_names_no_site():
+    assert word_for("", "", "http://[x noble/main") == "http://[x"

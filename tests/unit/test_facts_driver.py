@@ -358,3 +358,10 @@ def test_driver_persistenced_comes_with_a_package():
 )  # fmt: skip
 def test_transitional_packages_bring_another_branch_than_their_name_says(packages, empty_steps):
     assert transitional(packages) == empty_steps
+
+
+def test_driver_of_very_many_packages_is_unknown():
+    """Each is held against all others; those of a record or an image may be without end."""
+    names = [f"linux-modules-nvidia-580-6.8.0-{number}-generic" for number in range(1001)]
+    with pytest.raises(UnknownFact, match="more than 1,000 packages of a driver"):
+        _ = Facts(reader(packages=names)).driver.packages

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import pytest
 
 from hosttune.actions.examine import examine
 from hosttune.actions.record import take_record
 from hosttune.engine.catalog import assembled, builtin_catalog
 from hosttune.engine.evaluate import evaluate
+from hosttune.engine.expression_values import MAX_RULE, Budget, OverBudget, value_of
+from hosttune.engine.expressions import compile_expression
 from hosttune.engine.lint import checked_rule, rule_faults
 from hosttune.engine.policy import Policy
 from hosttune.engine.yamlio import load_document
-from hosttune.facts import Facts, UnknownFact
+from hosttune.errors import Where
+from hosttune.facts import Facts, UnknownFact, apt_conf, sysfs
+from hosttune.facts.relations import depends_of, provided_in, starts_in
 from hosttune.host.record import RecordReader
 from hosttune.values import Verdict
 from tests.unit.fake_reader import FakeReader
@@ -176,3 +182,131 @@ def test_files_that_rules_ask_for_by_many_names_are_kept_within_a_bound(monkeypa
     with pytest.raises(UnknownFact, match="more than"):
         _ = known.etc["/etc/l10"].exists
     assert known.etc["/etc/l0"].exists
+
+
+def _left_of(condition: str, tables: dict[str, dict[str, object]]) -> int:
+    """What the budget of a rule is after a condition on a record that holds these tables."""
+    about = {"format_version": 1, "kind": "hosttune record", "tool_version": "", "made_at": 0, "name": "", "machine": "",
+             "privileged": True, "persistent_only": False, "listings": {"/": ["etc", "sys"], "/etc": ["apt", "modprobe.d", "sysctl.d"], "/etc/apt": ["apt.conf"]}}  # fmt: skip
+    tables["listings"] = {**about["listings"], **tables.get("listings", {})}
+    known = Facts(RecordReader({**about, **tables}))
+    budget = Budget()
+    names = {
+        name: getattr(known, name) for name in ("etc", "sysctl", "sysctl_at_boot", "sysfs", "apt", "module_options")
+    }
+    value_of(compile_expression(condition, Where("rule.yaml")).node, names, budget)
+    return budget.left
+
+
+NAMES = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
+MANY_LINES = "a.b = 1\n" * 5000
+
+
+@pytest.mark.parametrize(
+    ("condition", "tables", "cost"),
+    [
+        (
+            f"[1 for x in {NAMES} if not etc['/etc/l' + str(x)].exists]",
+            {"files": {"/etc/big": "a\n" * 20_000}, "links": {f"/etc/l{number}": "big" for number in range(10)}},
+            10 * 40_000,
+        ),
+        (
+            f"[1 for x in {NAMES} for a in [sysfs['/sys/l' + str(x)]] if a.text == 'x']",
+            {"files": {"/sys/big": "a" * 4096}, "links": {f"/sys/l{number}": "big" for number in range(10)}},
+            10 * 4096,
+        ),
+        (
+            f"[1 for x in {NAMES} if sysctl_at_boot['vm.x' + str(x)].is_set]",
+            {"files": {"/etc/sysctl.d/a.conf": MANY_LINES}, "listings": {"/etc/sysctl.d": ["a.conf"]}},
+            10 * 5000,
+        ),
+        (
+            f"[1 for x in {NAMES} if len(sysfs.choices['/sys/l' + str(x)]) == 9]",
+            {"files": {"/sys/big": "a" * 9000}, "links": {f"/sys/l{number}": "big" for number in range(10)}},
+            10 * 9000,
+        ),
+    ],
+    ids=["a file", "an attribute", "lines that are kept", "a mapping"],
+)
+def test_what_is_read_for_names_that_a_rule_asks_for_counts_for_the_rule(condition, tables, cost):
+    """A small record may have one large file behind thousands of links, and ask for all of them."""
+    assert cost < MAX_RULE - _left_of(condition, tables) < cost + 60_000
+
+
+def test_what_a_rule_asks_for_by_names_without_end_ends():
+    tables = {"files": {"/sys/big": "a" * 800_000}, "links": {f"/sys/l{number}": "big" for number in range(30)}}
+    names = ", ".join(map(str, range(30)))
+    with pytest.raises(OverBudget):
+        _left_of(f"[1 for x in [{names}] if len(sysfs.choices['/sys/l' + str(x)]) == 9]", tables)
+
+
+def test_paragraph_of_each_package_is_looked_for_once_for_all():
+    database = b"".join(b"Package: p%d\nStatus: install ok installed\nDepends: p%d\n\n" % (n, n + 1) for n in range(50))
+
+    class Searched(bytes):
+        looked = 0
+
+        def find(self, needle, start=0, *more):
+            found = super().find(needle, start, *more)
+            Searched.looked += (found if found >= 0 else len(self)) - start
+            return found
+
+        def rfind(self, needle, start, end):
+            found = super().rfind(needle, start, end)
+            Searched.looked += end - (found if found >= 0 else start)
+            return found
+
+    starts = starts_in(database)
+    assert [depends_of(Searched(database), starts[f"p{n}"]) for n in range(50)] == [(f"p{n + 1}",) for n in range(50)]
+    assert Searched.looked < 2 * len(database)
+    Searched.looked = 0
+    provides = Searched(b"Package: a\n" + b"Provides: b\n" * 1000)
+    assert len(provided_in(provides)["b"]) == 256
+    assert Searched.looked < 2 * len(provides)
+
+
+def test_values_of_a_name_of_apt_are_found_in_time_that_does_not_grow_with_its_depth(monkeypatch):
+    asked = []
+    monkeypatch.setattr(apt_conf, "bisect_left", lambda *given: asked.append(1) or bisect_left(*given))
+    names = apt_conf.AptNames([("f", "a{" * 1000 + 'x "v";' * 1000)])
+    assert len(list(names.lines("a::" * 1000 + "x"))) == 1000
+    assert len(asked) <= 1001
+
+
+@pytest.mark.parametrize(
+    ("condition", "tables", "cost"),
+    [
+        (
+            "[1 for x in ['ab', 'aB', 'Ab', 'AB'] if len(apt[x].lines) == 1]",
+            {"files": {"/etc/apt/apt.conf": 'ab "v";' * 5000}},
+            4 * 5000,
+        ),
+        (
+            "[1 for x in ['a-b-c', 'a_b-c', 'a-b_c', 'a_b_c'] if len(module_options[x + '.k'].settings) == 1]",
+            {
+                "files": {"/etc/modprobe.d/a.conf": "options a-b-c k=1\n" * 5000},
+                "listings": {"/etc/modprobe.d": ["a.conf"]},
+            },
+            4 * 5000,
+        ),
+    ],
+    ids=["capitals", "dashes"],
+)
+def test_each_spelling_of_a_name_counts_for_what_it_keeps(condition, tables, cost):
+    assert cost < MAX_RULE - _left_of(condition, tables)
+
+
+def test_unit_setting_is_kept_once_for_all_names_of_it():
+    known = Facts(FakeReader({"/usr/lib/systemd/system/a.service": "[Service]\n" + "A=b\n" * 1000}))
+    one, other = (known.unit_settings[f"a.service/Service/A{more}"] for more in ("", ""))
+    assert one.values is other.values
+
+
+def test_paths_that_a_pattern_means_are_kept_within_a_bound(monkeypatch):
+    """A folder behind links may have a long path, and many names."""
+    monkeypatch.setattr(sysfs, "_MOST_EXPANDED", 50_000)
+    names = [f"n{number}" for number in range(200)]
+    folder = "/sys" + f"/{'l' * 255}" * 4
+    tables = {"links": {f"/sys/{'l' * 255}": "."}, "listings": {"/": ["sys"], "/sys": ["l" * 255, *names]}}
+    with pytest.raises(UnknownFact, match="of paths"):
+        _left_of(f"sysfs.files['{folder}/n*']", tables)

@@ -169,3 +169,13 @@ def test_pattern_that_could_take_long_is_not_tried(pattern):
 )
 def test_patterns_match_at_the_start(pattern, matches):
     assert matches_start(pattern, "nvidia-utils-580") is matches
+
+
+def test_lists_with_very_many_lines_are_unknown():
+    with pytest.raises(UnknownFact, match="more than 500 lines of Unattended-Upgrade::Package-Blacklist"):
+        choose(night(SHIPPED + "".join(f'Unattended-Upgrade::Package-Blacklist:: "x{n}";\n' for n in range(501))), {})
+
+
+@pytest.mark.parametrize("pattern", ["a{99999999999999}", "(?a)(?u)a", "(?L)a", "[a"])
+def test_pattern_that_python_refuses_counts_as_one_that_matches(pattern):
+    assert matches_start(pattern, "nvidia-utils-580")

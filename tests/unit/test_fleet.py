@@ -66,7 +66,8 @@ def test_choice_order_of_looks_does_not_matter(seen, dice):
         found = LookCollector()
         for one in listed:
             found.add(one.host, one.machine, one.at, one.source, (one.at, one.source))
-        return sorted((one.name, one.kept) for one in found.chosen()), sorted(found.older()), sorted(found.shared())
+        made = found.result()
+        return sorted((one.name, one.kept) for one in made.chosen), sorted(made.older), sorted(made.shared)
 
     shuffled = list(seen)
     dice.shuffle(shuffled)
@@ -200,14 +201,14 @@ def chosen(*looks):
     found = LookCollector()
     for one in looks:
         found.add(one.host, one.machine, one.at, one.source, one.at)
-    return found
+    return found.result()
 
 
 def test_newest_look_at_a_host_counts_and_a_missing_machine_id_is_no_other_host():
     old, new = look("a", machine="m1"), look("a", at="2026-12-01T00:00:00+00:00")
     found = chosen(old, new)
-    assert [(one.name, one.kept[:7]) for one in found.chosen()] == [("a", "2026-12")]
-    assert list(found.older()) == ["a"]
+    assert [(one.name, one.kept[:7]) for one in found.chosen] == [("a", "2026-12")]
+    assert found.older == ["a"]
 
 
 def test_file_that_is_named_after_a_host_speaks_for_it_and_no_other_file_does():
@@ -215,8 +216,9 @@ def test_file_that_is_named_after_a_host_speaks_for_it_and_no_other_file_does():
     found: LookCollector[str] = LookCollector(frozenset({"good", "evil"}))
     for source, at in (("good", "2026-05-02"), ("evil", "2026-05-03"), ("archive", "2026-05-01")):
         found.add("good", "m1", at, f"{source}.json", source, of=source)
-    assert [(one.name, one.kept) for one in found.chosen()] == [("good", "good")]
-    assert (list(found.older()), list(found.refused())) == (["good"], [("evil.json", "good")])
+    made = found.result()
+    assert [(one.name, one.kept) for one in made.chosen] == [("good", "good")]
+    assert (made.older, made.refused) == (["good"], [("evil.json", "good")])
 
 
 def test_file_of_several_hosts_takes_the_place_of_no_file_of_one_host():
@@ -227,27 +229,58 @@ def test_file_of_several_hosts_takes_the_place_of_no_file_of_one_host():
         ("old", "2026-05-01", False),
     ):
         found.add("a", "m1", at, f"{source}.json", source, of=source, is_alone=is_alone)
-    assert [(one.name, one.kept) for one in found.chosen()] == [("a", "one")]
-    assert (list(found.older()), list(found.refused())) == (["a"], [("fleet.json", "a")])
+    made = found.result()
+    assert [(one.name, one.kept) for one in made.chosen] == [("a", "one")]
+    assert (made.older, made.refused) == (["a"], [("fleet.json", "a")])
 
 
 def test_look_without_a_machine_id_is_of_the_machine_that_a_file_of_its_name_knows():
     found: LookCollector[str] = LookCollector()
     for source, machine, at in (("n1", "m1", "2026-05-01"), ("n1", "", "2026-05-02"), ("n2", "", "2026-05-03")):
         found.add("a", machine, at, f"{source}.json", at, of=source)
-    assert sorted((one.name, one.kept) for one in found.chosen()) == [
+    made = found.result()
+    assert sorted((one.name, one.kept) for one in made.chosen) == [
         ("a (machine m1)", "2026-05-02"),
         ("a (n2)", "2026-05-03"),
     ]
-    assert list(found.older()) == ["a (machine m1)"]
+    assert made.older == ["a (machine m1)"]
 
 
 def test_machines_of_one_name_are_hosts_of_their_own():
     one = look("ubuntu", machine="0123456789")
     found = chosen(one, replace(one, machine="fedcba9876"))
-    assert sorted(it.name for it in found.chosen()) == ["ubuntu (machine 01234567)", "ubuntu (machine fedcba98)"]
-    assert list(found.older()) == []
+    assert sorted(it.name for it in found.chosen) == ["ubuntu (machine 01234567)", "ubuntu (machine fedcba98)"]
+    assert found.older == []
 
 
 def test_machine_id_of_several_names_is_told():
-    assert list(chosen(look("b", machine="m1"), look("a", machine="m1"), look("c")).shared()) == [("m1", ["a", "b"])]
+    assert chosen(look("b", machine="m1"), look("a", machine="m1"), look("c")).shared == [("m1", ["a", "b"])]
+
+
+def test_fault_of_a_file_is_not_hidden_by_a_later_one_of_another_name_for_the_same_machine():
+    found: LookCollector[str] = LookCollector()
+    found.add("a.example", "m1", "2026-05-01", "n1.json", "bad", of="n1", faults=["gpu-fault"])
+    found.add("a.example", "m1", "2026-05-02", "evil.json", "fine", of="evil")
+    found.add("a.example", "m1", "2026-04-01", "old.json", "bad too", of="old", faults=["gpu-fault"])
+    made = found.result()
+    assert sorted((one.name, one.kept) for one in made.chosen) == [
+        ("a.example (evil)", "fine"),
+        ("a.example (n1)", "bad"),
+    ]
+    assert made.disputed == [("a.example", ("evil.json", "n1.json", "old.json"))]
+    assert made.older == ["a.example"]
+
+
+def test_look_from_the_future_counts_only_if_it_is_the_only_one():
+    found: LookCollector[str] = LookCollector()
+    for source, at, is_past in (
+        ("x/n1", "2027-01-01", False),
+        ("n1", "2026-05-01", True),
+        ("y/n1", "2026-06-01", True),
+    ):
+        found.add("a", "m1", at, f"{source}.json", source, of="n1", is_past=is_past)
+    found.add("b", "m2", "2027-01-01", "n2.json", "n2", of="n2", is_past=False)
+    made = found.result()
+    assert sorted((one.name, one.kept) for one in made.chosen) == [("a", "y/n1"), ("b", "n2")]
+    assert made.future == [("x/n1.json", "2027-01-01"), ("n2.json", "2027-01-01")]
+    assert (made.older, made.refused, made.disputed) == (["a"], [], [])

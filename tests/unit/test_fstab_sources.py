@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.facts import Facts
+from hosttune.facts.storage import sources
 from hosttune.facts.storage.sources import SourceKind, Sources, find_fault
 from tests.unit.fake_reader import FakeReader
 
@@ -162,3 +163,23 @@ def test_disk_that_is_not_mounted_is_missed_also_where_no_signature_can_be_read(
 def test_without_the_devices_nothing_is_said():
     facts = Facts(FakeReader({"/etc/fstab": f"UUID={OTHER} /data ext4 defaults 0 2\n", "/proc/self/mountinfo": ROOT}))
     assert find_fault(Sources(facts), facts.fstab.entries[0], ()) is None
+
+
+def test_unused_file_systems_are_not_gone_through_for_each_line(monkeypatch):
+    """A record may have thousands of both."""
+    tried = []
+    monkeypatch.setattr(sources, "_fits", lambda *_: tried.append(1) or True)
+    held = [(f"sdb{number}", f"/dev/sdb{number}", f"t{number}", "", f"u-{number}", "", "") for number in range(300)]
+    lines = "\n".join(f"UUID=x-{number} /d{number} t{number} defaults" for number in range(300))
+    facts = host(lines, held=held)
+    asked = Sources(facts)
+    found = [asked.find_unused(entry) for entry in facts.fstab.entries]
+    assert found == [(f"sdb{number}",) for number in range(300)]
+    assert len(tried) < 600
+
+
+def test_ext4_line_means_an_unused_file_system_that_its_driver_reads():
+    held = [("sdb1", "/dev/sdb1", "ext3", "", "u-1", "", ""), ("sdb2", "/dev/sdb2", "xfs", "", "u-2", "", "")]
+    facts = host("UUID=x /d ext4 defaults\nUUID=y /e auto defaults\nUUID=z /f zfs defaults", held=held)
+    asked = Sources(facts)
+    assert [asked.find_unused(entry) for entry in facts.fstab.entries] == [("sdb1",), ("sdb1", "sdb2"), ()]

@@ -361,3 +361,19 @@ def test_needrestart_is_not_asked_where_no_package_changed():
     other = replace(step(1, ABSENT).change, address=Address("sysctl", "vm.a"))
     assert waits_after((Outcome(other, Phase.DONE),), reader) == ()
     assert reader.asked == []
+
+
+def test_versions_and_downloaded_files_are_looked_up_in_linear_time(monkeypatch):
+    asked = []
+    made = apt.is_file_of
+    monkeypatch.setattr(apt, "is_file_of", lambda *given: asked.append(1) or made(*given))
+    files = [f"p{number}_1%3a2_amd64.deb" for number in range(300)]
+    found = apt.places_of("", files, {f"p{number}": "1:2" for number in range(300)})
+    assert set(found.values()) == {"cache"}
+    assert len(asked) == 300
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "1.2.3"])
+def test_number_that_apt_does_not_write_is_none(number):
+    assert apt.growth_bytes(f"After this operation, {number} kB of additional disk space will be used.") == 0
+    assert apt.download_bytes(f"'http://h/x' x_1.deb {number} SHA256:x") == 0

@@ -93,6 +93,36 @@ grafana-cli admin reset-admin-password {}
 pkcs11-tool --so-pin {}
 pkcs11-tool --login --pin {}
 rman target sys/{}@db
+skopeo copy --src-creds a:{} docker://h/x dir:/y
+skopeo copy --dest-creds=a:{} dir:/y docker://h/x
+valkey-cli -a {}
+keydb-cli -h h -a {}
+mc admin user add m bob {}
+kadmin -p bob -w {}
+wbinfo -a bob%{}
+ncat --proxy-auth bob:{} h 1
+socat - PROXY:h:80,proxyauth=bob:{}
+transmission-remote h -n bob:{} -l
+transmission-remote h --auth bob:{} -l
+ttyd -c bob:{} bash
+gotty -c bob:{} bash
+p4 -P {} info
+ipmiutil power -P {}
+SMCIPMITool h bob {} ipmi
+sedutil-cli --initialSetup {} /dev/sda
+sedutil-cli --yesIreallywanttoERASEALLmydatausingthePSID {} /dev/sda
+hdparm --user-master u --security-unlock {} /dev/sda
+hdparm --security-erase-enhanced {} /dev/sda
+iwconfig wlan0 key s:{}
+iw dev wlan0 connect net keys 0:{}
+ip xfrm state add src a dst b proto esp spi 1 enc 'cbc(aes)' {}
+ip xfrm state add src a dst b proto esp spi 1 aead 'rfc4106(gcm(aes))' {} 128
+sendemail -xu bob -xp {}
+swaks -au bob -ap {}
+mkpasswd -m sha-512 {}
+openssl dgst -sha256 -hmac {} f
+pppd user a password {}
+dsmc set password {} b
 """.strip().splitlines()  # fmt: skip
 PIPES = (
     "echo {} | gpg --batch --passphrase-fd 0 -d /x",

@@ -12,6 +12,8 @@ from hosttune.facts.gpu.archives import branch_in
 if TYPE_CHECKING:
     from hosttune.facts import Facts
 
+_MOST_LOOKED_FOR = 100  # packages whose pin is looked for: each is held against all
+
 
 def kept_back(facts: Facts) -> Told | None:
     return (_pinned(facts) or _without_archive(facts)) if facts.driver.branch else None
@@ -20,14 +22,16 @@ def kept_back(facts: Facts) -> Told | None:
 def _pinned(facts: Facts) -> Told | None:
     """A pin that keeps the driver out of another branch does what it is for, and is not said."""
     waiting = [one for one in facts.archives.kept_back if branch_in(one.newest) == int(facts.driver.branch)]
+    del waiting[_MOST_LOOKED_FOR:]
     try:
         pins = [pin for pin in facts.apt.pins if not pin.is_general]
-        found = [(one, pin) for one in waiting for pin in pins if pin.names(one.name) and not pin.wants(one.newest)]
+        fitting = ((one, pin) for one in waiting for pin in pins if pin.names(one.name) and not pin.wants(one.newest))
+        found = next(fitting, None)
     except UnknownFact:  # preferences that cannot be read explain nothing
         return None
-    if not found:
+    if found is None:
         return None
-    offer, pin = found[0]
+    offer, pin = found
     return (
         f"{pin.place} keeps {offer.name} at {offer.installed}, and an archive has {offer.newest} ({pin.words})",
         f"{change_pin(pin)}, then sudo apt-get update",

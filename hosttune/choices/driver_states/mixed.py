@@ -175,7 +175,8 @@ def _are(words: list[str]) -> str:
 def _way_back(facts: Facts, mix: Mixture) -> str:
     """The strangers brought to the version and archive of the rest, where apt has those; else all to one version that
     it has."""
-    twins = {one: twin_of(one.name, mix) for one in mix.strangers}
+    style = _style(mix)
+    twins = {one: _twin(one.name, style) for one in mix.strangers}
     known, nowhere = _offers(facts, [name for name in twins.values() if name])
     idle = [twin for twin in nowhere if _METAPACKAGE.fullmatch(twin)]  # nothing but names other packages
     twins = {one: "" if twin in idle else twin for one, twin in twins.items()}
@@ -300,9 +301,13 @@ def _offers(facts: Facts, names: Iterable[str]) -> tuple[Mapping[str, Offer], fr
 def twin_of(name: str, mix: Mixture) -> str:
     """How the rest of the driver calls this package: libnvidia-compute-580 for libnvidia-compute beside packages with
     the branch in their names; empty where nothing has to take its place."""
+    return _twin(name, _style(mix))
+
+
+def _twin(name: str, style: str | None) -> str:
     if _FOLLOWS.fullmatch(name):
         return ""
-    match, style = _NAME.fullmatch(name), _style(mix)
+    match = _NAME.fullmatch(name)
     if match is None or style is None:
         return name
     return f"{match['role']}{style}{match['open'] or ''}{match['machine'] or ''}"

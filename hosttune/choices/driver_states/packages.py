@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from shlex import join
+from shlex import join, quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.dpkg_stop import Cause, find_stop
@@ -54,7 +54,7 @@ def others_broken(facts: Facts) -> Told | None:
     if not compiling:
         return said, facts.packages.repair
     logs = [f"/var/lib/dkms/{one.name.removesuffix('-dkms')}/{upstream_of(one.version)}" for one in compiling]
-    logs = [f"{one}/build/make.log" for one in logs]
+    logs = [quote(f"{one}/build/make.log") for one in logs]
     names = join([one.name for one in compiling])
     return said, (
         f"see {' and '.join(logs)}: `dpkg --configure -a` repeats a build that failed there; a newer version, sudo "
@@ -94,7 +94,8 @@ def outdated(facts: Facts) -> Told | None:
 
 def held(facts: Facts) -> Told | None:
     """Held packages matter where something newer of their branch is kept from them."""
-    held = [name for name in facts.driver.held if name in {offer.name for offer in offers_within(facts)}]
+    offered = {offer.name for offer in offers_within(facts)}
+    held = [name for name in facts.driver.held if name in offered]
     if not held:
         return None
     return (

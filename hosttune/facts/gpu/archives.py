@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.globs import fits_glob
+from hosttune.facts.gpu.package_roles import MOST_PACKAGES
 from hosttune.facts.lookups import Lookup
+from hosttune.facts.packages import is_package_name
 from hosttune.facts.reading import ask
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
@@ -215,15 +217,22 @@ def components_in(output: str) -> tuple[str, ...]:
 
 def word_for(origin: str, site: str, archive: str) -> str:
     """Ubuntu, NVIDIA, or what the archive calls itself; its address for one that does not."""
-    from urllib.parse import urlsplit
-
-    if origin == "NVIDIA" or site in NVIDIA_SITES or urlsplit(archive.partition(" ")[0]).hostname in NVIDIA_SITES:
+    if origin == "NVIDIA" or site in NVIDIA_SITES or _host_of(archive.partition(" ")[0]) in NVIDIA_SITES:
         return "NVIDIA"
     if origin == "Ubuntu" or re.fullmatch(r"UbuntuESM\w*", origin):
         return "Ubuntu"
     if origin == "Debian Backports":  # its drivers rest on packages of the stable release
         return "Debian"
     return origin or site or _PASSWORD.sub("//", archive.partition(" ")[0])
+
+
+def _host_of(address: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:  # http://[x
+        return ""
 
 
 def parse_policy(
@@ -254,7 +263,7 @@ def _blocks(output: str) -> Iterable[tuple[str, list[str]]]:
         if line[:1].strip() and line.endswith(":"):
             if name:
                 yield name, lines
-            name, lines = line[:-1], []
+            name, lines = line[:-1] if is_package_name(line[:-1]) else "", []
         elif name:
             lines.append(line)
     if name:
@@ -322,4 +331,7 @@ def _others(reader: Reader, facts: Facts, names: list[str]) -> Mapping[str, Offe
 
 def _offers(reader: Reader, facts: Facts) -> Mapping[str, Offer]:
     versions = {package.name: package.version for package in facts.driver.packages}
-    return policy_of(reader, versions, versions)
+    found = policy_of(reader, versions, versions)
+    if len(found) > MOST_PACKAGES:
+        raise UnknownFact(f"apt-cache answers with more than {MOST_PACKAGES:,} packages of a driver")
+    return found

@@ -23,6 +23,7 @@ from hosttune.facts.gpu.driver_modules import (
 from hosttune.facts.gpu.gpu_holders import GpuHolder, holders
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
+    MOST_PACKAGES,
     PREBUILT,
     PackageName,
     PackageRole,
@@ -317,6 +318,8 @@ def _userspace(reader: Reader) -> str:
 
 def _packages(facts: Facts) -> tuple[DriverPackage, ...]:
     names = [name for name in facts.packages.entries if is_driver_package(name)]
+    if len(names) > MOST_PACKAGES:
+        raise UnknownFact(f"dpkg lists more than {MOST_PACKAGES:,} packages of a driver")
     known = [facts.packages[name] for name in sorted(names)]
     return tuple(DriverPackage(p.name, p.version, p.is_held, p.status) for p in known if p.status != "config-files")
 

@@ -66,7 +66,7 @@ class Gpu(Fact):
         """
         if self.is_vgpu or "GH200" in self.name:
             return 0
-        match = re.search(r"(?<!\d)(\d+) ?GB\b", self.name)
+        match = re.search(r"(?<!\d)(\d{1,6}) ?GB\b", self.name)
         return (int(match[1]) if match else MEMORY_GIB.get(self.device_id, 0)) << 30
 
     @property
@@ -247,7 +247,7 @@ def driver_of(reader: Reader, slot: str) -> str:
 
 def _node(reader: Reader, slot: str) -> int:
     node = read_pci(reader, slot, "numa_node")
-    return int(node) if re.fullmatch(r"-?\d+", node) else -1
+    return int(node) if re.fullmatch(r"-?[0-9]{1,9}", node) else -1
 
 
 def _names(reader: Reader, slots: list[str]) -> dict[str, str]:

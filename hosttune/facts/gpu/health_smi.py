@@ -68,7 +68,7 @@ _REPAIR = regex(r"\s+(Channel Repair Pending|TPC Repair Pending|Unrepairable Mem
 # GPUs, and below each the MIG devices that CUDA can use: a GPU instance without a compute instance is none (NVIDIA, MIG
 # User Guide).
 LIST = ("nvidia-smi", "-L")
-_LISTED = regex(r"GPU (\d+): ")
+_LISTED = regex(r"GPU (\d{1,9}): ")
 _MIG_DEVICE = regex(r"\s*MIG \S+\s+Device\s+\d+: ")
 _FORMAT = "--format=csv,noheader,nounits"
 OLD_REMAPPED_FIELDS = ("gpu_bus_id", *_ROWS)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 QUESTION = ("nvidia-smi", "nvlink", "-e")
-_GPU = regex(r"GPU (\d+): ")
-_COUNT = regex(r"Link \d+: ([A-Za-z ]+): (\d+)(?!\S)")
+_GPU = regex(r"GPU (\d{1,9}): ")
+_COUNT = regex(r"Link \d+: ([A-Za-z ]+): (\d{1,20})(?!\S)")
 _ERRORS = frozenset({
     "replay errors", "recovery errors", "crc errors", "crc flit errors", "crc data errors", "ecc errors",
     "malformed packet errors", "buffer overrun errors", "rx errors", "rx remote errors", "rx general errors",

@@ -35,7 +35,7 @@ _MODELS = {
     "0x0bda": "Data Center GPU Max 1100", "0x56c0": "Data Center GPU Flex 170", "0x56c1": "Data Center GPU Flex 140",
     "0x1020": "Gaudi 2", "0x1060": "Gaudi 3",
 }  # fmt: skip
-_ERRORS = regex(r"ue: (\d+)\s+ce: (\d+)\s+(?:de: \d+\s*)?")
+_ERRORS = regex(r"ue: (\d{1,20})\s+ce: (\d{1,20})\s+(?:de: \d+\s*)?")
 
 
 @frozen

@@ -35,6 +35,7 @@ class PackageRole(str, Enum):
         return str(self.value)
 
 
+MOST_PACKAGES = 1000  # of a driver, prebuilt modules of all kernels included: each is held against all others
 PREBUILT = (PackageRole.MODULES, PackageRole.MODULES_OF_FLAVOUR)
 BRINGS_MODULES = (*PREBUILT, PackageRole.DKMS, PackageRole.SOURCE)
 METAPACKAGES = (PackageRole.METAPACKAGE, PackageRole.HEADLESS_WITHOUT_MODULE)

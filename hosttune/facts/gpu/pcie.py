@@ -30,7 +30,7 @@ _SLOT = regex(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _KINDS = {"0x0200": "network", "0x0207": "network", "0x0108": "nvme"}
 _USER_SPACE = ("uio_", "igb_uio")  # as vfio, kernel drivers that hand a device to a program (DPDK, Linux drivers guide)
 _ALL_ONES = ("63", "255")  # six bits of the link status register; older kernels show eight
-_ERRORS = regex(r"^(\w+) (\d+)$", re.MULTILINE)
+_ERRORS = regex(r"^(\w+) (\d{1,20})$", re.MULTILINE)
 # What a link corrects; the others tell of what devices did (NonFatalErr: a read of a function that is not there).
 _REPLAYED = ("RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout")
 _BROKEN = ("SDES", "DLP")  # fatal: the link went down by surprise, or its protocol broke

@@ -71,15 +71,11 @@ class Mixture(Fact):
     members: tuple[DriverMember, ...]
     of_version: tuple[DriverMember, ...]  # those of another version than the rest
     of_maker: tuple[DriverMember, ...]  # those of the same version that another archive built
+    own: tuple[DriverMember, ...]  # those that belong to each other
 
     @property
     def strangers(self) -> tuple[DriverMember, ...]:
         return (*self.of_version, *self.of_maker)
-
-    @property
-    def own(self) -> tuple[DriverMember, ...]:
-        """Those that belong to each other."""
-        return tuple(one for one in self.members if one not in self.strangers)
 
 
 def whose(maker: str) -> str:
@@ -117,10 +113,15 @@ def mixture_of(facts: Facts) -> Mixture:
     of_version = tuple(
         one for one in members if not _FIRMWARE.fullmatch(one.name) and one.upstream not in ("", version)
     )
-    rest = tuple(one for one in members if one not in of_version)
+    rest = _without(members, of_version)
     maker = _home(rest)
     of_maker = tuple(one for one in rest if one.maker != maker and one.maker and _meets(one, version, facts))
-    return Mixture(version, maker, members, of_version, of_maker)
+    return Mixture(version, maker, members, of_version, of_maker, _without(rest, of_maker))
+
+
+def _without(members: Iterable[DriverMember], others: Iterable[DriverMember]) -> tuple[DriverMember, ...]:
+    names = {one.name for one in others}
+    return tuple(one for one in members if one.name not in names)
 
 
 def home_of(facts: Facts) -> str:

@@ -19,11 +19,12 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, is_there, line, text
 from hosttune.facts.shell_words import shell_words
 from hosttune.frozen import frozen
+from hosttune.host.effort import EFFORT
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -160,13 +161,15 @@ def live_value(reader: Reader, module: str, key: str) -> str | Absent:
 def collect(reader: Reader, facts: Facts) -> ModuleOptions:  # noqa: ARG001 - the interface of all subjects
     texts = shared(lambda: tuple(drop_in_texts(reader, FOLDERS)))
     lines = shared(lambda: _lines(texts()))
+    by_name = shared(lambda: _by_name(lines()))
+    built_in = shared(_built_in, reader)
 
     def look(name: str) -> ModuleParameter:
         named = shared(_named, name)
         return ModuleParameter(
-            settings=lazy(lambda: _settings(reader, *named(), lines)),
+            settings=lazy(lambda: _settings(reader, *named(), by_name())),
             is_loaded=lazy(lambda: not reader.persistent_only and is_there(reader, f"/sys/module/{one(named()[0])}")),
-            is_built_in=lazy(lambda: _is_built_in(reader, named()[0])),
+            is_built_in=lazy(lambda: one(named()[0]) in built_in()),
             live=lazy(lambda: "" if reader.persistent_only else if_absent(live_value(reader, *named()), "")),
         )
 
@@ -193,8 +196,19 @@ def _lines(texts: Iterable[tuple[str, str]]) -> tuple[OptionLine, ...]:
     )
 
 
-def _settings(reader: Reader, module: str, key: str, lines: Callable[[], tuple[OptionLine, ...]]) -> tuple[Placed, ...]:
-    by_files = tuple(its.given for its in lines() if (its.module, its.key) == (one(module), key))
+def _by_name(lines: Iterable[OptionLine]) -> Mapping[tuple[str, str], Sequence[Placed]]:
+    """By module and key."""
+    found: dict[tuple[str, str], list[Placed]] = {}
+    for its in lines:
+        found.setdefault((its.module, its.key), []).append(its.given)
+    return found
+
+
+def _settings(
+    reader: Reader, module: str, key: str, by_name: Mapping[tuple[str, str], Sequence[Placed]]
+) -> tuple[Placed, ...]:
+    by_files = by_name.get((one(module), key), ())
+    EFFORT.spent += len(by_files)  # a module has as many spellings as its name has dashes
     return (*by_files, *_arguments(reader, f"{module}.{key}"))
 
 
@@ -206,7 +220,8 @@ def _arguments(reader: Reader, name: str) -> Iterator[Placed]:
             yield Placed(value, f"the kernel command line: {word}")
 
 
-def _is_built_in(reader: Reader, module: str) -> bool:
+def _built_in(reader: Reader) -> frozenset[str]:
+    """The modules that are part of the running kernel."""
     release = "" if reader.persistent_only else if_absent(line(reader, "/proc/sys/kernel/osrelease"), "")
     rows = if_absent(text(reader, f"/lib/modules/{release}/modules.builtin"), "").splitlines() if release else []
-    return any(one(row.rpartition("/")[2].partition(".ko")[0]) == one(module) for row in rows)
+    return frozenset(one(row.rpartition("/")[2].partition(".ko")[0]) for row in rows)

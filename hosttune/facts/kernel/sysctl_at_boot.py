@@ -21,6 +21,7 @@ from hosttune.facts.lookups import Lookup, fits_parts, whole_number
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, drop_ins, if_absent, text
 from hosttune.frozen import frozen
+from hosttune.host.effort import EFFORT
 from hosttune.host.twins import TWINS
 from hosttune.regex import regex
 
@@ -162,7 +163,9 @@ def _settings(reader: Reader, name: str, lines: Callable[[], tuple[_Line, ...]])
     by_pattern: list[Placed] = []
     is_excluded = False
     parts = proc_path(name).split("/")
-    for key, value in lines():
+    listed = lines()
+    EFFORT.spent += len(listed)
+    for key, value in listed:
         if key in {name, twin}:
             is_excluded = is_excluded or value is None
             if value is not None:

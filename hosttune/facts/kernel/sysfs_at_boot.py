@@ -18,6 +18,7 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, text, texts
 from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
+from hosttune.host.effort import EFFORT
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -213,6 +214,7 @@ def _written(reader: Reader) -> _Written:
 
 def _setters(path: str, written: _Written) -> Iterator[Setter]:
     """All that set this one file at boot, in the order in which they act."""
+    EFFORT.spent += sum(map(len, (written.arguments, written.udev, written.tmpfiles, written.sysfsutils)))
     yield from _by_command_line(path, written)
     yield from _by_udev(path, written)
     yield from _by_tmpfiles(path, written)

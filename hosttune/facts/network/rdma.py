@@ -146,16 +146,16 @@ def _bridges(reader: Reader, facts: Facts) -> tuple[str, ...]:
     slots = [gpu.slot for gpu in gpus if is_switched(gpu.device_id)] if isinstance(gpus, tuple) else []
     if not slots:
         return ()
-    above = [set(ports_of(place)) for slot in slots if isinstance(place := reader.resolve(f"{DEVICES}/{slot}"), str)]
+    places = (place for slot in slots if isinstance(place := reader.resolve(f"{DEVICES}/{slot}"), str))
+    above = {port for place in places for port in ports_of(place)}
     found = []
     for device in devices:
         driver = reader.link(f"{_CLASS}/{device}/device/driver")
         place = reader.resolve(f"{_CLASS}/{device}/device")
         if not isinstance(driver, str) or not driver.endswith("/mlx5_core") or not isinstance(place, str):
             continue
-        ports = set(ports_of(place))
         has_none = reader.list(f"{_CLASS}/{device}/device/net") in (ABSENT, ())
-        if has_none and not any(ports & own for own in above):
+        if has_none and above.isdisjoint(ports_of(place)):
             found.append(device)
     return tuple(found)
 

@@ -7,7 +7,7 @@ logind.conf(5)); of a list, such as ExecStart=, all since the last empty one do 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
@@ -69,16 +69,16 @@ class _UnitFiles:
 
     exists: bool
     is_masked: bool
-    values: Mapping[tuple[str, str], Sequence[Placed]]  # by section and key
+    values: Mapping[tuple[str, str], tuple[Placed, ...]]  # by section and key
 
 
-def _values_in(texts: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Sequence[Placed]]:
+def _values_in(texts: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], tuple[Placed, ...]]:
     """All that the files say, by section and key: each is read once, however many keys rules ask for."""
     found: dict[tuple[str, str], list[Placed]] = {}
     for path, content in texts:
         for line, section, key, value in assignments(content):
             found.setdefault((section, key), []).append(Placed(value, path, line))
-    return found
+    return {name: tuple(values) for name, values in found.items()}
 
 
 def collect(reader: Reader, facts: Facts) -> UnitSettings:  # noqa: ARG001 - the interface of all subjects
@@ -89,7 +89,7 @@ def collect(reader: Reader, facts: Facts) -> UnitSettings:  # noqa: ARG001 - the
         return UnitSetting(
             exists=lazy(lambda: found().exists),
             is_masked=lazy(lambda: found().is_masked),
-            values=lazy(lambda: tuple(found().values.get((name.split("/")[1], name.split("/")[2]), ()))),
+            values=lazy(lambda: found().values.get((name.split("/")[1], name.split("/")[2]), ())),
         )
 
     return UnitSettings(Lookup(look))

@@ -43,7 +43,7 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.ageing_rows import CommandRow
@@ -66,6 +66,7 @@ _MOST_SCRIPTS = 64  # of one file that a user wrote; of names that may lie in /u
 _PER_FILE = 16  # what a look at a file costs of what is read of a user, in characters
 _FEW = 8  # so many characters of what is only kept cost as much as one of what is followed
 _WILD = regex(r"[*?\[]")
+_MOST_NAMES = 20_000  # in all folders with programs that slurm.conf names by patterns
 _MOST_PATTERNS = 100  # of the units that timers start; where there are more, each unit counts as one
 _UNIT = regex(r"^[^\S\n]*Unit[^\S\n]*=[^\S\n]*(\S+)", re.MULTILINE)
 
@@ -179,18 +180,33 @@ class _AgeingReader(Files):
 
     def slurm(self) -> None:
         paths = [f"{folder}/{name}" for folder in _SLURM_FOLDERS for name in self.names(folder)]
+        patterns: dict[str, list[str]] = {}  # by folder
         for file, content in (one for main in SLURM_CONF for one in slurm_files(main, self.content)):
             if "%" in file.rpartition("/")[2]:
                 self.hide(file, f"{file}, which slurm.conf includes, is not known by this name")
             for program in slurm_programs(content):
                 path = program if program.startswith("/") else f"{file.rpartition('/')[0]}/{program}"
                 folder, _, pattern = path.rpartition("/")
-                named = "*" in pattern
-                paths += (
-                    [f"{folder}/{one}" for one in self.names(folder) if fits_glob(one, pattern)] if named else [path]
-                )
-        for path in paths:
+                if "*" in pattern:
+                    patterns.setdefault(folder, []).append(pattern)
+                else:
+                    paths.append(path)
+        paths += self._named_by(patterns)
+        for path in dict.fromkeys(paths):
             self._job(path, self.script(path, path))
+
+    def _named_by(self, patterns: Mapping[str, Sequence[str]]) -> Iterator[str]:
+        """The programs that patterns of slurm.conf mean. Of a folder with many patterns each file counts."""
+        left = _MOST_NAMES
+        for folder, own in patterns.items():
+            names = self.names(folder)
+            left -= len(names)
+            if left < 0:
+                self.hide(folder, f"slurm.conf starts programs by patterns in folders of more than {_MOST_NAMES} files")
+                return
+            for name in names:
+                if len(own) > _MOST_PATTERNS or any(fits_glob(name, one) for one in own):
+                    yield f"{folder}/{name}"
 
     def users(self) -> None:
         """Units that users wrote in their home folders."""

@@ -32,7 +32,7 @@ _URL_SECRET = regex(r"((?:^|[#/])[^/\s:@#,]{1,512}:)([^@\s/][^@\s]{0,511})(@)")
 _MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|psk|credential|bearer|auth|user|@", re.IGNORECASE)
 _MOST_SECRETS = 16  # of one line; more is no line of a person, and would take time for each remark
 _OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
-_SIZE = regex(r"([0-9]+)([kmgtpe%]?)", re.IGNORECASE)
+_SIZE = regex(r"([0-9]{1,24})([kmgtpe%]?)", re.IGNORECASE)
 
 
 def items(options: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.disks import Disk
@@ -54,7 +54,8 @@ class SourceKind(str, Enum):
 
 
 _MOST = 3  # devices that a sentence names
-_MOST_OF_A_TAG = 256  # devices of one UUID: members of btrfs, paths of multipath
+_MOST_OF_A_TAG = 256  # devices of one UUID: members of btrfs, paths of multipath; and parts of one device
+_MOST_BELOW = 1024  # devices that one mount is made of
 ZRAM = "take the line out: the service that makes it swaps on it, too"
 EPHEMERAL = (
     "a line of such a disk needs nofail, and a unit that makes the file system at each boot: x-systemd.makefs, and the "
@@ -169,10 +170,10 @@ class Sources:
             if held and held.uuid:
                 found |= set(self._tagged["UUID", _fold("UUID", held.uuid)])
         waiting = [*found]
-        while waiting:
+        while waiting and len(found) < _MOST_BELOW:
             disk = self._disks.get(waiting.pop())
             parents = raw(disk, "parents") if disk and raw(disk, "kind") in {"dm", "md"} else ()
-            new = set(parents if isinstance(parents, tuple) else ()) - found
+            new = set(parents[:_MOST_OF_A_TAG] if isinstance(parents, tuple) else ()) - found
             found |= new
             waiting += new
         return frozenset(found)
@@ -208,12 +209,16 @@ class Sources:
         return frozenset(name for mount in self._facts.mounts.all for name in self.below(mount))
 
     @cached_property
-    def _unused(self) -> tuple[str, ...]:
-        """The devices with a file system that no mount, no swap and no line uses."""
+    def _unused(self) -> Mapping[str, list[str]]:
+        """The devices with a file system that no mount, no swap and no line uses: of each type the first ones."""
         lines = (*self._facts.fstab.entries, *self._facts.fstab.misread)
         used = {name for one in lines for name in self.find(one.source) or ()}
         used |= self._mounted | (self.swapped or frozenset())
-        return tuple(name for name, one in sorted(self._held.items()) if one.fstype and name not in used)
+        found: dict[str, list[str]] = {}
+        for name, one in sorted(self._held.items()):
+            if one.fstype and name not in used and len(same := found.setdefault(one.fstype, [])) <= _MOST:
+                same.append(name)
+        return found
 
     @cached_property
     def swapped(self) -> frozenset[str] | None:
@@ -225,9 +230,17 @@ class Sources:
         return paths | {name for path in paths for name in self.find(path) or ()}
 
     def find_unused(self, entry: FstabEntry) -> tuple[str, ...]:
-        """Those of them that hold a file system of the type of a line."""
-        wanted = entry.fstype.split(",")
-        return tuple(name for name in self._unused if _fits(self._held[name].fstype, wanted))
+        """Those of them that hold a file system of the type of a line: the first ones."""
+        unused, wanted = self._unused, set(entry.fstype.split(","))
+        if "auto" in wanted:
+            return self._first_unused
+        others = (kind for kind, types in _DRIVERS.items() if types & wanted)
+        kinds = {*wanted, *others}.intersection(unused)
+        return tuple(sorted(name for kind in kinds for name in unused[kind])[: _MOST + 1])
+
+    @cached_property
+    def _first_unused(self) -> tuple[str, ...]:
+        return tuple(sorted(name for names in self._unused.values() for name in names)[: _MOST + 1])
 
     @cached_property
     def empty_ephemeral(self) -> tuple[str, ...]:

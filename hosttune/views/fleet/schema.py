@@ -36,6 +36,10 @@ def fleet_json(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]]) -> d
         },
         "superseded": _named(fleet.superseded),
         "shared_machines": _tally(fleet.shared_machines),
+        "disputed": {
+            "count": fleet.disputed_count,
+            "hosts": [{"host": host, "files": list(files)} for host, files in fleet.disputed_hosts],
+        },
         "unfit": _tally(fleet.unfit),
         "impaired": _tally(fleet.impaired),
         "rules": [_rule(row) for row in fleet.rules],

@@ -87,6 +87,15 @@ def notes(fleet: Fleet) -> list[str]:
             f"Left out: {what} at hosts that were looked at again later ({name_hosts(fleet.superseded)}). "
             "What changed in between: hosttune diff OLDER NEWER."
         )
+    if fleet.disputed_count:
+        what = f"Files of different names are said to be of one host, {counted(fleet.disputed_count, 'host')} in all"
+        told = [f"{clean(host)}: {join_words([clean(file) for file in files])}" for host, files in fleet.disputed_hosts]
+        if more := fleet.disputed_count - len(told):
+            told.append(f"{format_count(more)} more")
+        found.append(
+            f"{what} ({'; '.join(told)}). The newest counts, and a fault of "
+            "another one is listed beside it. Name each file after its host."
+        )
     for one in fleet.shared_machines.values:
         what = f"{clean(one.value)} is the machine id of {format_count(one.hosts.count)} names"
         found.append(f"{what}: renamed, or cloned from one image ({name_hosts(one.hosts)}).")
