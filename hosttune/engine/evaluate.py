@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,9 @@ _TYPES: Mapping[type, tuple[type, ...]] = {
     str: (str, int, float), int: (int,), bool: (bool,), list: (tuple, list), dict: (dict, MappingProxyType),
 }  # fmt: skip
 _CALLED = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a mapping"}
+# Guards that ask only where hosttune runs (a container, an image, WSL) explain no fault away, as others do ("the driver
+# is told to leave NVLinks off"): with such a guard in doubt what was read still proves a fault.
+_PLACE = frozenset({"host"})
 _MOST_COMPARED = 100  # wishes for one thing; of more that contradict each other all are held
 # What a finding and a wish cost: a wish is compared with the others of its kind. 2,048 of a rule, 8,192 of a host.
 PER_FINDING, PER_WISH = 500, 1 << 13
@@ -93,13 +96,23 @@ def evaluate(
 
 
 def _evaluated(rule: Rule, names: ExpressionNames) -> Evaluation:
+    doubt: UnknownFact | None = None
     try:
         for guard in rule.applies_when:
-            if not guard.condition.evaluate(names):
+            try:
+                applies = guard.condition.evaluate(names)
+            except UnknownFact as unknown:
+                if guard.condition.subjects != _PLACE:
+                    raise
+                doubt = doubt or unknown
+                continue
+            if not applies:
                 return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, _said(guard.otherwise, names)),))
         items = tuple(_items(rule, names))
     except UnknownFact as unknown:
-        return Evaluation(rule, (_finding(rule, Verdict.UNKNOWN, unknown.reason),))
+        return Evaluation(rule, (_finding(rule, Verdict.UNKNOWN, (doubt or unknown).reason),))
+    if doubt:
+        return Evaluation(rule, (*_faults(rule, items), _finding(rule, Verdict.UNKNOWN, doubt.reason)))
     if rule.for_each is not None and not items:
         return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, "nothing on this host to look at"),))
     findings: list[Finding] = []
@@ -112,6 +125,13 @@ def _evaluated(rule: Rule, names: ExpressionNames) -> Evaluation:
         except UnknownFact as unknown:
             findings.append(_finding(rule, Verdict.UNKNOWN, unknown.reason, subject))
     return Evaluation(rule, tuple(findings), tuple(wishes))
+
+
+def _faults(rule: Rule, items: Iterable[tuple[str, ExpressionNames]]) -> Iterator[Finding]:
+    """What is proven where it is not known whether the rule applies: a fault is one whatever else was not read."""
+    for subject, inner in items:
+        inner.budget.spend(PER_FINDING * len(rule.expect))
+        yield from (one for one in _advice(rule, subject, inner) if one.is_fault or one.impairs)
 
 
 def _items(rule: Rule, names: ExpressionNames) -> Iterator[tuple[str, ExpressionNames]]:

@@ -13,7 +13,7 @@ from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.containers import kubernetes
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.lookups import Lookup
-from hosttune.facts.reading import hint, is_there, names_in
+from hosttune.facts.reading import hint, is_there, names_in, sure
 from hosttune.facts.services.tuned import active_profile, settings_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -141,7 +141,7 @@ def _nothing(_search: _Search) -> str:
 
 def running_services(reader: Reader) -> frozenset[str]:
     """The services that have a control group; only one of the two hierarchies has system.slice."""
-    found = (reader.list(f"{root}/system.slice") for root in _CGROUP_ROOTS)
+    found = (sure(reader.list(f"{root}/system.slice")) for root in _CGROUP_ROOTS)
     return frozenset(next((groups for groups in found if isinstance(groups, tuple)), ()))
 
 

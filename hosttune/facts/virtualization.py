@@ -134,5 +134,5 @@ def cloud_of(reader: Reader, dmi: Dmi) -> str:
     said = attempt(line, reader, "/run/cloud-init/cloud-id")
     if isinstance(said, str) and said:
         return _CLOUD_IDS.get(said, said)
-    all_sure((raw(dmi, "sys_vendor"), said))
+    all_sure((raw(dmi, "sys_vendor"), tag, said))
     return ""

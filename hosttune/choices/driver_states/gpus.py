@@ -193,10 +193,7 @@ def is_undriven_until_boot(facts: Facts) -> bool:
 
 def is_mute(facts: Facts) -> bool:
     """Whether not every GPU answers nvidia-smi: one that does is driven, supported or not."""
-    try:
-        return facts.nvidia.smi != "answers" or bool(facts.gpus.undriven or facts.nvidia.silent)
-    except UnknownFact:
-        return True
+    return facts.nvidia.smi != "answers" or bool(facts.gpus.undriven or facts.nvidia.silent)
 
 
 def _module_in_use(facts: Facts) -> tuple[str, bool] | None:

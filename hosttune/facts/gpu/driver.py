@@ -310,7 +310,7 @@ def _built_open(facts: Facts) -> bool | None:
 def _userspace(reader: Reader) -> str:
     for name in _LIBRARIES:
         for folder in _LIBRARY_FOLDERS:
-            found = reader.resolve(f"{folder}/{name}")
+            found = sure(reader.resolve(f"{folder}/{name}"))
             if isinstance(found, str) and (version := library_version(found)):
                 return version
     return ""

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, GRACE, MEMORY_GIB, generation_of
 from hosttune.facts.reading import hint, if_absent, line, sure
@@ -134,7 +134,10 @@ class Gpus(Fact):
     @property
     def is_passed_through(self) -> bool:
         """Every GPU is held for virtual machines."""
-        return self.has_gpu and all(map(is_vfio, self.drivers))
+        drivers = [attempt(lambda gpu=gpu: gpu.driver) for gpu in self.devices]
+        if any(isinstance(one, str) and not is_vfio(one) for one in drivers):
+            return False
+        return self.has_gpu and all(is_vfio(sure(one)) for one in drivers)
 
     @property
     def is_vgpu(self) -> bool:
@@ -263,8 +266,9 @@ def _names(reader: Reader, slots: list[str]) -> dict[str, str]:
 
 
 def read_pci(reader: Reader, slot: str, name: str) -> str:
-    """What sysfs has of a PCI function; empty where it does not say, and of no function."""
-    return hint(reader, f"{DEVICES}/{slot}/{name}").strip() if slot else ""
+    """What sysfs has of a PCI function; empty where it has no such file, and of no function. Raises UnknownFact for one
+    that cannot be read: what is judged by it must not be judged by its absence."""
+    return if_absent(line(reader, f"{DEVICES}/{slot}/{name}"), "") if slot else ""
 
 
 def _number(spelled: str) -> int:

@@ -60,6 +60,7 @@ from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.gpu.gpus import Gpu
     from hosttune.host.door import Reader
 
 __all__ = ["GpuHealth", "Health", "collect"]
@@ -170,7 +171,9 @@ class Health(Fact):
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """The MIG modes of the GPUs that have one, each once; one that does not answer has none."""
+        """The MIG modes of the GPUs that have one, each once; one that does not answer beside others has none."""
+        if self.gpus and all(isinstance(raw(gpu, "mig"), Unreadable) for gpu in self.gpus):
+            _ = self.gpus[0].mig  # raises: not one of them tells
         return tuple(dict.fromkeys(str(mode) for gpu in self.gpus if isinstance(mode := raw(gpu, "mig"), str) and mode))
 
 
@@ -190,7 +193,7 @@ class _Told:
     def __init__(self, reader: Reader, facts: Facts) -> None:
         self.reader, self.facts = reader, facts
         self.driver = str(raw(facts.driver, "loaded_version"))
-        self.held = shared(lambda: {gpu.slot: gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"})
+        self.held = shared(self._held)
         self.silences = shared(lambda: {gpu.slot: gpu for gpu in facts.nvidia.silent})
         self.is_vgpu = shared(lambda: attempt(lambda: facts.gpus.is_vgpu) is True)
         self.slots = shared(self._slots)
@@ -205,10 +208,21 @@ class _Told:
         """A sentence where nvidia-smi is not asked, or did not answer."""
         return self.asked()[1]
 
+    def _held(self) -> dict[str, Gpu]:
+        """By slot, also one whose driver could not be read: nvidia-smi and the log may have something of it."""
+        found = ((gpu, raw(gpu, "driver")) for gpu in self.facts.gpus.devices)
+        return {gpu.slot: gpu for gpu, driver in found if driver == "nvidia" or isinstance(driver, Unreadable)}
+
     def _slots(self) -> tuple[str, ...]:
-        _ = self.facts.nvidia.smi  # nothing is known of any where nvidia-smi could not be asked at all
-        silences = attempt(self.silences)
-        return tuple(sorted({*self.held(), *(silences if isinstance(silences, dict) else ())}))
+        """Nothing is known of those that the log has nothing of, where the list of GPUs or nvidia-smi cannot be had."""
+        smi, held, silences = attempt(lambda: self.facts.nvidia.smi), attempt(self.held), attempt(self.silences)
+        lacking = next((one for one in (smi, held) if isinstance(one, Unreadable)), None)
+        if lacking is None:
+            return tuple(sorted({*self.held(), *(silences if isinstance(silences, dict) else ())}))
+        found = xids_in(self.facts.nvidia.messages, self.driver, self.reader.now(), {})
+        if not (slots := sorted(slot for slot, errors in found.items() if any(one.is_reported for one in errors))):
+            raise UnknownFact(lacking.reason)
+        return tuple(slots)
 
     def _ask(self) -> tuple[Mapping[str, Mapping[str, str]], str]:
         is_asked = self.facts.nvidia.smi not in {"not asked", "absent", "hangs"}
@@ -222,7 +236,8 @@ class _Told:
         return rows if tells else _remapped(self.reader, is_vgpu=self.is_vgpu()) if rows else {}
 
     def _errors(self) -> Mapping[str, tuple[GpuError, ...]]:
-        messages, (rows, _) = self.facts.nvidia.messages, self.asked()
+        messages, asked = self.facts.nvidia.messages, attempt(self.asked)
+        rows = {} if isinstance(asked, Unreadable) else asked[0]
         ways = {slot: row.get(RECOVERY, "") for slot, row in rows.items() if is_supported(row.get(RECOVERY, "N/A"))}
         return xids_in(messages, self.driver, self.reader.now(), ways)
 
@@ -239,6 +254,8 @@ class _Told:
         silent = self.silences().get(slot)
         if silent and silent.sign == "not known":
             raise UnknownFact(silent.why)
+        if not silent:
+            _ = self.held()[slot].driver  # raises where it is not known whether the driver has it
         if not silent and not words and not problem:
             raise UnknownFact("nvidia-smi showed it at first, and then no more")
         said = f"it {silent.why}" if silent else words and f"nvidia-smi says {words} of all that it is asked of it"
@@ -390,7 +407,8 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
             raise UnknownFact("nvidia-smi tells of the remapped rows of other GPUs, and not of this one")
         return parsed(make, row, rows.get(slot))
 
-    gpu = told.held().get(slot)
+    held = attempt(told.held)
+    gpu = None if isinstance(held, Unreadable) else held.get(slot)
     errors = shared(lambda: told.errors().get(slot, ()))
     return GpuHealth(
         slot=slot,
@@ -431,8 +449,8 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         breakdown=lazy(told.breakdown, slot),
         silence=lazy(told.silence, slot),
         silence_way_out=lazy(told.silence_way_out, slot),
-        model=gpu.device_id if gpu else "",
-        ships_with_ecc=gpu is not None and gpu.ships_with_ecc,
+        model=lazy(lambda: gpu.device_id if gpu else ""),
+        ships_with_ecc=lazy(lambda: gpu is not None and gpu.ships_with_ecc),
     )
 
 

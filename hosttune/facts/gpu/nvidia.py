@@ -126,9 +126,20 @@ def _has_gpu(reader: Reader, facts: Facts) -> bool:
     return facts.gpus.has_gpu
 
 
+def _may_have_gpu(reader: Reader, facts: Facts) -> bool:
+    """Whether nvidia-smi and the log are worth asking: a loaded driver is reason enough where the list of PCI devices
+    cannot be read."""
+    try:
+        return _has_gpu(reader, facts)
+    except UnknownFact:
+        if reader.persistent_only or not facts.driver.is_loaded:
+            raise
+        return True
+
+
 def _smi(reader: Reader, facts: Facts) -> _Asked:
     nothing = SmiAnswer((), {}, (), "", "")
-    if not _has_gpu(reader, facts):
+    if not _may_have_gpu(reader, facts):
         return _Asked("not asked", -1, nothing, "there is no NVIDIA GPU")
     if raw(facts.driver, "loaded_version") == "":
         return _Asked("not asked", -1, nothing, "nvidia-smi is not asked: the NVIDIA kernel module is not loaded")
@@ -182,7 +193,7 @@ def _messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
     """The lines of the log. Raises UnknownFact with why they may not, or cannot, be read; without a GPU nobody misses
     them.
     """
-    if not _has_gpu(reader, facts):
+    if not _may_have_gpu(reader, facts):
         found = attempt(facts.kernel_log.lines, messages_in)
         return found if isinstance(found, tuple) else ()
     try:

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.gpu.gpus import is_vfio
-from hosttune.facts.gpu.health import GpuHealth
 from hosttune.facts.gpu.nvidia_smi import corrupted_in, printed, slots_of
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
@@ -252,11 +251,11 @@ def _gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards) -> 
         """One GPU alone has nobody to be joined to; a virtual machine may be given GPUs without their links."""
         if not is_of_sxm(model) or len(siblings) < 2 or boards.is_kept_away(model):
             return 0
-        mine = attempt(health)
-        if isinstance(mine, GpuHealth) and raw(mine, "mig") == "Enabled":
-            return 0  # older drivers tell links of MIG as inactive
         wanted = count or max(len(links.speeds) + max(links.down, 0), *siblings)
-        return max(0, wanted - up())
+        lacking = max(0, wanted - up())
+        if lacking and (mine := health()) and mine.mig == "Enabled":
+            return 0  # older drivers tell links of MIG as inactive
+        return lacking
 
     return NvlinkGpu(
         slot=name,

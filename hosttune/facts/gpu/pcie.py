@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES, driver_of, is_vfio, read_pci, width_of
-from hosttune.facts.reading import if_absent, is_there, line, names_in, texts
+from hosttune.facts.reading import if_absent, is_there, names_in, texts
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -171,8 +171,7 @@ def _is_left(reader: Reader, slot: str) -> bool:
 
 
 def _ports(reader: Reader, slot: str) -> tuple[str, ...]:
-    place = reader.resolve(f"{DEVICES}/{slot}")
-    return ports_of(place) if isinstance(place, str) else ()
+    return ports_of(if_absent(reader.resolve(f"{DEVICES}/{slot}"), ""))
 
 
 def _virtual_functions(reader: Reader, slot: str) -> int:
@@ -255,10 +254,10 @@ def _link(device: PcieDevice, look: _LinkContext) -> PcieLink:
     model = _model(reader, slot)
 
     def width(of: str, end: str) -> int:
-        return width_of(_known(reader, of, f"{end}_link_width"))
+        return width_of(read_pci(reader, of, f"{end}_link_width"))
 
     def speed(of: str, end: str) -> float:
-        return speed_of(_known(reader, of, f"{end}_link_speed"))
+        return speed_of(read_pci(reader, of, f"{end}_link_speed"))
 
     return PcieLink(
         slot=slot,
@@ -306,11 +305,6 @@ def _working(facts: Facts) -> set[str]:
 
 def _lower(one: float, other: float) -> float:
     return min(one, other) if one and other else one or other
-
-
-def _known(reader: Reader, slot: str, name: str) -> str:
-    """Empty where it is certain that there is none."""
-    return if_absent(line(reader, f"{DEVICES}/{slot}/{name}"), "") if slot else ""
 
 
 def _model(reader: Reader, slot: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.kernel.initramfs import generator, images
 from hosttune.facts.kernel.kernel import flavour_of, metapackages
-from hosttune.facts.reading import names_in
+from hosttune.facts.reading import names_in, sure
 from hosttune.facts.storage.room import FreeRoom, room_at, size_text
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
@@ -99,7 +99,7 @@ def _initrd_bytes(reader: Reader, facts: Facts) -> int:
 
 
 def _size(reader: Reader, path: str) -> int:
-    stat = reader.stat(path)
+    stat = sure(reader.stat(path))
     return stat.size if isinstance(stat, Stat) else 0
 
 
@@ -156,7 +156,7 @@ def _names_by_kernel(facts: Facts) -> Mapping[str, Sequence[str]]:
 
 
 def _no_image(reader: Reader, facts: Facts) -> str:
-    following, kernels = _next(facts), facts.boot.kernels
+    following, kernels = facts.boot.next_kernel, facts.boot.kernels
     there = {one for one in images(reader) if _size(reader, f"{BOOT}/initrd.img-{one}") > 0}
     others = {one for one in kernels if one != following}
     return following if following and following not in there and others and others <= there else ""

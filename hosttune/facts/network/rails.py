@@ -8,17 +8,19 @@ configuration). mlnx_qos tells the same as dcb, and takes root and a second for 
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw
+from hosttune.facts.base import Fact, UnknownFact, lazy, raw
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
 from hosttune.facts.reading import if_absent, integer, line, names_in, require_known
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -157,16 +159,22 @@ def _rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:
 
 
 def _has_address(reader: Reader, folder: str) -> bool:
-    empty = 0
+    empty, unread = 0, ""
     for number in range(min(_MOST_GIDS, len(names_in(reader, f"{folder}/gids")))):
         gid = if_absent(line(reader, f"{folder}/gids/{number}"), _NOTHING)
         empty = empty + 1 if gid == _NOTHING else 0
         if empty == _EMPTY_GIDS:
             break
         # the type of an entry that is empty by now answers EINVAL
-        is_reachable = not empty and not gid.startswith(_LINK_LOCAL)
-        if is_reachable and attempt(line, reader, f"{folder}/gid_attrs/types/{number}") == "RoCE v2":
+        if empty or gid.startswith(_LINK_LOCAL):
+            continue
+        kind = reader.read(f"{folder}/gid_attrs/types/{number}")
+        if isinstance(kind, bytes) and kind.strip() == b"RoCE v2":
             return True
+        if isinstance(kind, Unreadable) and os.strerror(errno.EINVAL) not in kind.reason:
+            unread = unread or kind.reason
+    if unread:
+        raise UnknownFact(unread)
     return False
 
 

@@ -172,7 +172,11 @@ class _Beside:
 
     def siblings(self, port: RdmaPort) -> tuple[float, int]:
         """The rate of the fastest active sibling, and the breaks of the link that each of them counts."""
-        return self._groups().get(_kind(port), (0.0, 0))
+        found = self._groups().get(_kind(port), (0.0, 0))
+        if not found[1] and len(self._ports) > 1:  # nothing is common to one port, unless another could not be read
+            for one in self._ports:
+                _ = one.state, one.link_layer, one.link_downed if one.state == "ACTIVE" else 0
+        return found
 
     def _active(self) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
         """The cards with an active port, and (model, function) of those."""

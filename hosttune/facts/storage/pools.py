@@ -77,7 +77,7 @@ def _of_zfs(reader: Reader) -> tuple[Pool, ...]:
 
 
 def _is_folder(reader: Reader, path: str) -> bool:
-    stat = reader.stat(path)
+    stat = sure(reader.stat(path))
     return isinstance(stat, Stat) and stat.type == "directory"
 
 
