@@ -65,7 +65,7 @@ class Ask:
 
 
 @frozen
-class _Look:
+class _WorkerLook:
     """One look, by a worker."""
 
     about: tuple[str, str, str, str]  # host, machine, at, source
@@ -157,11 +157,11 @@ def _checked(ask: Ask) -> Catalog:
     return catalog
 
 
-def _looks(ask: Ask, paths: list[str]) -> list[_Look | Unread]:
+def _looks(ask: Ask, paths: list[str]) -> list[_WorkerLook | Unread]:
     return [one for path in paths for one in _looks_of(path, ask)]
 
 
-def _looks_of(path: str, ask: Ask) -> Iterator[_Look | Unread]:
+def _looks_of(path: str, ask: Ask) -> Iterator[_WorkerLook | Unread]:
     found = [*_seen(path, ask)]
     is_alone = len({"" if isinstance(one, Unread) else one.host for one in found}) == 1
     is_read = any(isinstance(one, HostLook) for one in found)  # what was not may be on a dead server
@@ -170,7 +170,7 @@ def _looks_of(path: str, ask: Ask) -> Iterator[_Look | Unread]:
         if isinstance(one, Unread):
             yield one
         else:
-            yield _Look(
+            yield _WorkerLook(
                 (one.host, one.machine, one.at, one.source), is_alone, moment(one.at) <= latest, faults_of(one),
                 zlib.compress(seen_to_row(one), 1),
             )  # fmt: skip

@@ -70,12 +70,10 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
     unknown: dict[str, list[str]] = {}
     for name, look in (_CONTAINED_STATES if elsewhere else _own_states(facts)).items():
         try:
-            told = look(facts)
+            if told := look(facts):
+                found.append(_state(name, told, facts, params, found))
         except UnknownFact as missing:
             unknown.setdefault(missing.reason, []).append(name)
-            continue
-        if told:
-            found.append(_state(name, told, facts, params, found))
     for reason, names in unknown.items():  # after what is known: one reason, one line
         found.append(DriverState(f"whether: {', '.join(names)}", unread(reason), f"not known: {reason}", ""))
     found = _whole_first(found, facts)

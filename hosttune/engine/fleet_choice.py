@@ -55,7 +55,7 @@ class _Machine:
 
 
 @frozen
-class _Look(Generic[T]):
+class _HostLook(Generic[T]):
     """One look at a machine."""
 
     is_past: bool  # its time is not in the future
@@ -70,7 +70,7 @@ class _Look(Generic[T]):
         return self.is_past, self.is_alone, self.at, self.source
 
 
-_Looks = dict[str, _Look[T]]  # by the name of the file
+_Looks = dict[str, _HostLook[T]]  # by the name of the file
 
 
 class LookCollector(Generic[T]):
@@ -108,10 +108,10 @@ class LookCollector(Generic[T]):
             self._claims.append((host, at, source))
             return
         looks = self._looks.setdefault(host, {}).setdefault(_Machine(machine, "" if machine else of), {})
-        one = _Look(is_past, is_alone, at, source, kept, frozenset(faults))
+        one = _HostLook(is_past, is_alone, at, source, kept, frozenset(faults))
         self._take(host, _Machine(machine, "" if machine else of), looks, of, one)
 
-    def _take(self, host: str, machine: _Machine, looks: _Looks[T], of: str, look: _Look[T]) -> None:
+    def _take(self, host: str, machine: _Machine, looks: _Looks[T], of: str, look: _HostLook[T]) -> None:
         """Of the files of one name the newest look counts."""
         known = looks.get(of)
         if known is None:
@@ -120,7 +120,7 @@ class LookCollector(Generic[T]):
         other, looks[of] = sorted((known, look), key=lambda one: one.rank)
         self._leave_out(host, machine, other, looks[of])
 
-    def _leave_out(self, host: str, machine: _Machine, look: _Look[T], chosen: _Look[T]) -> None:
+    def _leave_out(self, host: str, machine: _Machine, look: _HostLook[T], chosen: _HostLook[T]) -> None:
         if not look.is_past:
             return  # reported as such
         if look.at > chosen.at:
@@ -157,8 +157,8 @@ class LookCollector(Generic[T]):
         return Choice(chosen, older, refused, self._future, disputed, list(self._shared()))
 
     def _hiding(
-        self, host: str, machine: _Machine, chosen: _Look[T], others: Iterable[tuple[str, _Look[T]]]
-    ) -> Iterator[tuple[str, _Look[T]]]:
+        self, host: str, machine: _Machine, chosen: _HostLook[T], others: Iterable[tuple[str, _HostLook[T]]]
+    ) -> Iterator[tuple[str, _HostLook[T]]]:
         """Those of files of other names with a fault that would be hidden. Any host can write the name of another."""
         known = set(chosen.faults)
         for of, look in others:

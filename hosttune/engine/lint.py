@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # A rule is named for the tunable or the concern, so that its name still fits when the advice changes.
 VERBS = ("set", "enable", "disable", "use", "fix", "optimize", "optimise", "tune", "check", "install")
 PLACEHOLDER = "FILL IN"  # begins what a frame leaves to be written
+_QUOTED = {"way_out", "ways_out", "set_by"}  # texts of facts, whose names are quoted where the fact makes them
 _COMMAND = regex(r"\bsudo\s|\$\(|`")  # a text in which a command stands
 PARAM_TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "list": tuple[str, ...]}
 
@@ -137,12 +138,14 @@ def _bare(node: ast.expr, checker: Checker) -> Iterator[ast.expr]:
         yield from (*_bare(node.body, checker), *_bare(node.orelse, checker))
     elif isinstance(node, ast.BinOp):
         yield from (*_bare(node.left, checker), *_bare(node.right, checker))
+    elif name == "join" and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Attribute):
+        yield from (() if node.args[0].attr in _QUOTED else [node])
     elif name == "join" and isinstance(node, ast.Call) and isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp)):
         yield from (part for one in (node.args[0].elt, *node.args[1:]) for part in _bare(one, checker))
     elif name == "str" and isinstance(node, ast.Call):
         yield from _bare(node.args[0], checker)
-    elif isinstance(node, ast.Attribute) and node.attr == "way_out":
-        return  # commands of a fact, whose names are quoted where it makes them
+    elif isinstance(node, ast.Attribute) and node.attr in _QUOTED:
+        return
     elif name != "shell_word" and not isinstance(node, ast.Constant) and not is_bare_word(checker.type_of(node)):
         yield node
 

@@ -140,7 +140,9 @@ def _nothing(_search: _Search) -> str:
 
 
 def running_services(reader: Reader) -> frozenset[str]:
-    """The services that have a control group; only one of the two hierarchies has system.slice."""
+    """The services that have a control group; only one of the two hierarchies has system.slice. None of an image."""
+    if reader.persistent_only:
+        return frozenset()
     found = (sure(reader.list(f"{root}/system.slice")) for root in _CGROUP_ROOTS)
     return frozenset(next((groups for groups in found if isinstance(groups, tuple)), ()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from shlex import quote
 
 from hosttune.facts.base import Fact
 from hosttune.frozen import frozen
@@ -29,8 +30,9 @@ class Placed(Fact):
         return posixpath.basename(self.path)
 
     def set_by(self, what: str) -> str:
-        """Whose decision it is, and where it stands, as a sentence."""
-        return f"{self.place} sets {what}" + ("" if self.is_of_distribution else ", an administrator's decision")
+        """Whose decision it is, and where it is written, as a sentence that can be part of a line for a shell."""
+        place = quote(self.place) if self.line else self.path
+        return f"{place} sets {what}" + ("" if self.is_of_distribution else ", an administrator's decision")
 
     def is_read_after(self, path: str) -> bool:
         """Whether its file is a drop-in that is read after the one at `path`: files of all folders are read by name."""

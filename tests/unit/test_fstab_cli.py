@@ -333,10 +333,11 @@ def record(tmp_path):
 
 def test_lines_of_a_record_are_held_against_its_devices(run, record):
     status, out, _ = run("--host", record, "--format", "json")
-    told = {one["line"]: one for one in json.loads(out)["remarks"] if one["code"] == "device"}
+    told = {one["line"]: one for one in json.loads(out)["remarks"] if one["code"] in {"device", "zram-swap"}}
     assert status == 1
     assert {line: one["level"] for line, one in told.items()} == {2: "error", 3: "warning"}
     assert "LABEL=gone, which no device has, while /dev/nvme1n1" in told[2]["message"]
+    assert "the boot waits 90 s for it" in told[3]["message"]
 
 
 def test_file_is_looked_at_by_its_text_alone(run, record):

@@ -17,6 +17,7 @@ from hosttune.facts.gpu.nvidia_tables import is_older
 from hosttune.facts.gpu.package_roles import METAPACKAGES, PackageRole, parse_package
 from hosttune.facts.gpu.strangers import home_of, strangers_of
 from hosttune.facts.versions import sorted_versions
+from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -71,7 +72,7 @@ def switch_within_archive(facts: Facts, *, branch: str = "") -> str:
     """
     old = any(is_older(one, "turing") for one in facts.gpus.generations)
     meta = "cuda-drivers" if old else "nvidia-open"
-    numbers = [int(branch)] if branch.isdecimal() else _branches_by_choice(facts)
+    numbers = [found] if (found := parse_digits(branch, 0)) else _branches_by_choice(facts)
     ways = [packages for number in numbers or [0] for packages in _packages_of(number, meta)]
     try:
         offers = facts.archives.offers_of({name for packages in ways for name in packages})

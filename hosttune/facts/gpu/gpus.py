@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
 from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, GRACE, MEMORY_GIB, generation_of
 from hosttune.facts.reading import hint, if_absent, line, sure
@@ -134,10 +134,10 @@ class Gpus(Fact):
     @property
     def is_passed_through(self) -> bool:
         """Every GPU is held for virtual machines."""
-        drivers = [attempt(lambda gpu=gpu: gpu.driver) for gpu in self.devices]
-        if any(isinstance(one, str) and not is_vfio(one) for one in drivers):
+        known = [driver for gpu in self.devices if isinstance(driver := raw(gpu, "driver"), str)]
+        if any(not is_vfio(driver) for driver in known):
             return False
-        return self.has_gpu and all(is_vfio(sure(one)) for one in drivers)
+        return self.has_gpu and all(is_vfio(gpu.driver) for gpu in self.devices)
 
     @property
     def is_vgpu(self) -> bool:

@@ -79,7 +79,7 @@ class Parameters(Fact):
         return tuple(f"{one.shown} is overruled by {by.path} ({by.value})" for one, by in self._contested)
 
     @property
-    def overruled_ways(self) -> tuple[str, ...]:
+    def ways_out(self) -> tuple[str, ...]:
         """What a person does so that it counts."""
         return tuple(dict.fromkeys(one.way_over for one, _ in self._contested))
 

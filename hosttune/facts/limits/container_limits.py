@@ -11,6 +11,7 @@ so /proc/PID/limits of containerd shows the hard limit twice; what children get 
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
@@ -98,9 +99,8 @@ def _read_inherited(engine: str, service: ServiceLimits, facts: Facts, way_out: 
     soft, hard = service.nofile, service.nofile_hard
     if soft == hard and (declared := _read_declared(service.unit, facts)) and declared[1] == hard:
         soft = declared[0]
-    own = (
-        f"sudo systemctl edit {service.unit}: LimitNOFILE=65536:524288 (in [Service]), and restart it in a quiet moment"
-    )
+    edit = f"sudo systemctl edit {quote(service.unit)}"
+    own = f"{edit}: LimitNOFILE=65536:524288 (in [Service]), and restart it in a quiet moment"
     return ContainerLimits(engine, soft, hard, service.unit, way_out or own)
 
 

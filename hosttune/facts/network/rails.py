@@ -8,8 +8,6 @@ configuration). mlnx_qos tells the same as dcb, and takes root and a second for 
 
 from __future__ import annotations
 
-import errno
-import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +32,7 @@ _NET = "/sys/class/net"
 _MOST_GIDS = 64  # of a table; mlx5 has 256
 _EMPTY_GIDS = 8  # so many in a row: the rest is empty, too
 _NOTHING = "0000:0000:0000:0000:0000:0000:0000:0000"
+_OF_EMPTY = "Invalid argument"  # EINVAL, as the door words it
 _LINK_LOCAL = "fe80:"
 _PRIORITIES = regex(r"\bprio-pfc((?: \d:(?:on|off))+)")
 _FEW = 3  # ports that are near no GPU are rails of one kind from so many on: two may be for two networks
@@ -171,7 +170,7 @@ def _has_address(reader: Reader, folder: str) -> bool:
         kind = reader.read(f"{folder}/gid_attrs/types/{number}")
         if isinstance(kind, bytes) and kind.strip() == b"RoCE v2":
             return True
-        if isinstance(kind, Unreadable) and os.strerror(errno.EINVAL) not in kind.reason:
+        if isinstance(kind, Unreadable) and _OF_EMPTY not in kind.reason:
             unread = unread or kind.reason
     if unread:
         raise UnknownFact(unread)

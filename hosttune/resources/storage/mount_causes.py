@@ -48,7 +48,7 @@ _CHECKS = {"ext": "e2fsck -n", "xfs": "xfs_repair -n", "btr": "btrfs check --rea
 _OPTION = regex(r"Unknown parameter '([^']*)'|(?:Unrecognized|unrecognized|unknown) mount option \W?([\w.-]+)")
 
 
-class Cause(NamedTuple):
+class MountCause(NamedTuple):
     """What is wrong with a line, as what follows `line 7 of fstab`, and the way out; both empty where it is unknown."""
 
     sentence: str = ""
@@ -62,21 +62,23 @@ class MountCauses:
         self._facts = facts
         self._entries = {one.line: one for one in facts.fstab.entries}
 
-    def find(self, number: int) -> Cause:
+    def find(self, number: int) -> MountCause:
         entry = self._entries.get(number)
         if entry is None:
-            return Cause()
+            return MountCause()
         checks = (
             self._of_twin, self._of_contents, self._of_text, self._of_device, self._of_users, self._of_log,
             self._of_doubts, self._of_helper,
         )  # fmt: skip
-        return next((cause for check in checks if (cause := check(entry)).sentence), Cause())
+        return next((cause for check in checks if (cause := check(entry)).sentence), MountCause())
 
-    def _of_twin(self, entry: FstabEntry) -> Cause:
+    def _of_twin(self, entry: FstabEntry) -> MountCause:
         first = self._facts.fstab.by_path.get(entry.path or entry.target)
         if first is None or first.line == entry.line:
-            return Cause()
-        return Cause(f"has the target of line {first.line}, which a boot mounts instead", "take one of the lines out")
+            return MountCause()
+        return MountCause(
+            f"has the target of line {first.line}, which a boot mounts instead", "take one of the lines out"
+        )
 
     @cached_property
     def _remarks(self) -> tuple[Mapping[int, ShownRemark], Mapping[int, ShownRemark]]:
@@ -96,36 +98,36 @@ class MountCauses:
                 sure[line.number] = remark
         return sure, doubts
 
-    def _of_text(self, entry: FstabEntry) -> Cause:
+    def _of_text(self, entry: FstabEntry) -> MountCause:
         return self._of_remark(entry, self._remarks[0].get(entry.line))
 
-    def _of_doubts(self, entry: FstabEntry) -> Cause:
+    def _of_doubts(self, entry: FstabEntry) -> MountCause:
         return self._of_remark(entry, self._remarks[1].get(entry.line))
 
-    def _of_remark(self, entry: FstabEntry, remark: ShownRemark | None) -> Cause:
+    def _of_remark(self, entry: FstabEntry, remark: ShownRemark | None) -> MountCause:
         if remark is None or (remark.code in _OF_TAGS and sources_of(self._facts).find(entry.source)):
-            return Cause()  # a device has the name, however odd it looks
-        return Cause(f"is wrong: {remark.message.partition(_FAILS)[0]}", remark.todo)
+            return MountCause()  # a device has the name, however odd it looks
+        return MountCause(f"is wrong: {remark.message.partition(_FAILS)[0]}", remark.todo)
 
-    def _of_contents(self, entry: FstabEntry) -> Cause:
+    def _of_contents(self, entry: FstabEntry) -> MountCause:
         """What lies on a device that is there."""
         fault = find_fault(sources_of(self._facts), entry, ())
-        return Cause(fault.sentence, fault.way_out) if fault and fault.kind is SourceKind.TYPE else Cause()
+        return MountCause(fault.sentence, fault.way_out) if fault and fault.kind is SourceKind.TYPE else MountCause()
 
-    def _of_device(self, entry: FstabEntry) -> Cause:
+    def _of_device(self, entry: FstabEntry) -> MountCause:
         fault = find_fault(sources_of(self._facts), entry, ())
-        return Cause(fault.sentence, fault.way_out) if fault else Cause()
+        return MountCause(fault.sentence, fault.way_out) if fault else MountCause()
 
-    def _of_users(self, entry: FstabEntry) -> Cause:
+    def _of_users(self, entry: FstabEntry) -> MountCause:
         """What is made of the device, so that it is busy."""
         sources = sources_of(self._facts)
         for name in sources.find(entry.source) or ():
             if users := sources.made_of(name):
                 what = f"names {sources.describe(name)}, which {users[0]} is made of"
-                return Cause(what, f"name /dev/{users[0]}, or what lies on it: lsblk -f")
-        return Cause()
+                return MountCause(what, f"name /dev/{users[0]}, or what lies on it: lsblk -f")
+        return MountCause()
 
-    def _of_log(self, entry: FstabEntry) -> Cause:
+    def _of_log(self, entry: FstabEntry) -> MountCause:
         """What the kernel said of the device, or of an option that this line has."""
         errors = attempt(lambda: self._facts.storage_log.mount_errors)
         found = sources_of(self._facts).find(entry.source) or ()
@@ -135,17 +137,21 @@ class MountCauses:
             refused = (option[1] or option[2]) if option else ""
             if one.name in found:
                 path = sources_of(self._facts).describe(one.name).partition(" ")[0]
-                return Cause(f"names {path}, of which the kernel log says: {one.words}", _todo(entry, one.words, path))
+                return MountCause(
+                    f"names {path}, of which the kernel log says: {one.words}", _todo(entry, one.words, path)
+                )
             if one.name in entry.fstype.split(",") and refused in words:
-                return Cause(f"has the option `{refused}`, which the kernel log calls unknown", f"take `{refused}` out")
-        return Cause()
+                return MountCause(
+                    f"has the option `{refused}`, which the kernel log calls unknown", f"take `{refused}` out"
+                )
+        return MountCause()
 
-    def _of_helper(self, entry: FstabEntry) -> Cause:
+    def _of_helper(self, entry: FstabEntry) -> MountCause:
         program, package = _HELPERS.get(effective(entry.fstype, entry.source), ("", ""))
         if not program or any(self._facts.reader.stat(f"{folder}/{program}") is not ABSENT for folder in _FOLDERS):
-            return Cause()
+            return MountCause()
         way_out = f"install it: sudo apt install {package}" if package else "install the client of this file system"
-        return Cause(f"needs the program {program}, which is not installed", way_out)
+        return MountCause(f"needs the program {program}, which is not installed", way_out)
 
 
 def _todo(entry: FstabEntry, words: str, path: str) -> str:
