@@ -25,14 +25,18 @@ class Placed(Fact):
         return f"{self.path}:{self.line}" if self.line else self.path
 
     @property
+    def quoted_place(self) -> str:
+        """The same for a line that people copy into a shell: a file's name in quotes where a shell would act on it."""
+        return quote(self.place) if self.line else self.path
+
+    @property
     def file_name(self) -> str:
         """By which the files of several folders are sorted."""
         return posixpath.basename(self.path)
 
     def set_by(self, what: str) -> str:
         """Whose decision it is, and where it is written, as a sentence that can be part of a line for a shell."""
-        place = quote(self.place) if self.line else self.path
-        return f"{place} sets {what}" + ("" if self.is_of_distribution else ", an administrator's decision")
+        return f"{self.quoted_place} sets {what}" + ("" if self.is_of_distribution else ", an administrator's decision")
 
     def is_read_after(self, path: str) -> bool:
         """Whether its file is a drop-in that is read after the one at `path`: files of all folders are read by name."""

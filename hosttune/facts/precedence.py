@@ -125,12 +125,12 @@ def way_over(one: Placed, order: FileOrder, owners: FileOwners, line: str) -> st
     """
     owner = owners[one.path] if one.line else None
     if owner is None or owner.kind == "administrator":
-        return f"change {quote(one.place)}"
+        return f"change {one.quoted_place}"
     if owner.kind == "tool":
         return f"change it where {owner.name} takes it from; it writes {quote(one.path)}"
     over = order.path_over(one.path)
     if over == one.path:
-        return f"change {quote(one.place)}, which is {owner.name}'s"
+        return f"change {one.quoted_place}, which is {owner.name}'s"
     hides = posixpath.basename(over) == one.file_name
     how = "is read in its place, so copy the rest of it, too" if hides else f"is read {order.word}"
     return f"put {line} into {quote(over)}, which {how} ({quote(one.path)} is of {owner.name}: leave it as it is)"
