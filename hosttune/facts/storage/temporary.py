@@ -8,6 +8,7 @@ of 80 % on /tmp, /var/tmp and /dev/shm, where they are a tmpfs with quotas), tmp
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
@@ -138,7 +139,7 @@ def _elsewhere(reader: Reader, facts: Facts) -> str:
     data = [one for one in facts.mounts.local_data if "noexec" not in one.options and _room(one)]
     if data:
         best = max(data, key=lambda one: one.available_bytes)
-        told.append(f"a folder on {best.target} ({best.available_bytes >> 30} GiB free)")
+        told.append(f"a folder on {quote(best.target)} ({best.available_bytes >> 30} GiB free)")
     return ", or ".join(told)
 
 
