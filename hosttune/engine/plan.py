@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hosttune.engine.policy import Policy
+    from hosttune.engine.rule import Rule
     from hosttune.facts import Facts
     from hosttune.resources.base import Applied
     from hosttune.values import Address, Change, Trigger, Value
@@ -212,6 +213,30 @@ def make_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         kept = tuple(change for change in finding.changes if (change.address, change.after) not in seen)
         seen |= {(change.address, change.after) for change in kept}
         found.append(finding if len(kept) == len(finding.changes) else replace(finding, changes=kept))
+    return tuple(found)
+
+
+def drop_repeated(findings: Iterable[Finding], rules: Iterable[Rule], policy: Policy) -> tuple[Finding, ...]:
+    """The findings, without the advice that the rule it yields to gives of the same subject and takes no less
+    seriously. A rule for which the policy drains a node yields to none.
+    """
+    listed = tuple(findings)
+    yielding = (rule for rule in rules if rule.yields_to and rule.id not in policy.drains.drain_for)
+    first = {rule.id: rule.yields_to for rule in yielding}
+    told = {(one.rule, one.subject): one for one in listed if one.rule in first.values() and one.reason}
+    found = []
+    for one in listed:
+        other = told.get((first.get(one.rule, ""), one.subject))
+        is_repeated = (
+            other is not None
+            and one.verdict is Verdict.ADVICE
+            and other.verdict in {Verdict.DIFFERS, Verdict.ADVICE}
+            and not other.hold
+            and (other.is_fault or not one.is_fault)
+            and (other.impairs or not one.impairs)
+        )
+        reason = f"{first.get(one.rule)} reports it"
+        found.append(Finding(one.rule, one.subject, Verdict.NOT_APPLICABLE, reason=reason) if is_repeated else one)
     return tuple(found)
 
 

@@ -181,6 +181,7 @@ class Rule:
     exposes: str = ""  # security | data: what it weakens; such a rule has risk high
     replaces: str = ""  # of a custom rule: the built-in one whose place it takes
     content: str = ""  # of a custom rule: sha256 over what it says
+    yields_to: str = ""  # the rule whose finding of the same subject is shown instead of one of this rule
     replaced_by: str = ""  # of a deprecated rule
     renamed_from: tuple[str, ...] = ()
     subjects: frozenset[str] = field(default_factory=frozenset)
@@ -310,6 +311,7 @@ def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
         exposes=data.get("exposes", ""),
         replaces=data.get("replaces", ""),
         content="" if is_builtin else _content(data),
+        yields_to=data.get("yields_to", ""),
         replaced_by=data.get("replaced_by", ""),
         renamed_from=tuple(data.get("renamed_from", ())),
         subjects=frozenset(asks["subjects"]),

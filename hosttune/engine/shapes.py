@@ -192,6 +192,7 @@ def rule_shape() -> TableSpec:
             "edition": EDITION,
             "exposes": String(choices=("security", "data"), help="What it weakens; such a rule has risk high"),
             "replaces": Id(help="Of a custom rule: the built-in one whose place it takes"),
+            "yields_to": Id(help="A rule: what it finds of the same subject is shown instead"),
             "replaced_by": Id(help="Of a deprecated rule: the one to use"),
             "renamed_from": ListOf(Id(), help="What it was called"),
             "sources": ListOf(String(), least=1, help="Where the facts come from"),

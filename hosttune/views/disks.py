@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.storage.fstab_lines import PATH
 from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.sources import names_device, plain_source, sources_of
 from hosttune.frozen import frozen
@@ -34,7 +35,8 @@ class DiskRow:
     disk: Disk
     holds: Filesystem | None
     mounts: tuple[Mount, ...]
-    lines: tuple[FstabEntry, ...]
+    lines: tuple[FstabEntry, ...]  # and unit files that mount
+    idle: frozenset[str]  # where those of these unit files are that no boot starts
     children: tuple[str, ...]  # names of the devices made of it
     is_swap: bool
 
@@ -63,20 +65,22 @@ def disks_of(facts: Facts) -> DiskTree:
     disks = facts.disks.all
     held = {one.path: one for one in told(lambda: facts.filesystems.all)}
     mounts = [mount for mount in told(lambda: facts.mounts.all) if not mount.is_bind]
-    entries = told(lambda: facts.fstab.entries)
-    swaps = {swap.path for swap in told(lambda: facts.memory.swaps)}
     sources = sources_of(facts)
-    found = {entry.line: sources.find(entry.source) for entry in entries}
+    units = told(lambda: facts.mount_units.all)
+    idle = {one.entry.where for one in units if not (one.is_started or one.is_automounted)}
+    entries = told(lambda: sources.entries)
+    swaps = {swap.path for swap in told(lambda: facts.memory.swaps)}
+    found = {entry.where: sources.find(entry.source) for entry in entries}
     rows = []
     for disk in disks:
         holds = held.get(disk.path)
         tags = {disk.path, f"/dev/{disk.name}", *(holds.tags if holds else ())}
         here = tuple(mount for mount in mounts if _device(mount) == raw(disk, "device") or mount.source in tags)
-        lines = tuple(entry for entry in entries if disk.name in (found[entry.line] or ()))
+        lines = tuple(entry for entry in entries if disk.name in (found[entry.where] or ()))
         children = tuple(child.name for child in disks if disk.name in _parents(child))
-        rows.append(DiskRow(disk, holds, here, lines, children, bool(swaps & tags)))
-    missing = tuple(entry for entry in entries if found[entry.line] == ())
-    unresolved = (one for one in entries if found[one.line] is None and names_device(one.source))
+        rows.append(DiskRow(disk, holds, here, lines, frozenset(idle), children, bool(swaps & tags)))
+    missing = tuple(entry for entry in entries if found[entry.where] == ())
+    unresolved = (one for one in entries if found[one.where] is None and names_device(one.source))
     local = tuple(one for one in unresolved if not is_network(one.fstype, one.source))
     return DiskTree(tuple(_ordered(rows)), missing, local, tuple(dict.fromkeys(unknown)))
 
@@ -198,10 +202,7 @@ def _share(part: int, whole: int) -> str:
 def _state(row: DiskRow) -> str:
     """Whether fstab knows it, and what is odd about that."""
     if row.lines:
-        said = [
-            f"fstab line {entry.line}: {clean(plain_source(entry.source))} on {clean(entry.target)}"
-            for entry in row.lines
-        ]
+        said = [_line(entry) + ("; no boot starts it" if entry.where in row.idle else "") for entry in row.lines]
         mounted = {mount.target for mount in row.mounts}
         absent = [entry for entry in row.lines if not entry.is_swap and entry.target not in mounted]
         return "; ".join(said) + ("; not mounted now" if absent else "")
@@ -216,7 +217,8 @@ def _state(row: DiskRow) -> str:
 
 
 def _line(entry: FstabEntry) -> str:
-    return f"fstab line {entry.line}: {clean(plain_source(entry.source))} on {clean(entry.target)}"
+    place = "fstab" if entry.file == PATH else clean(entry.file)
+    return f"{place} line {entry.line}: {clean(plain_source(entry.source))} on {clean(entry.target)}"
 
 
 def _notes(disks: DiskTree, page: Page, hidden: int) -> list[str]:

@@ -8,20 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
 from math import inf
+from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy, shared, unread
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.reading import require_known, sure
+from hosttune.facts.storage.fstab_lines import PATH as FSTAB
 from hosttune.facts.storage.fstab_options import is_on_demand
 from hosttune.frozen import frozen
 from hosttune.host.mounters import UTAB, users_in
 from hosttune.host.mountinfo import MountLine, folders_above, parse, topmost_at, visible
 from hosttune.host.named import waits_for_server
+from hosttune.regex import regex
 from hosttune.values import ABSENT, OnlyRunning
 
 if TYPE_CHECKING:
+    import re
+
     from hosttune.facts import Facts
     from hosttune.facts.storage.disks import Disk
     from hosttune.facts.storage.fstab import FstabEntry
@@ -55,6 +60,7 @@ _SYSTEM_TREES = (
     "/boot/", "/snap/", "/var/snap/", "/run/", "/proc/", "/sys/", "/dev/", "/var/lib/snapd/",
 )  # fmt: skip
 _OF_PEOPLE = "/run/media/"  # where udisks mounts what people plug in
+_ESCAPED = regex(r"(?:\\x[0-9a-f]{2})+")
 _UNIT_FOLDERS = (
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -94,7 +100,7 @@ class Mount(Fact):
 
 @frozen
 class ExpectedMount(Fact):
-    """What a boot mounts by a line of fstab."""
+    """What a boot mounts by a line of fstab, or by a unit file."""
 
     target: str  # `line 7` where a misread line has none
     source: str  # empty of a misread line
@@ -107,6 +113,7 @@ class ExpectedMount(Fact):
         ""  # why nothing is mounted, as far as the devices of this host tell: `names UUID=..., which no device has`
     )
     way_out: str = ""  # what to do about that
+    where: str = ""  # `line 3 of fstab`, `line 4 of /etc/systemd/system/data.mount`
 
 
 @frozen
@@ -185,7 +192,11 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     at = facts.mounts.at
     asked = {path for one in facts.fstab.entries if asks_read_only(one.options) for path in (one.target, one.path)}
     # One in memory holds nobody's data, and /tmp as one comes with the next boot (storage-tmp-tmpfs).
-    wanted = (one for one in facts.fstab.at_boot if one.fstype not in {"tmpfs", "ramfs"})
+    units = facts.mount_units
+    started = (one.entry for one in units.all if one.is_started and not (one.entry.is_swap or one.is_conditional))
+    by_unit = units.by_path
+    lines = (one for one in facts.fstab.at_boot if one.path not in by_unit and not is_on_demand(one.options))
+    wanted = (one for one in (*lines, *started) if one.fstype not in {"tmpfs", "ramfs"})
     misread = (one for one in facts.fstab.misread if not one.is_swap and not is_on_demand(one.options))
     found = [
         ExpectedMount(
@@ -196,24 +207,29 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
             else False,
             cause=lazy(_source_fault, facts, one, "sentence"),
             way_out=lazy(_source_fault, facts, one, "way_out"),
+            where=one.where.replace(FSTAB, "fstab"),
         )
         for one in wanted
-        if not is_on_demand(one.options)
     ]  # fmt: skip
     found += [
         ExpectedMount(
             one.target or f"line {one.line}", "", one.line, is_optional=False, is_mounted=one.target in there,
-            misread=one.refusal,
+            misread=one.refusal, where=f"line {one.line} of fstab",
         )
         for one in misread
     ]  # fmt: skip
-    return tuple(sorted(found, key=lambda one: one.line))
+    return tuple(sorted(found, key=lambda one: (not one.where.endswith("fstab"), one.line)))
 
 
 def _source_fault(facts: Facts, entry: FstabEntry, word: str) -> str:
     from hosttune.facts.storage.sources import find_fault, sources_of  # it reads mounts itself
 
     found = find_fault(sources_of(facts), entry, ())
+    if not found and word == "way_out" and entry.file != FSTAB:
+        name = quote(unit_name(entry.target))
+        return (
+            f"see why: systemctl status {name}; sudo journalctl -b -u {name}; to mount it: sudo systemctl start {name}"
+        )
     return str(getattr(found, word)) if found else ""
 
 
@@ -454,20 +470,18 @@ class _MountDisks:
 
     def unit(self, target: str) -> str:
         """The unit file that mounts `target`, or nothing. Names as systemd-escape(1) makes them."""
-        if target in self.listed():
-            return ""
         name = unit_name(target)
-        for folder in _UNIT_FOLDERS:
+        for folder in _UNIT_FOLDERS[:2] if target in self.listed() else _UNIT_FOLDERS:
             if hasattr(self.reader.stat(f"{folder}/{name}"), "type"):
                 return f"{folder}/{name}"
         return ""
 
 
-def unit_name(target: str) -> str:
+def unit_name(target: str, suffix: str = "mount") -> str:
     r"""`/data/my-set` -> `data-my\x2dset.mount` (systemd.unit(5), "string escaping")."""
     path = target.strip("/") or "/"
     if path == "/":
-        return "-.mount"
+        return f"-.{suffix}"
     escaped = []
     for index, byte in enumerate(path.encode("utf-8", "surrogateescape")):
         character = chr(byte)
@@ -477,4 +491,14 @@ def unit_name(target: str) -> str:
             escaped.append(character)
         else:
             escaped.append(f"\\x{byte:02x}")
-    return "".join(escaped) + ".mount"
+    return f"{''.join(escaped)}.{suffix}"
+
+
+def target_of(name: str) -> str:
+    """The folder or file that the name of a unit means: `unit_name` the other way round."""
+    path = name.rpartition(".")[0]
+    return "/" if path == "-" else "/" + _ESCAPED.sub(_unescape, path.replace("-", "/"))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return bytes.fromhex(match[0].replace("\\x", "")).decode("utf-8", "surrogateescape")

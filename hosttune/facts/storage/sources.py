@@ -210,7 +210,7 @@ class Sources:
     @cached_property
     def _unused(self) -> tuple[str, ...]:
         """The devices with a file system that no mount, no swap and no line uses."""
-        used = {name for one in self._facts.fstab.entries for name in self.find(one.source) or ()}
+        used = {name for one in self.entries for name in self.find(one.source) or ()}
         used |= self._mounted | (self.swapped or frozenset())
         return tuple(name for name, one in sorted(self._held.items()) if one.fstype and name not in used)
 
@@ -238,7 +238,14 @@ class Sources:
     @cached_property
     def missing(self) -> tuple[FstabEntry, ...]:
         """The lines of which no device has the name."""
-        return tuple(one for one in self._facts.fstab.entries if not one.is_swap and self.find(one.source) == ())
+        return tuple(one for one in self.entries if not one.is_swap and self.find(one.source) == ())
+
+    @cached_property
+    def entries(self) -> tuple[FstabEntry, ...]:
+        """The lines of fstab, and the unit files that mount; without these where they cannot be read."""
+        units = attempt(lambda: self._facts.mount_units.all)
+        lines = self._facts.fstab.entries
+        return (*lines, *(one.entry for one in units if not one.is_masked)) if isinstance(units, tuple) else lines
 
     def describe(self, name: str) -> str:
         """`/dev/nvme1n1 (UUID=..., xfs)`."""
