@@ -105,6 +105,7 @@ def _device_remarks(facts: Facts) -> tuple[Remark, ...]:
     from hosttune.facts.storage.fstab_lines import PATH
     from hosttune.resources.storage.fstab_boot import look_at_boot_lines
     from hosttune.resources.storage.fstab_lint import Remark, RemarkLevel
+    from hosttune.resources.storage.fstab_places import look_at_places
 
     if facts.reader.persistent_only:
         return ()
@@ -116,10 +117,14 @@ def _device_remarks(facts: Facts) -> tuple[Remark, ...]:
         return (Remark(0, RemarkLevel.NOTE, "no-devices", why, "as root: sudo hosttune fstab"),)
     levels = {True: RemarkLevel.ERROR, False: RemarkLevel.WARNING}
     of_fstab = (one for one in lines if one.is_of_device and one.file == PATH)
-    of_units = (one for one in lines if (one.fault or one.note) and one.file != PATH)
+    of_units = (one for one in lines if one.sentence and one.file != PATH)
     return (
+        *look_at_places(facts),
         *(Remark(one.line, levels[bool(one.fault)], "device", one.sentence, one.way_out) for one in of_fstab),
-        *(Remark(0, levels[bool(one.fault)], "unit", one.fault or one.note, one.way_out) for one in of_units),
+        *(
+            Remark(0, levels[bool(one.fault)], "unit", one.fault or one.note or one.remark, one.way_out)
+            for one in of_units
+        ),
     )
 
 

@@ -472,7 +472,7 @@ class _MountDisks:
         """The unit file that mounts `target`, or nothing. Names as systemd-escape(1) makes them."""
         name = unit_name(target)
         for folder in _UNIT_FOLDERS[:2] if target in self.listed() else _UNIT_FOLDERS:
-            if hasattr(self.reader.stat(f"{folder}/{name}"), "type"):
+            if getattr(self.reader.stat(f"{folder}/{name}"), "type", "") == "file":
                 return f"{folder}/{name}"
         return ""
 

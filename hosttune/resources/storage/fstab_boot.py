@@ -54,6 +54,7 @@ class BootLine(Fact):
     note: str = ""  # what is wrong with it and no fault: a boot only waits, or has no swap of it
     is_of_device: bool = False  # the devices say so, not the text
     file: str = PATH  # or a unit file of systemd
+    remark: str = ""  # what is wrong with it, though a boot goes on as it does now
     is_absent: bool = False  # nothing is mounted there, so that its data is missing already
 
     @property
@@ -64,7 +65,7 @@ class BootLine(Fact):
     @property
     def sentence(self) -> str:
         """The fault or note without the place in front of it."""
-        return (self.fault or self.note).removeprefix(f"{self.where} ")
+        return (self.fault or self.note or self.remark).removeprefix(f"{self.where} ")
 
 
 @frozen
@@ -180,7 +181,7 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         return replace(line, is_of_device=True, fault=sentence, way_out=f"{found.way_out}{lets_go_on}")
     if need.is_awaited or need.needed_by:
         return replace(line, is_of_device=True, note=sentence, way_out=f"{found.way_out}{lets_go_on}")
-    return line
+    return replace(line, is_of_device=True, remark=sentence, way_out=found.way_out)
 
 
 def _mounted_at(facts: Facts, entry: FstabEntry) -> list[Mount]:

@@ -56,7 +56,7 @@ def look_at_units(facts: Facts) -> Iterator[BootLine]:
                 f"{entry.file} mounts it, and no unit of a boot wants {unit.name}: the next boot mounts nothing there"
             )
             todo = f"sudo systemctl enable {quote(unit.name)}, if a boot is to mount it"
-            yield BootLine(entry.target, entry.line, todo, is_mounted=True, note=note, file=entry.file)
+            yield BootLine(entry.target, entry.line, way_out=todo, is_mounted=True, note=note, file=entry.file)
 
 
 def _explain_mask(unit: MountUnit, line: FstabEntry, *, is_mounted: bool) -> BootLine:
@@ -65,9 +65,8 @@ def _explain_mask(unit: MountUnit, line: FstabEntry, *, is_mounted: bool) -> Boo
         f"{line.where} does not count: {unit.name} is masked ({unit.entry.file}), and the next boot does not mount it"
     )
     todo = f"if that is meant, write noauto into the line; else: sudo systemctl unmask {quote(unit.name)}"
-    return BootLine(
-        line.target, line.line, todo if is_mounted else "", is_mounted=is_mounted, note=note if is_mounted else ""
-    )
+    told = BootLine(line.target, line.line, is_mounted=is_mounted)
+    return replace(told, note=note, way_out=todo) if is_mounted else told
 
 
 def _look_at_mount(facts: Facts, unit: MountUnit, *, is_mounted: bool) -> BootLine:
@@ -86,7 +85,8 @@ def _look_at_mount(facts: Facts, unit: MountUnit, *, is_mounted: bool) -> BootLi
         todo = f"correct it, then: sudo systemctl daemon-reload; sudo systemctl status {quote(unit.name)}"
     else:
         return look_at_source(facts, sources_of(facts), entry, need)
-    is_fault = is_mounted or need.is_required
+    # A unit that is not loaded is left out, whatever requires it; tried with systemd 252.
+    is_fault = is_mounted or (need.is_required and not unit.refusal)
     return replace(place, way_out=todo, fault=sentence if is_fault else "", note="" if is_fault else sentence)
 
 
