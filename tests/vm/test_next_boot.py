@@ -20,7 +20,7 @@ ExecStart=/usr/bin/python3 /usr/local/lib/hosttune-agent.py
 UNIT = "[Mount]\nWhat={what}\nWhere=/mnt/{name}\nType={fstype}\n[Install]\nWantedBy=multi-user.target\n"
 SWAP = "11111111-2222-4333-8444-555555555555"
 GOES_ON = f"""
-LABEL=gone1 /mnt/gone1 ext4 nofail 0 2
+LABEL=gone1 /mnt/gone1 ext4 nofail,x-systemd.device-timeout=3s 0 2
 LABEL=gone2 /mnt/gone2 ext4 noauto 0 2
 LABEL=gone3 /mnt/gone3 ext4 x-systemd.automount 0 2
 UUID={SWAP} none swap sw,x-systemd.device-timeout=9s 0 0
@@ -87,7 +87,7 @@ def test_what_stops_the_next_boot_is_told_and_no_reboot_of_hosttune_follows(gues
     assert "LABEL=gone6, which no device has: the next boot waits 3s for it, and ends in the emergency shell" in text
     assert "says xfs, and /dev/vdb" in text
     assert "the mount fails, and the boot ends in the emergency shell" in text
-    assert text.count("gone6") == 1  # one rule says it
+    assert text.count("LABEL=gone6") == 1  # one rule says it
     guest.write(POLICY, PARAMS.encode())
     words = ("apply", "--yes", "--reboot", "--confirm-within", "off", "--only", "storage-tmp-tmpfs")
     rc, _, told = guest.run(["hosttune", *words])
