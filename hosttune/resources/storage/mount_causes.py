@@ -1,4 +1,4 @@
-"""Why a line of fstab is not mounted: by its text, the devices of this host, the kernel log, and missing programs.
+"""Why a line of fstab, or a unit file, is not mounted: by its text, the devices of this host, the kernel log, and missing programs.
 
 Sources: mount(8) (helpers: /sbin/mount.TYPE), mount.fuse3(8); packages of Debian and Ubuntu (packages.debian.org).
 """
@@ -10,13 +10,15 @@ from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.facts.base import attempt
-from hosttune.facts.storage.fstab_lines import FstabText
+from hosttune.facts.storage.fstab_lines import PATH, FstabText
 from hosttune.facts.storage.fstab_types import effective
+from hosttune.facts.storage.mount_units import mount_command
 from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
 from hosttune.resources.storage.fstab_boot import parse_release
 from hosttune.resources.storage.fstab_lint import LineErrors, is_failing, lint
+from hosttune.resources.storage.unit_boot import find_error, way_out_of_refusal
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ _CHECKS = {"ext": "e2fsck -n", "xfs": "xfs_repair -n", "btr": "btrfs check --rea
 _OPTION = regex(r"Unknown parameter '([^']*)'|(?:Unrecognized|unrecognized|unknown) mount option \W?([\w.-]+)")
 
 
-class Cause(NamedTuple):
+class MountCause(NamedTuple):
     """What is wrong with a line, as what follows `line 7 of fstab`, and the way out; both empty where it is unknown."""
 
     sentence: str = ""
@@ -60,23 +62,32 @@ class MountCauses:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._entries = {one.line: one for one in facts.fstab.entries}
+        self._entries = {(one.file, one.line): one for one in facts.fstab.entries}
+        self._units = {(one.entry.file, one.entry.line): one for one in facts.mount_units.all}
 
-    def find(self, number: int) -> Cause:
-        entry = self._entries.get(number)
+    def find(self, file: str, number: int) -> MountCause:
+        """The cause of a line of fstab, or of a unit file, whose line is that of its What=."""
+        unit = self._units.get((file, number))
+        entry = unit.entry if unit else self._entries.get((file, number))
         if entry is None:
-            return Cause()
+            return MountCause()
         checks = (
             self._of_twin, self._of_contents, self._of_text, self._of_device, self._of_users, self._of_log,
             self._of_doubts, self._of_helper,
         )  # fmt: skip
-        return next((cause for check in checks if (cause := check(entry)).sentence), Cause())
+        unknown = MountCause()
+        if unit:
+            name = quote(unit.name)
+            see = f"see why: systemctl status {name}; sudo journalctl -b -u {name}; to mount it: {mount_command(entry)}"
+            unknown = MountCause("", see)
+        return next((cause for check in checks if (cause := check(entry)).sentence), unknown)
 
-    def _of_twin(self, entry: FstabEntry) -> Cause:
+    def _of_twin(self, entry: FstabEntry) -> MountCause:
         first = self._facts.fstab.by_path.get(entry.path or entry.target)
-        if first is None or first.line == entry.line:
-            return Cause()
-        return Cause(f"has the target of line {first.line}, which a boot mounts instead", "take one of the lines out")
+        if first is None or first.line == entry.line or entry.file != first.file:
+            return MountCause()
+        sentence = f"has the target of line {first.line}, which a boot mounts instead"
+        return MountCause(sentence, "take one of the lines out")
 
     @cached_property
     def _remarks(self) -> tuple[Mapping[int, ShownRemark], Mapping[int, ShownRemark]]:
@@ -96,36 +107,41 @@ class MountCauses:
                 sure[line.number] = remark
         return sure, doubts
 
-    def _of_text(self, entry: FstabEntry) -> Cause:
+    def _of_text(self, entry: FstabEntry) -> MountCause:
+        if unit := self._units.get((entry.file, entry.line)):
+            if unit.refusal:
+                return MountCause(f"{unit.refusal}, so that systemd does not load it", way_out_of_refusal(unit))
+            remark = find_error(unit, parse_release(attempt(lambda: self._facts.kernel.release)))
+            return self._of_remark(entry, remark if remark and _FAILS in remark.message else None)
         return self._of_remark(entry, self._remarks[0].get(entry.line))
 
-    def _of_doubts(self, entry: FstabEntry) -> Cause:
-        return self._of_remark(entry, self._remarks[1].get(entry.line))
+    def _of_doubts(self, entry: FstabEntry) -> MountCause:
+        return self._of_remark(entry, self._remarks[1].get(entry.line) if entry.file == PATH else None)
 
-    def _of_remark(self, entry: FstabEntry, remark: ShownRemark | None) -> Cause:
+    def _of_remark(self, entry: FstabEntry, remark: ShownRemark | None) -> MountCause:
         if remark is None or (remark.code in _OF_TAGS and sources_of(self._facts).find(entry.source)):
-            return Cause()  # a device has the name, however odd it looks
-        return Cause(f"is wrong: {remark.message.partition(_FAILS)[0]}", remark.todo)
+            return MountCause()  # a device has the name, however odd it looks
+        return MountCause(f"is wrong: {remark.message.partition(_FAILS)[0]}", remark.todo)
 
-    def _of_contents(self, entry: FstabEntry) -> Cause:
+    def _of_contents(self, entry: FstabEntry) -> MountCause:
         """What lies on a device that is there."""
         fault = find_fault(sources_of(self._facts), entry, ())
-        return Cause(fault.sentence, fault.way_out) if fault and fault.kind is SourceKind.TYPE else Cause()
+        return MountCause(fault.sentence, fault.way_out) if fault and fault.kind is SourceKind.TYPE else MountCause()
 
-    def _of_device(self, entry: FstabEntry) -> Cause:
+    def _of_device(self, entry: FstabEntry) -> MountCause:
         fault = find_fault(sources_of(self._facts), entry, ())
-        return Cause(fault.sentence, fault.way_out) if fault else Cause()
+        return MountCause(fault.sentence, fault.way_out) if fault else MountCause()
 
-    def _of_users(self, entry: FstabEntry) -> Cause:
+    def _of_users(self, entry: FstabEntry) -> MountCause:
         """What is made of the device, so that it is busy."""
         sources = sources_of(self._facts)
         for name in sources.find(entry.source) or ():
             if users := sources.made_of(name):
                 what = f"names {sources.describe(name)}, which {users[0]} is made of"
-                return Cause(what, f"name /dev/{users[0]}, or what lies on it: lsblk -f")
-        return Cause()
+                return MountCause(what, f"name /dev/{users[0]}, or what lies on it: lsblk -f")
+        return MountCause()
 
-    def _of_log(self, entry: FstabEntry) -> Cause:
+    def _of_log(self, entry: FstabEntry) -> MountCause:
         """What the kernel said of the device, or of an option that this line has."""
         errors = attempt(lambda: self._facts.storage_log.mount_errors)
         found = sources_of(self._facts).find(entry.source) or ()
@@ -135,17 +151,19 @@ class MountCauses:
             refused = (option[1] or option[2]) if option else ""
             if one.name in found:
                 path = sources_of(self._facts).describe(one.name).partition(" ")[0]
-                return Cause(f"names {path}, of which the kernel log says: {one.words}", _todo(entry, one.words, path))
+                sentence = f"names {path}, of which the kernel log says: {one.words}"
+                return MountCause(sentence, _todo(entry, one.words, path))
             if one.name in entry.fstype.split(",") and refused in words:
-                return Cause(f"has the option `{refused}`, which the kernel log calls unknown", f"take `{refused}` out")
-        return Cause()
+                sentence = f"has the option `{refused}`, which the kernel log calls unknown"
+                return MountCause(sentence, f"take `{refused}` out")
+        return MountCause()
 
-    def _of_helper(self, entry: FstabEntry) -> Cause:
+    def _of_helper(self, entry: FstabEntry) -> MountCause:
         program, package = _HELPERS.get(effective(entry.fstype, entry.source), ("", ""))
         if not program or any(self._facts.reader.stat(f"{folder}/{program}") is not ABSENT for folder in _FOLDERS):
-            return Cause()
+            return MountCause()
         way_out = f"install it: sudo apt install {package}" if package else "install the client of this file system"
-        return Cause(f"needs the program {program}, which is not installed", way_out)
+        return MountCause(f"needs the program {program}, which is not installed", way_out)
 
 
 def _todo(entry: FstabEntry, words: str, path: str) -> str:
