@@ -269,6 +269,7 @@ class Finding:
     is_fault: bool = False  # this machine does not do its work, or will not after the next boot; never mere advice
     blocks_reboot: bool = False  # a boot before it is solved makes it worse
     impairs: bool = False  # this machine does its work, but slower, or not for long; of a fault: up to the next boot
+    yields_to: str = ""  # the rule whose finding of the same subject is shown instead
 
     def __post_init__(self) -> None:
         """What is unknown because these are the files of an image waits for the machine that runs it."""

@@ -15,6 +15,7 @@ from hosttune.engine.expression_values import MAX_HOST, MAX_RULE, Budget
 from hosttune.engine.leftovers import find_orphans, point_out, rules_left
 from hosttune.engine.plan import (
     digest,
+    drop_repeated,
     explain_clash,
     hold_back,
     leads_to_boot,
@@ -126,7 +127,7 @@ class Session:
         refused = {rule: explain_clash(rule, *one) for rule, one in clashes.items()} | dict(held or {})
         back = {address: (one.value, one.told) for address, one in journal.came_back().items()}
         told = (point_out(hold_back(one, policy, facts, ledger, refused, back), left) for one in merged)
-        return put_reboots_last((*make_once(told), *orphans))
+        return put_reboots_last((*drop_repeated(make_once(told), policy), *orphans))
 
 
 def faults_of(session: Session, reader: Reader) -> tuple[Finding, ...]:

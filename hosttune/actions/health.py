@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hosttune import __version__
 from hosttune.codec import finding_from_json, finding_to_json
+from hosttune.engine.plan import drop_repeated, put_reboots_last
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.baseline import FOLDER, NAME, learn_baseline, unlike, written
@@ -51,7 +52,7 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
             found.append(session.policy.waive(_late(rule.id, answer, waits, seconds)))
         else:
             found += map(finding_from_json, json.loads(answer))
-    return tuple(found)
+    return put_reboots_last(drop_repeated(found, session.policy))
 
 
 def learn(session: Session, where: str = "") -> Learned:

@@ -1,4 +1,4 @@
-"""The lines of fstab that a boot mounts, whether they are mounted now, and if not, why."""
+"""The lines of fstab and the unit files that a boot mounts, whether they are mounted now, and if not, why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hosttune.resources.storage.mount_causes import MountCauses
 
 @frozen
 class FstabMount(Fact):
-    """A line that a boot mounts, as the fact `mounts` has it, with the cause if it is not mounted."""
+    """A line or a unit file that a boot mounts, as the fact `mounts` has it, with the cause if it is not mounted."""
 
     target: str  # `line 7` where a misread line has none
     source: str  # empty of a misread line
@@ -30,11 +30,12 @@ class FstabMount(Fact):
     below: str
     unguarded: str
     guard: str
+    where: str  # `line 3 of fstab`, `line 4 of /etc/systemd/system/data.mount`
 
 
 @frozen
 class FstabMounts(Fact):
-    """All of them, in the order of the file."""
+    """All of them, fstab in its order, then unit files."""
 
     lines: tuple[FstabMount, ...]
 
@@ -46,9 +47,10 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> FstabMounts:  # noqa: ARG
             FstabMount(
                 one.target, one.source, one.line, one.is_optional, one.is_mounted, one.misread,
                 is_read_only=lazy(lambda one=one: one.is_read_only),  # type: ignore[misc]
-                cause=lazy(lambda one=one: causes().find(one.line).sentence),  # type: ignore[misc]
-                way_out=lazy(lambda one=one: causes().find(one.line).way_out),  # type: ignore[misc]
+                cause=lazy(lambda one=one: causes().find(one.file, one.line).sentence),  # type: ignore[misc]
+                way_out=lazy(lambda one=one: causes().find(one.file, one.line).way_out),  # type: ignore[misc]
                 **{name: lazy(getattr, one, name) for name in WRITTEN},
+                where=one.where,
             )
             for one in facts.mounts.expected
         )

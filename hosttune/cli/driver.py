@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hosttune.cli.options import DisplayOptions, HostOptions
 
+if TYPE_CHECKING:
+    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.policy import Policy
+    from hosttune.host.door import Reader
+
 RULE = "gpu-driver"
+_OWN = "gpu-"  # the rules of which the table tells by itself
 
 
 def driver(look: HostOptions, show: DisplayOptions) -> int:
@@ -26,5 +34,18 @@ def driver(look: HostOptions, show: DisplayOptions) -> int:
         write_json(masked(driver_json(table, page)))
     else:
         say(driver_text(table, page))
+        if any("reboot" in state.way_out for state in table.states):
+            say(_before_reboot(reader, catalog, policy))
     to_do = table.action in {"install", "update", "switch", "refuse", ""}
     return int(to_do or bool(table.unknown) or any(state.is_fault is not False for state in table.states))
+
+
+def _before_reboot(reader: Reader, catalog: Catalog, policy: Policy) -> str:
+    """What has to be solved before the reboot that the table advises, such as a line of fstab; empty for nothing."""
+    from hosttune.actions.apply import reboot_obstacles
+    from hosttune.actions.examine import examine, reboot_guards
+    from hosttune.host.cleaned import clean
+
+    session = examine(reader, catalog, policy.only(RULE), collect=False)
+    found = [one for one in reboot_guards(session, reader) if not one.rule.startswith(_OWN)]
+    return "".join(f"\nNo reboot before this is solved: {clean(one)}\n" for one in reboot_obstacles(found))

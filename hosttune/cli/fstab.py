@@ -98,21 +98,34 @@ def _read(facts: Facts) -> bytes:
 
 
 def _device_remarks(facts: Facts) -> tuple[ShownRemark, ...]:
-    """What the devices of the host say of its lines; a note where they cannot be asked."""
+    """What the devices of the host say of its lines, and what is wrong with its unit files that mount; a note where
+    they cannot be asked.
+    """
     from hosttune.facts.base import UnknownFact
+    from hosttune.facts.storage.fstab_lines import PATH
     from hosttune.resources.storage.fstab_boot import look_at_boot_lines
+    from hosttune.resources.storage.fstab_places import look_at_places
     from hosttune.resources.storage.fstab_remark import RemarkLevel, shown_remark
 
     if facts.reader.persistent_only:
         return ()
     try:
         _ = facts.filesystems.all
-        lines = [one for one in look_at_boot_lines(facts) if one.is_of_device]
+        lines = look_at_boot_lines(facts)
     except UnknownFact as unknown:
         why = f"the lines are not held against the disks of this host: {unknown}"
         return (shown_remark(0, RemarkLevel.NOTE, "no-devices", why, "as root: sudo hosttune fstab"),)
     levels = {True: RemarkLevel.ERROR, False: RemarkLevel.WARNING}
-    return tuple(shown_remark(one.line, levels[bool(one.fault)], "device", one.sentence, one.way_out) for one in lines)
+    of_fstab = (one for one in lines if one.is_of_device and one.file == PATH)
+    of_units = (one for one in lines if one.sentence and one.file != PATH)
+    return (
+        *look_at_places(facts),
+        *(shown_remark(one.line, levels[bool(one.fault)], "device", one.sentence, one.way_out) for one in of_fstab),
+        *(
+            shown_remark(0, levels[bool(one.fault)], "unit", one.fault or one.note or one.remark, one.way_out)
+            for one in of_units
+        ),
+    )
 
 
 def _tuned_status(tuning: Tuning, *, is_all: bool, is_json: bool) -> int:

@@ -176,7 +176,7 @@ def _advice(rule: Rule, subject: str, names: ExpressionNames) -> list[Finding]:
                 failed.append(
                     Finding(
                         rule.id, subject, verdict, hold, message, todo=todo,
-                        is_fault=is_fault, blocks_reboot=blocks, impairs=impairs,
+                        is_fault=is_fault, blocks_reboot=blocks, impairs=impairs, yields_to=expectation.yields_to,
                     )
                 )  # fmt: skip
         except UnknownFact as problem:

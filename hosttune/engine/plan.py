@@ -24,6 +24,7 @@ BREAKS = "breaks: "  # begins a line of a change that names what runs
 
 Reason = tuple[str, str]  # why a rule is refused, and what to do
 
+_NOTE = " (no reboot before "
 _REBOOT = regex(r"(?<![\w-])reboots?(?![\w-])")  # not within the name of a rule
 _SEVERITY = (Verdict.UNKNOWN, Verdict.DIFFERS, Verdict.ADVICE, Verdict.OK, Verdict.NOT_APPLICABLE)
 
@@ -74,6 +75,7 @@ def _merge(group: list[Finding]) -> Finding:
         is_fault=any(finding.is_fault for finding in group),
         blocks_reboot=any(finding.blocks_reboot for finding in group),
         impairs=any(one.impairs for one in group) and all(one.impairs for one in group if one.is_fault),
+        yields_to=group[0].yields_to if len({one.yields_to for one in group}) == 1 else "",
     )
 
 
@@ -115,7 +117,9 @@ def put_reboots_last(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         return listed
     note = f"no reboot before {' and '.join(blockers)} is solved"
     return tuple(
-        replace(one, todo=f"{one.todo} ({note})") if not one.blocks_reboot and _REBOOT.search(one.todo) else one
+        replace(one, todo=f"{one.todo.partition(_NOTE)[0]} ({note})")
+        if not one.blocks_reboot and _REBOOT.search(one.todo)
+        else one
         for one in listed
     )
 
@@ -212,6 +216,29 @@ def make_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         kept = tuple(change for change in finding.changes if (change.address, change.after) not in seen)
         seen |= {(change.address, change.after) for change in kept}
         found.append(finding if len(kept) == len(finding.changes) else replace(finding, changes=kept))
+    return tuple(found)
+
+
+def drop_repeated(findings: Iterable[Finding], policy: Policy) -> tuple[Finding, ...]:
+    """The findings, without the advice that the rule it yields to gives of the same subject and takes no less
+    seriously. A rule for which the policy drains a node yields to none.
+    """
+    listed = tuple(findings)
+    first = {one.yields_to for one in listed} - {""}
+    told = {(one.rule, one.subject): one for one in listed if one.rule in first and one.reason}
+    found = []
+    for one in listed:
+        other = told.get((one.yields_to, one.subject)) if one.rule not in policy.drains.drain_for else None
+        is_repeated = (
+            other is not None
+            and one.verdict is Verdict.ADVICE
+            and other.verdict in {Verdict.DIFFERS, Verdict.ADVICE}
+            and not other.hold
+            and (other.is_fault or not one.is_fault)
+            and (other.impairs or not one.impairs)
+        )
+        reason = f"{one.yields_to} reports it"
+        found.append(Finding(one.rule, one.subject, Verdict.NOT_APPLICABLE, reason=reason) if is_repeated else one)
     return tuple(found)
 
 

@@ -143,6 +143,7 @@ class Expectation:
     blocks_reboot: Expression | Literal | None = None  # whether a boot before it is solved makes it worse
     waits_for_reboot: Expression | Literal | None = None  # whether it is a fault that the next boot mends
     impairs: Expression | Literal | None = None  # whether the machine works, but slower, or not for long
+    yields_to: str = ""  # the rule whose finding of the same subject is shown instead
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -275,6 +276,7 @@ def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
             question(f"expect[{i}].blocks_reboot", entry.get("blocks_reboot")),
             question(f"expect[{i}].waits_for_reboot", entry.get("waits_for_reboot")),
             question(f"expect[{i}].impairs", entry.get("impairs")),
+            entry.get("yields_to", ""),
         )
         for i, entry in enumerate(data.get("expect", []))
     )

@@ -215,6 +215,7 @@ def rule_shape() -> TableSpec:
                         "blocks_reboot": AnyOf((expression, Boolean(help="A boot before it is solved makes it worse"))),
                         "waits_for_reboot": AnyOf((expression, Boolean(help="It is a fault that the next boot mends"))),
                         "impairs": AnyOf((expression, Boolean(help=_IMPAIRS))),
+                        "yields_to": Id(help="A rule: what it finds of the same subject is shown instead"),
                     },
                     required=("if", "else"),
                 ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.storage.fstab_lines import PATH
 from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.sources import names_device, plain_source, sources_of
 from hosttune.frozen import frozen
@@ -41,12 +42,13 @@ class DiskRow:
     disk: Disk
     holds: Filesystem | None
     mounts: tuple[Mount, ...]
-    lines: tuple[FstabEntry, ...]
+    lines: tuple[FstabEntry, ...]  # and unit files that mount
     children: tuple[str, ...]  # names of the devices made of it
     is_swap: bool
     idle: IdleGroup | None = None  # the pool, volume group or array of which it is a part, and which is not up
     misread: tuple[Misread, ...] = ()  # lines that name it, and that not all programs take for an entry
-    causes: Mapping[int, str] = field(default_factory=dict)  # by line: why nothing is mounted by it
+    causes: Mapping[str, str] = field(default_factory=dict)  # why nothing is mounted, by `line 3 of /etc/fstab`
+    unwanted: frozenset[str] = frozenset()  # where those of these unit files are that no boot starts
 
 
 @frozen
@@ -73,27 +75,35 @@ def disks_of(facts: Facts) -> DiskTree:
     disks = facts.disks.all
     held = {one.path: one for one in told(lambda: facts.filesystems.all)}
     mounts = [mount for mount in told(lambda: facts.mounts.all) if not mount.is_bind]
-    entries = told(lambda: facts.fstab.entries)
     misread = told(lambda: facts.fstab.misread)
     expected = told(lambda: facts.mounts.expected)
     why = MountCauses(facts) if any(not one.is_mounted for one in expected) else None
-    causes = {one.line: why.find(one.line).sentence for one in expected if why and not one.is_mounted}
-    swaps = {swap.path for swap in told(lambda: facts.memory.swaps)}
+    absent = [(one.file, one.line) for one in expected if not one.is_mounted]
+    causes = {place: why.find(*place).sentence for place in absent if why}
     idle = {path: group for group in told(lambda: facts.filesystems.idle) for path in group.paths}
     sources = sources_of(facts)
-    found = {entry.line: sources.find(entry.source) for entry in entries}
+    units = told(lambda: facts.mount_units.all)
+    unwanted = {one.entry.where for one in units if not (one.is_started or one.is_automounted)}
+    entries = told(lambda: sources.entries)
+    swaps = {swap.path for swap in told(lambda: facts.memory.swaps)}
+    found = {entry.where: sources.find(entry.source) for entry in entries}
     rows = []
     for disk in disks:
         holds = held.get(disk.path)
         tags = {disk.path, f"/dev/{disk.name}", *(holds.tags if holds else ())}
         here = tuple(mount for mount in mounts if _device(mount) == raw(disk, "device") or mount.source in tags)
-        lines = tuple(entry for entry in entries if disk.name in (found[entry.line] or ()))
+        lines = tuple(entry for entry in entries if disk.name in (found[entry.where] or ()))
         children = tuple(child.name for child in disks if disk.name in _parents(child))
         odd = tuple(line for line in misread if disk.name in (sources.find(line.source) or ()))
-        own = {line.line: causes.get(line.line, "") for line in lines}
-        rows.append(DiskRow(disk, holds, here, lines, children, bool(swaps & tags), idle.get(disk.path), odd, own))
-    missing = tuple(entry for entry in entries if found[entry.line] == ())
-    unresolved = (one for one in entries if found[one.line] is None and names_device(one.source))
+        own = {line.where: causes.get((line.file, line.line), "") for line in lines}
+        rows.append(
+            DiskRow(
+                disk, holds, here, lines, children, bool(swaps & tags), idle.get(disk.path), odd, own,
+                frozenset(line.where for line in lines) & unwanted,
+            )
+        )  # fmt: skip
+    missing = tuple(entry for entry in entries if found[entry.where] == ())
+    unresolved = (one for one in entries if found[one.where] is None and names_device(one.source))
     local = tuple(one for one in unresolved if not is_network(one.fstype, one.source))
     return DiskTree(tuple(_ordered(rows)), missing, local, tuple(dict.fromkeys(unknown)))
 
@@ -135,7 +145,7 @@ def disks_json(disks: DiskTree) -> dict[str, Any]:
                 "fstab": [to_json(entry) for entry in row.lines],
                 "is_swap": row.is_swap,
                 "misread": [to_json(line) for line in row.misread],
-                "causes": {str(line): cause for line, cause in row.causes.items() if cause},
+                "causes": {where: cause for where, cause in row.causes.items() if cause},
             }
             for row in disks.rows
         ],
@@ -217,11 +227,11 @@ def _share(part: int, whole: int) -> str:
 def _state(row: DiskRow) -> str:
     """Whether fstab knows it, and what is odd about that."""
     if row.lines or row.misread:
-        said = [_line(entry) for entry in row.lines]
+        said = [_line(entry) + ("; no boot starts it" if entry.where in row.unwanted else "") for entry in row.lines]
         said += [f"fstab line {line.line}, misread (see: hosttune fstab)" for line in row.misread]
         mounted = {mount.target for mount in row.mounts}
         absent = [entry for entry in row.lines if not entry.is_swap and entry.target not in mounted]
-        reasons = dict.fromkeys(cause for entry in absent if (cause := row.causes.get(entry.line)))
+        reasons = dict.fromkeys(cause for entry in absent if (cause := row.causes.get(entry.where)))
         why = f": the line {clean(', and '.join(reasons))}" if reasons else ""
         return "; ".join(said) + (f"; not mounted now{why}" if absent else "")
     if row.mounts:
@@ -237,8 +247,9 @@ def _state(row: DiskRow) -> str:
 
 
 def _line(entry: FstabEntry) -> str:
+    place = "fstab" if entry.file == PATH else clean(entry.file)
     where = "as swap" if entry.is_swap else f"on {clean(entry.target)}"
-    return f"fstab line {entry.line}: {clean(plain_source(entry.source))} {where}"
+    return f"{place} line {entry.line}: {clean(plain_source(entry.source))} {where}"
 
 
 def _notes(disks: DiskTree, page: Page, hidden: int) -> list[str]:

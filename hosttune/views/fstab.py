@@ -70,7 +70,9 @@ def _place(document: FstabText, group: list[ShownRemark], screen: Screen) -> str
     if len(group) > 1:
         many = [str(remark.line) for remark in group]
         return "\n".join(wrapped(f"lines {join_words(many)}", screen.columns, first="  ", rest="    "))
-    return _cut(f"  line {first.line}: {_text(document.lines[first.line - 1])}", screen) if first.line else "  the file"
+    if not first.line:
+        return "  unit files of systemd" if first.code == "unit" else "  the file"
+    return _cut(f"  line {first.line}: {_text(document.lines[first.line - 1])}", screen)
 
 
 def _group_lines(document: FstabText, remark: ShownRemark, screen: Screen) -> Iterator[str]:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.engine.plan import (
+    drop_repeated,
     guarded,
     hold_back,
     make_once,
@@ -255,3 +256,28 @@ def test_parts_are_deferred_together_only_where_all_that_is_unknown_is():
         assert (merged.rule, merged.subject, merged.verdict, merged.hold.kind) == (
             "rule", "subject", Verdict.UNKNOWN, hold,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "mine", "drained", "is_dropped"),
+    [
+        ({"verdict": Verdict.DIFFERS, "is_fault": True, "impairs": True}, {"impairs": True}, (), True),
+        ({"verdict": Verdict.ADVICE, "impairs": True}, {"impairs": True}, (), True),
+        ({"verdict": Verdict.ADVICE}, {"impairs": True}, (), False),  # the graver one stays
+        ({"verdict": Verdict.OK}, {}, (), False),
+        ({"verdict": Verdict.UNKNOWN}, {}, (), False),
+        ({"verdict": Verdict.ADVICE, "hold": Hold(HoldKind.WAIVED)}, {}, (), False),
+        ({"verdict": Verdict.ADVICE, "impairs": True}, {"impairs": True}, ("later",), False),
+    ],
+)
+def test_advice_that_the_rule_before_gives_of_the_same_subject_is_not_repeated(other, mine, drained, is_dropped):
+    policy = SimpleNamespace(drains=SimpleNamespace(drain_for=frozenset(drained)))
+    one = Finding("first", "/data", reason="gone", **other)
+    two = Finding("later", "/data", Verdict.ADVICE, reason="not mounted", yields_to="first", **mine)
+    elsewhere = Finding("later", "/other", Verdict.ADVICE, reason="not mounted", yields_to="first")
+    besides = replace(two, reason="a service writes there", yields_to="")
+    found = drop_repeated((one, two, elsewhere, besides), policy)
+    assert (found[0], *found[2:]) == (one, elsewhere, besides)
+    assert (found[1].verdict is Verdict.NOT_APPLICABLE) is is_dropped
+    assert is_dropped or found[1] == two
+    assert drop_repeated((two,), policy) == (two,)  # asked alone, it is told

@@ -164,10 +164,12 @@ def test_mount_of_a_unit_names_its_file():
     assert found.at["/data/my-set"].unit == unit
 
 
-def test_mount_of_fstab_has_no_unit():
-    found = mounts(DATA, fstab="/dev/sdb1 /data ext4 rw 0 0\n", files={"/etc/systemd/system/data.mount": "x"})
+@pytest.mark.parametrize(("folder", "counts"), [("/etc", True), ("/run", True), ("/usr/lib", False)])
+def test_mount_of_fstab_has_the_unit_that_comes_before_its_line(folder, counts):
+    unit = f"{folder}/systemd/system/data.mount"
+    found = mounts(DATA, fstab="/dev/sdb1 /data ext4 rw 0 0\n", files={unit: "x"})
 
-    assert found.at["/data"].unit == ""
+    assert found.at["/data"].unit == (unit if counts else "")
 
 
 def test_unreadable_mountinfo_makes_the_mounts_unknown():

@@ -183,3 +183,34 @@ def test_ext4_line_means_an_unused_file_system_that_its_driver_reads():
     facts = host("UUID=x /d ext4 defaults\nUUID=y /e auto defaults\nUUID=z /f zfs defaults", held=held)
     asked = Sources(facts)
     assert [asked.find_unused(entry) for entry in facts.fstab.entries] == [("sdb1",), ("sdb1", "sdb2"), ()]
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("/dev/sdb /file ext4 nofail 0 2", "mounts on /file, which is a file and no folder"),
+        ("/srv/gone.img /data ext4 loop 0 2", "names /srv/gone.img, which is not there"),
+        ("/srv /data ext4 defaults 0 2", "names /srv, which is a folder"),
+        ("/srv/there.img /data ext4 loop 0 2", ""),
+        ("/srv/there.img /file none bind 0 0", ""),
+        ("/srv/gone /data none bind 0 0", ""),
+        ("/late/x.img /data ext4 loop 0 2\n/dev/sdb /late ext4 nofail 0 2", ""),
+        ("/srv/gone /data fuse.mergerfs defaults 0 0", ""),
+    ],
+)
+def test_folder_and_source_are_what_a_mount_takes(line, text):
+    facts = host(line)
+    facts.reader.files |= {"/file": "", "/srv/there.img": "x"}
+    found = find_fault(Sources(facts), facts.fstab.entries[0], ())
+    assert (found.sentence if found else "") == text
+
+
+def test_array_that_came_up_under_another_number_is_named_by_its_uuid():
+    held = (HELD[0], ("md127", "/dev/md127", "ext4", "", UUID, "", ""))
+    found = fault("/dev/md0 /data ext4 defaults 0 2", held=held, devices=[("md127", "9:127", ("sdb",))])
+    assert found.way_out.startswith(f"write UUID={UUID}, if /dev/md127")
+
+
+def test_swap_line_of_a_file_system_is_not_to_become_one():
+    found = fault(f"UUID={UUID} none swap sw 0 0")
+    assert found.way_out == "name the device of the swap, or take the line out"

@@ -41,6 +41,12 @@ class FstabEntry(Fact):
     refusal: str = ""  # why hosttune does not edit this line, as a sentence; empty: it may
     way_out: str = ""  # what a person can do about the refusal
     text: str = ""  # the whole line as it stands
+    file: str = PATH  # or a unit file, where the line is that of its What=
+
+    @property
+    def where(self) -> str:
+        """`line 3 of /etc/fstab`; a file that lacks the line by itself."""
+        return f"line {self.line} of {self.file}" if self.line else self.file
 
 
 @frozen

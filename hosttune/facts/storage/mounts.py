@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy, shared, unread
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.reading import require_known, sure
+from hosttune.facts.storage.fstab_lines import PATH as FSTAB
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.frozen import frozen
 from hosttune.host.mounters import UTAB, users_in
 from hosttune.host.mountinfo import MountLine, folders_above, parse, topmost_at, visible
 from hosttune.host.named import waits_for_server
+from hosttune.regex import regex
 from hosttune.values import ABSENT, OnlyRunning
 
 if TYPE_CHECKING:
+    import re
+
     from hosttune.facts import Facts
     from hosttune.facts.storage.disks import Disk
     from hosttune.facts.storage.fstab import FstabEntry
@@ -56,6 +60,7 @@ _SYSTEM_TREES = (
     "/boot/", "/snap/", "/var/snap/", "/run/", "/proc/", "/sys/", "/dev/", "/var/lib/snapd/",
 )  # fmt: skip
 _OF_PEOPLE = "/run/media/"  # where udisks mounts what people plug in
+_ESCAPED = regex(r"(?:\\x[0-9a-f]{2})+")
 _UNIT_FOLDERS = (
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -95,7 +100,7 @@ class Mount(Fact):
 
 @frozen
 class ExpectedMount(Fact):
-    """What a boot mounts by a line of fstab."""
+    """What a boot mounts by a line of fstab, or by a unit file."""
 
     target: str  # `line 7` where a misread line has none
     source: str  # empty of a misread line
@@ -109,6 +114,13 @@ class ExpectedMount(Fact):
     below: str = ""  # what is in the folder while nothing is mounted there
     unguarded: str = ""  # services that start without this mount, and keep their data on it, as a sentence
     guard: str = ""  # how to let them wait for it
+    file: str = FSTAB  # or a unit file, where the line is that of its What=
+
+    @property
+    def where(self) -> str:
+        """`line 3 of fstab`, `line 4 of /etc/systemd/system/data.mount`; a file that lacks the line by itself."""
+        place = "fstab" if self.file == FSTAB else self.file
+        return f"line {self.line} of {place}" if self.line else place
 
 
 @frozen
@@ -185,13 +197,20 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     mounted = facts.mounts.all
     there = {mount.target for mount in mounted if mount.is_topmost or not mount.is_of_user}
     at = facts.mounts.at
-    asked = {path for one in facts.fstab.entries if asks_read_only(one.options) for path in (one.target, one.path)}
+    units = facts.mount_units
+    mounting = [one for one in units.all if not (one.entry.is_swap or one.is_masked)]
+    lines = [one for one in facts.fstab.entries if one.target.startswith("/") and not one.is_swap]
+    entries = [*lines, *(one.entry for one in mounting)]
+    asked = {path for one in entries if asks_read_only(one.options) for path in (one.target, one.path)}
+    by_unit = units.by_path
+    lines = [one for one in lines if one.path not in by_unit]
+    wanted = [one for one in lines if not is_on_demand(one.options)]
+    wanted += [one.entry for one in mounting if one.is_started and not one.is_conditional]
     # One in memory holds nobody's data, and /tmp as one comes with the next boot (storage-tmp-tmpfs).
-    wanted = [
-        one for one in facts.fstab.at_boot if one.fstype not in {"tmpfs", "ramfs"} and not is_on_demand(one.options)
-    ]
+    wanted = [one for one in wanted if one.fstype not in {"tmpfs", "ramfs"}]
     # What is mounted by hand is missed once a service that runs writes below it.
-    by_hand = (one for one in facts.fstab.entries if one.target.startswith("/") and not one.is_swap)
+    by_hand = [one for one in lines if is_on_demand(one.options) and not is_automount(one.options)]
+    by_hand += [one.entry for one in mounting if not (one.is_started or one.is_automounted)]
     wanted += [one for one in by_hand if _is_written_below(reader, facts, one, there)]
     misread = (one for one in facts.fstab.misread if not one.is_swap and not is_on_demand(one.options))
     found = [
@@ -202,6 +221,7 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
             if not {one.target, one.path} & asked
             else False,
             **{name: lazy(_written, facts, one, name) for name in WRITTEN},
+            file=one.file,
         )
         for one in wanted
     ]  # fmt: skip
@@ -212,7 +232,7 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
         )
         for one in misread
     ]  # fmt: skip
-    return tuple(sorted(found, key=lambda one: one.line))
+    return tuple(sorted(found, key=lambda one: (one.file != FSTAB, one.file, one.line)))
 
 
 def _written(facts: Facts, entry: FstabEntry, word: str) -> str:
@@ -222,14 +242,12 @@ def _written(facts: Facts, entry: FstabEntry, word: str) -> str:
 
 
 def _is_written_below(reader: Reader, facts: Facts, entry: FstabEntry, there: Collection[str]) -> bool:
-    """Whether a line that no boot mounts is missed: not mounted, and a known service writes there."""
+    """Whether what no boot mounts is missed: not mounted, and a known service writes there."""
     from hosttune.facts.storage.written_below import find_writers
 
-    if not is_on_demand(entry.options) or is_automount(entry.options) or {entry.target, entry.path} & {*there}:
+    if {entry.target, entry.path} & {*there} or _is_behind_link(reader, entry, facts.mounts.all):
         return False
-    return not _is_behind_link(reader, entry, facts.mounts.all) and bool(
-        find_writers(facts, (entry.target, entry.path), are_all_asked=False)
-    )
+    return bool(find_writers(facts, (entry.target, entry.path), are_all_asked=False))
 
 
 def asks_read_only(options: Iterable[str]) -> bool:
@@ -469,20 +487,18 @@ class _MountDisks:
 
     def unit(self, target: str) -> str:
         """The unit file that mounts `target`, or nothing. Names as systemd-escape(1) makes them."""
-        if target in self.listed():
-            return ""
         name = unit_name(target)
-        for folder in _UNIT_FOLDERS:
-            if hasattr(self.reader.stat(f"{folder}/{name}"), "type"):
+        for folder in _UNIT_FOLDERS[:2] if target in self.listed() else _UNIT_FOLDERS:
+            if getattr(self.reader.stat(f"{folder}/{name}"), "type", "") == "file":
                 return f"{folder}/{name}"
         return ""
 
 
-def unit_name(target: str) -> str:
+def unit_name(target: str, suffix: str = "mount") -> str:
     r"""`/data/my-set` -> `data-my\x2dset.mount` (systemd.unit(5), "string escaping")."""
     path = target.strip("/") or "/"
     if path == "/":
-        return "-.mount"
+        return f"-.{suffix}"
     escaped = []
     for index, byte in enumerate(path.encode("utf-8", "surrogateescape")):
         character = chr(byte)
@@ -492,4 +508,14 @@ def unit_name(target: str) -> str:
             escaped.append(character)
         else:
             escaped.append(f"\\x{byte:02x}")
-    return "".join(escaped) + ".mount"
+    return f"{''.join(escaped)}.{suffix}"
+
+
+def target_of(name: str) -> str:
+    """The folder or file that the name of a unit means: `unit_name` the other way round."""
+    path = name.rpartition(".")[0]
+    return "/" if path == "-" else "/" + _ESCAPED.sub(_unescape, path.replace("-", "/"))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return bytes.fromhex(match[0].replace("\\x", "")).decode("utf-8", "surrogateescape")

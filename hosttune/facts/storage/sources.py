@@ -12,8 +12,9 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt, raw
-from hosttune.facts.storage.fstab_types import MOVES, is_known
+from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
 from hosttune.facts.storage.mounts import is_network
+from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -211,7 +212,7 @@ class Sources:
     @cached_property
     def _unused(self) -> Mapping[str, list[str]]:
         """The devices with a file system that no mount, no swap and no line uses: of each type the first ones."""
-        lines = (*self._facts.fstab.entries, *self._facts.fstab.misread)
+        lines = (*self.entries, *self._facts.fstab.misread)
         used = {name for one in lines for name in self.find(one.source) or ()}
         used |= self._mounted | (self.swapped or frozenset())
         found: dict[str, list[str]] = {}
@@ -252,7 +253,51 @@ class Sources:
     @cached_property
     def missing(self) -> tuple[FstabEntry, ...]:
         """The lines of which no device has the name."""
-        return tuple(one for one in self._facts.fstab.entries if not one.is_swap and self.find(one.source) == ())
+        return tuple(one for one in self.entries if not one.is_swap and self.find(one.source) == ())
+
+    @cached_property
+    def entries(self) -> tuple[FstabEntry, ...]:
+        """The lines of fstab, and the unit files that mount; without these where they cannot be read."""
+        units = attempt(lambda: self._facts.mount_units.all)
+        lines = self._facts.fstab.entries
+        return (*lines, *(one.entry for one in units if not one.is_masked)) if isinstance(units, tuple) else lines
+
+    def find_place_fault(self, entry: FstabEntry) -> SourceFault | None:
+        """Why a line cannot be mounted by what its folder and its source are, as files of this host."""
+        reader = self._facts.reader
+        if entry.is_swap or reader.persistent_only or self._ways.way(entry.path)[1]:
+            return None
+        if getattr(reader.stat(entry.path), "type", "") == "file":
+            what = f"mounts on {entry.target}, which is a file and no folder"
+            return SourceFault(SourceKind.TYPE, what, "move the file away, or name a folder")
+        source = plain_source(entry.source)
+        if entry.fstype not in ON_DISK or not source.startswith("/") or self._ways.way(source)[1]:
+            return None
+        if self._is_below_unmounted(source):
+            return None
+        stat = reader.stat(source)
+        if stat is ABSENT and not source.startswith("/dev/"):
+            return SourceFault(
+                SourceKind.TYPE, f"names {source}, which is not there", "make the file, or take the line out"
+            )
+        kind = getattr(stat, "type", "")
+        if kind == "directory" or (kind == "character" and source.startswith("/dev/")):
+            what = f"names {source}, which is {'a folder' if kind == 'directory' else 'no block device'}"
+            return SourceFault(
+                SourceKind.TYPE, what, "write `none` and `bind`, if a folder is to be shown at another place"
+            )
+        return None
+
+    def _is_below_unmounted(self, path: str) -> bool:
+        """Whether a boot mounts something above a path that is not mounted now."""
+        there = {mount.target for mount in self._facts.mounts.all}
+        return any(
+            path.startswith(f"{one.target.rstrip('/')}/") and not {one.target, one.path} & there for one in self.entries
+        )
+
+    @cached_property
+    def _ways(self) -> Ways:
+        return Ways(self._facts.reader, self._facts)
 
     def describe(self, name: str) -> str:
         """`/dev/nvme1n1 (UUID=..., xfs)`."""
@@ -313,10 +358,12 @@ def find_fault(sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]) -> 
     """What is wrong with the source of a line; None if nothing is, if it is not a device, or if that is not known.
     `mounts` are those at its target.
     """
-    if MOVES.intersection(entry.options) or is_network(entry.fstype, entry.source) or not names_device(entry.source):
-        return None
-    found = sources.find(entry.source)
     here = [mount for mount in mounts if not mount.is_of_user]
+    if MOVES.intersection(entry.options) or is_network(entry.fstype, entry.source):
+        return None
+    if not here and (fault := sources.find_place_fault(entry)):
+        return fault
+    found = sources.find(entry.source) if names_device(entry.source) else None
     shown = {name for mount in here for name in sources.below(mount)}
     if found is None or shown.intersection(found):
         return _find_other_type(sources, entry, found, is_mounted=True) if found else None
@@ -394,7 +441,8 @@ def _find_other_type(
         todo = _OPENING.get(member.fstype, "name what is made of it: lsblk -f")
         return SourceFault(SourceKind.TYPE, what, todo)
     what = f"says {entry.fstype}, and {_name(sources, entry, found[0])} holds {kinds[0]}"
-    return SourceFault(SourceKind.TYPE, what, f"write {kinds[0]} as its type")
+    todo = "name the device of the swap, or take the line out" if entry.is_swap else f"write {kinds[0]} as its type"
+    return SourceFault(SourceKind.TYPE, what, todo)
 
 
 def _fits(kind: str, wanted: Iterable[str]) -> bool:

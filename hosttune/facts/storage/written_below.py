@@ -13,6 +13,7 @@ from hosttune.facts.reading import names_in
 from hosttune.facts.services.data_folders import PODMAN, DataFolder, is_within, units_that_name, waits_for_mount
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
+from hosttune.facts.storage.mount_units import mount_command
 from hosttune.facts.storage.mounts import is_system, mount_of, unit_name
 from hosttune.facts.storage.sources import find_fault, sources_of
 from hosttune.facts.storage.ways import Ways
@@ -72,11 +73,9 @@ def find_unguarded(facts: Facts, entry: FstabEntry) -> tuple[DataFolder, ...]:
     """The folders on a mount of services that start without it: by its line a boot goes on, and their units do not ask
     for it.
     """
-    words = frozenset(entry.options)
-    is_waited_for = not {"nofail", "bg"} & words and not is_on_demand(words)
-    if is_automount(words) or (is_waited_for and not is_remote_to_systemd(entry.fstype, words)):
+    required_by = _required_by(facts, entry)
+    if required_by is None:
         return ()
-    required_by = {word.partition("=")[2] for word in words if word.startswith("x-systemd.required-by=")}
     targets = dict.fromkeys((entry.path, entry.target))
     return tuple(
         one
@@ -89,6 +88,17 @@ def find_unguarded(facts: Facts, entry: FstabEntry) -> tuple[DataFolder, ...]:
         and not mount.is_read_only
         and not _is_guarded(facts, one, targets)
     )
+
+
+def _required_by(facts: Facts, entry: FstabEntry) -> frozenset[str] | None:
+    """The units that do not start without it, as far as its line says; None where no service starts without it."""
+    if unit := facts.mount_units.find(entry):
+        return None if unit.is_automounted or unit.is_required else frozenset(unit.needed_by)
+    words = frozenset(entry.options)
+    is_waited_for = not {"nofail", "bg"} & words and not is_on_demand(words)
+    if is_automount(words) or (is_waited_for and not is_remote_to_systemd(entry.fstype, words)):
+        return None
+    return frozenset(word.partition("=")[2] for word in words if word.startswith("x-systemd.required-by="))
 
 
 def _is_guarded(facts: Facts, folder: DataFolder, targets: Iterable[str]) -> bool:
@@ -167,4 +177,4 @@ def tell_written(facts: Facts, entry: FstabEntry, word: str) -> str:
         return f"{describe_writers(folders)}, on the disk of {holder.target if holder else '/'}"
     found = find_fault(sources_of(facts), entry, ())
     step = f"{found.way_out}, and " if found else ""
-    return describe_rescue(folders, entry.target, f"{step}sudo mount {quote(entry.target)}")
+    return describe_rescue(folders, entry.target, f"{step}{mount_command(entry)}")

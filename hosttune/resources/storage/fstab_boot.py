@@ -1,7 +1,7 @@
-"""What in an fstab makes the next boot of this host fail, or leaves out what is mounted now.
+"""What in an fstab or a unit file makes the next boot of this host fail, or leaves out what is mounted now.
 
 The one list whose findings are faults, keep hosttune from every reboot, and keep it from editing such a line. It knows
-the text of the file, the kernel of the next boot and the devices that are there.
+the text of the file, the kernel of the next boot and the devices that are there; of unit files `unit_boot.py` does.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
+from hosttune.facts.storage.mount_units import device_wait
 from hosttune.facts.storage.sources import (
     EPHEMERAL,
     ZRAM,
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
 # Errors with which a boot goes on, and mounts what it mounted before.
-_HARMLESS = frozenset({"duplicate", "relative-target"})
+HARMLESS = frozenset({"duplicate", "relative-target"})
 # What fails on some boots: a line by which something is mounted now has shown that it need not.
-_MAY_FAIL = frozenset({"no-netdev"})
+MAY_FAIL = frozenset({"no-netdev"})
 # What may go well at one boot and not at the next, by the order in which systemd takes things.
 _NOTED = frozenset({"waits-for-network", "early-automount"})
 _HANGS_FROM, _UBUNTU_HANGS_FROM = 258, (26, 4)  # systemd/systemd#39177, open in November 2026
@@ -64,11 +65,36 @@ class BootLine(Fact):
     is_mounted: bool = False  # something is mounted there now, so a boot loses it
     note: str = ""  # what is wrong with it and no fault: a boot only waits, or has no swap of it
     is_of_device: bool = False  # the devices say so, not the text
+    file: str = PATH  # or a unit file of systemd
+    remark: str = ""  # what is wrong with it, though a boot goes on as it does now
+    is_absent: bool = False  # nothing is mounted there, so that its data is missing already
+
+    @property
+    def where(self) -> str:
+        """`line 3 of /etc/fstab`; a file that lacks the line by itself."""
+        return f"line {self.line} of {self.file}" if self.line else self.file
 
     @property
     def sentence(self) -> str:
         """The fault or note without the place in front of it."""
-        return (self.fault or self.note).removeprefix(f"line {self.line} of {PATH} ")
+        return (self.fault or self.note or self.remark).removeprefix(f"{self.where} ")
+
+
+@frozen
+class BootNeed:
+    """What a boot makes of a mount that fails (systemd.mount(5))."""
+
+    is_required: bool  # it ends in the emergency shell
+    is_awaited: bool = False  # it waits for a device that is not there
+    needed_by: tuple[str, ...] = ()  # units that do not start then
+    way_out: str = "; with nofail a boot goes on without it"  # what lets a boot go on
+
+    @property
+    def end(self) -> str:
+        """What comes after the failure, as the end of a sentence."""
+        if self.is_required:
+            return "ends in the emergency shell"
+        return f"does not start {', '.join(self.needed_by)}" if self.needed_by else ""
 
 
 def next_kernel(facts: Facts) -> tuple[int, ...]:
@@ -87,22 +113,31 @@ def parse_release(release: object) -> tuple[int, ...]:
 
 
 def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
-    """All of them, in the order of the file. Raises UnknownFact where fstab cannot be read."""
+    """All of them, fstab in its order, then unit files. Raises UnknownFact where one of them cannot be read."""
+    from hosttune.resources.storage.unit_boot import look_at_units
+
     document = document_of(facts.reader)
-    if document is ABSENT:
-        return ()
     if isinstance(document, Unreadable):
         raise UnknownFact(f"{PATH}: {document.reason}")
-    mounted = frozenset() if facts.reader.persistent_only else frozenset(facts.mounts.at)
+    lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
+    return (*lines, *look_at_units(facts))
+
+
+def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
     remarks = lint(document)
-    found = {one.line: one for one in _lines(facts, document, remarks, mounted)}
+    found = {one.line: one for one in _lines(facts, document, remarks, mounted_targets(facts))}
     for remark in remarks:
         if remark.code in _NOTED and _counts_here(facts, remark):
             line = found.get(remark.line) or BootLine(document.lines[remark.line - 1].target, remark.line)
             if not line.fault and not line.note:
                 note = f"line {remark.line} of {PATH}: {remark.message}"
                 found[remark.line] = replace(line, note=note, way_out=remark.todo)
-    return tuple(found[number] for number in sorted(found))
+    yield from (found[number] for number in sorted(found))
+
+
+def mounted_targets(facts: Facts) -> frozenset[str]:
+    """Where something is mounted now; nowhere in an image."""
+    return frozenset() if facts.reader.persistent_only else frozenset(facts.mounts.at)
 
 
 def _counts_here(facts: Facts, remark: ShownRemark) -> bool:
@@ -124,6 +159,7 @@ def _lines(
     entries = {entry.line: entry for entry in facts.fstab.entries}
     paths = {number: entry.path for number, entry in entries.items()}
     sources = sources_of(facts)
+    units = facts.mount_units.by_path  # one in /etc comes before the line of its target
     done: set[str] = set()
     for line in document.lines:
         fields = line.libmount or line.getmntent
@@ -136,9 +172,9 @@ def _lines(
             continue
         if is_on_demand(_words(fields)):
             continue
-        if fields.fstype == b"swap":
-            if line.number in entries:
-                yield from _look_at_swap(facts, sources, entries[line.number])
+        if fields.fstype == b"swap" or paths.get(line.number) in units:
+            if line.number in entries and fields.fstype == b"swap":
+                yield from look_at_swap(facts, sources, entries[line.number])
             continue
         reading = line.libmount if has_libmount else line.getmntent
         target = line.target or f"line {line.number}"
@@ -147,13 +183,14 @@ def _lines(
         if line.kind is LineKind.BROKEN:
             fails = remark is not None and _is_misread(reading, kernel, mounted if is_mounted else None)
         elif is_mounted:
-            fails = remark is not None and remark.code not in _MAY_FAIL
+            fails = remark is not None and remark.code not in MAY_FAIL
         else:
             fails = remark is not None and remark.level is RemarkLevel.ERROR and _is_needed(fields)
         entry = entries.get(line.number)
-        if remark is not None and fails and remark.code not in _HARMLESS:
+        if remark is not None and fails and remark.code not in HARMLESS:
             fault = f"line {line.number} of {PATH}: {remark.message}"
-            yield BootLine(target, line.number, fault, remark.todo, is_mounted)
+            is_absent = not is_mounted and not facts.reader.persistent_only
+            yield BootLine(target, line.number, fault, remark.todo, is_mounted, is_absent=is_absent)
         elif entry and target.startswith("/") and entry.path not in done:
             done.add(entry.path)  # of two lines of one target systemd takes the first
             yield _look_at_source(facts, sources, entry, fields)
@@ -165,33 +202,41 @@ def _find_failures(remarks: Sequence[ShownRemark]) -> dict[int, ShownRemark]:
     """By line, the first remark with which its mount fails."""
     found: dict[int, ShownRemark] = {}
     for one in remarks:
-        if one.line and is_failing(one) and one.code not in _HARMLESS:
+        if one.line and is_failing(one) and one.code not in HARMLESS:
             found.setdefault(one.line, one)
     return found
 
 
 def _look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, fields: Fields) -> BootLine:
     """What the devices of this host say of a line whose text is right."""
-    here = [] if facts.reader.persistent_only else _mounted_at(facts, entry)
-    line = BootLine(entry.target, entry.line, is_mounted=bool(here))
-    found = find_fault(sources, entry, here)
     is_required = _is_needed(fields) and not is_remote_to_systemd(entry.fstype, frozenset(_words(fields)))
+    return look_at_source(facts, sources, entry, BootNeed(is_required, is_awaited=is_required))
+
+
+def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: BootNeed) -> BootLine:
+    """What the devices of this host say of a line of fstab or of a unit file."""
+    here = [] if facts.reader.persistent_only else _mounted_at(facts, entry)
+    line = BootLine(
+        entry.target, entry.line, is_mounted=bool(here), file=entry.file,
+        is_absent=not here and not facts.reader.persistent_only,
+    )  # fmt: skip
+    found = find_fault(sources, entry, here)
     is_tagged = entry.source.startswith(("UUID=", "LABEL="))
-    on = (sources.find(entry.source) or ()) if found is None and is_required and is_tagged and here else ()
+    on = (sources.find(entry.source) or ()) if found is None and need.is_required and is_tagged and here else ()
     if any(map(sources.is_ephemeral, on)):
         end = "a boot after a stop of the instance finds an empty disk without it, and ends in the emergency shell"
-        return replace(
-            line, is_of_device=True, note=f"line {entry.line} of {PATH} names {entry.source}: {end}", way_out=EPHEMERAL
-        )
+        return replace(line, is_of_device=True, note=f"{entry.where} names {entry.source}: {end}", way_out=EPHEMERAL)
     if found is None or ("comment=cloudconfig" in entry.options and not here):
         return line  # of cloud-init's own disks not every size of instance has each
-    sentence = f"line {entry.line} of {PATH} {found.sentence}: {_tell_end(entry, found.kind, is_required=is_required)}"
-    way_out = f"{found.way_out}, and add nofail" if is_required and found.kind is SourceKind.MISSING else found.way_out
-    if entry.target == "/" or (found.kind is SourceKind.HIDDEN and is_required):
+    sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
+    lets_go_on = need.way_out if need.end and found.kind is SourceKind.MISSING else ""
+    if entry.target == "/" or (found.kind is SourceKind.HIDDEN and need.is_required):
         return replace(line, is_of_device=True, note=sentence, way_out=found.way_out)
-    if line.is_mounted or is_required:
-        return replace(line, is_of_device=True, fault=sentence, way_out=way_out)
-    return line
+    if line.is_mounted or need.is_required:
+        return replace(line, is_of_device=True, fault=sentence, way_out=f"{found.way_out}{lets_go_on}")
+    if need.is_awaited or need.needed_by:
+        return replace(line, is_of_device=True, note=sentence, way_out=f"{found.way_out}{lets_go_on}")
+    return replace(line, is_of_device=True, remark=sentence, way_out=found.way_out)
 
 
 def _mounted_at(facts: Facts, entry: FstabEntry) -> list[Mount]:
@@ -208,32 +253,39 @@ def _by_target(facts: Facts) -> Mapping[str, Sequence[Mount]]:
     return found
 
 
-def _tell_end(entry: FstabEntry, kind: SourceKind, *, is_required: bool) -> str:
+def _tell_end(facts: Facts, entry: FstabEntry, kind: SourceKind, need: BootNeed) -> str:
     """What the next boot makes of such a line (systemd.mount(5))."""
     if entry.target == "/":
         return "a boot mounts / by the root= of the kernel command line, and fsck and remounts go by this line"
     if kind is SourceKind.OTHER:
         return "the next boot mounts that one"
     if kind is SourceKind.TYPE:
-        return f"the mount fails{', and the boot ends in the emergency shell' if is_required else ''}"
-    if is_required:
-        return f"the next boot waits {_wait(entry)} for it, and ends in the emergency shell"
-    return f"the next boot mounts nothing at {entry.target}"
+        return f"the mount fails{', and the boot ' + need.end if need.end else ''}"
+    if need.is_awaited:
+        return (
+            f"the next boot waits {wait_of(facts, entry)} for it, and {need.end or 'mounts nothing at ' + entry.target}"
+        )
+    return f"the next boot {need.end or 'mounts nothing at ' + entry.target}"
 
 
-def _wait(entry: FstabEntry) -> str:
-    """How long a boot waits for a device: DefaultDeviceTimeoutSec= of systemd-system.conf(5), or what the line says."""
+def wait_of(facts: Facts, entry: FstabEntry) -> str:
+    """How long a boot waits for a device: what the line says, or how the system is set."""
     own = [one.partition("=")[2] for one in entry.options if one.startswith("x-systemd.device-timeout=")]
-    return own[-1] if own and own[-1] else "90 s"
+    if entry.file == PATH and own and own[-1]:
+        return own[-1]
+    wait = attempt(device_wait, facts.reader, entry.source)
+    return wait if isinstance(wait, str) else "some time"
 
 
-def _look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
+def look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
     """A boot goes on without swap, after it has waited for its device."""
     used = frozenset() if facts.reader.persistent_only else sources.swapped
-    where = f"line {entry.line} of {PATH}"
+    where = entry.where
+    place = BootLine(f"swap {entry.source}", entry.line, file=entry.file, is_of_device=True)
     if is_zram(entry.source, entry.options):
-        note = f"{where} names {entry.source}, which a service makes later: each boot waits {_wait(entry)} for it"
-        yield BootLine(f"swap {entry.source}", entry.line, way_out=ZRAM, note=note)
+        wait = wait_of(facts, entry)
+        note = f"{where} names {entry.source}, which a service makes later: each boot waits {wait} for it"
+        yield replace(place, way_out=ZRAM, note=note, is_of_device=False)  # the text of the line says so
         return
     if (
         "nofail" in entry.options
@@ -244,15 +296,17 @@ def _look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator
     is_device = names_device(entry.source)
     if is_device and (found := find_fault(sources, entry, ())) and found.kind is not SourceKind.HIDDEN:
         is_there = found.kind is SourceKind.TYPE
-        end = "swapon fails at each boot" if is_there else f"each boot waits {_wait(entry)} for it, and goes on without"
-        todo = found.way_out if is_there else f"{found.way_out}; or add nofail"
-        yield BootLine(
-            f"swap {entry.source}", entry.line, way_out=todo, note=f"{where} {found.sentence}: {end}", is_of_device=True
+        end = (
+            "swapon fails at each boot"
+            if is_there
+            else f"each boot waits {wait_of(facts, entry)} for it, and goes on without"
         )
+        todo = found.way_out if is_there else f"{found.way_out}; or add nofail"
+        yield replace(place, way_out=todo, note=f"{where} {found.sentence}: {end}")
     elif not is_device and entry.source.startswith("/") and _is_file_missing(facts, entry.source):
         note = f"{where} names {entry.source}, which is not there: its swap fails at each boot"
         todo = "make the file again (mkswap(8)), or take the line out"
-        yield BootLine(f"swap {entry.source}", entry.line, way_out=todo, note=note, is_of_device=True)
+        yield replace(place, way_out=todo, note=note)
 
 
 def _is_file_missing(facts: Facts, path: str) -> bool:
@@ -304,4 +358,7 @@ def _systemd_version(facts: Facts) -> int:
     return int(match[0]) if match else 0
 
 
-__all__ = ["BootLine", "look_at_boot_lines", "next_kernel"]
+__all__ = [
+    "HARMLESS", "MAY_FAIL", "BootLine", "BootNeed", "look_at_boot_lines", "look_at_source", "look_at_swap",
+    "mounted_targets", "next_kernel", "wait_of",
+]  # fmt: skip

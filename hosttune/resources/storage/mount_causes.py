@@ -1,4 +1,4 @@
-"""Why a line of fstab is not mounted: by its text, the devices of this host, the kernel log, and missing programs.
+"""Why a line of fstab, or a unit file, is not mounted: by its text, the host's devices, the kernel log, missing programs.
 
 Sources: mount(8) (helpers: /sbin/mount.TYPE), mount.fuse3(8); packages of Debian and Ubuntu (packages.debian.org).
 """
@@ -10,13 +10,15 @@ from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.facts.base import attempt
-from hosttune.facts.storage.fstab_lines import FstabText
+from hosttune.facts.storage.fstab_lines import PATH, FstabText
 from hosttune.facts.storage.fstab_types import effective
+from hosttune.facts.storage.mount_units import mount_command
 from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
 from hosttune.resources.storage.fstab_boot import parse_release
 from hosttune.resources.storage.fstab_lint import LineErrors, is_failing, lint
+from hosttune.resources.storage.unit_boot import find_error, way_out_of_refusal
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -60,25 +62,32 @@ class MountCauses:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._entries = {one.line: one for one in facts.fstab.entries}
+        self._entries = {(one.file, one.line): one for one in facts.fstab.entries}
+        self._units = {(one.entry.file, one.entry.line): one for one in facts.mount_units.all}
 
-    def find(self, number: int) -> MountCause:
-        entry = self._entries.get(number)
+    def find(self, file: str, number: int) -> MountCause:
+        """The cause of a line of fstab, or of a unit file, whose line is that of its What=."""
+        unit = self._units.get((file, number))
+        entry = unit.entry if unit else self._entries.get((file, number))
         if entry is None:
             return MountCause()
         checks = (
             self._of_twin, self._of_contents, self._of_text, self._of_device, self._of_users, self._of_log,
             self._of_doubts, self._of_helper,
         )  # fmt: skip
-        return next((cause for check in checks if (cause := check(entry)).sentence), MountCause())
+        unknown = MountCause()
+        if unit:
+            name = quote(unit.name)
+            see = f"see why: systemctl status {name}; sudo journalctl -b -u {name}; to mount it: {mount_command(entry)}"
+            unknown = MountCause("", see)
+        return next((cause for check in checks if (cause := check(entry)).sentence), unknown)
 
     def _of_twin(self, entry: FstabEntry) -> MountCause:
         first = self._facts.fstab.by_path.get(entry.path or entry.target)
-        if first is None or first.line == entry.line:
+        if first is None or first.line == entry.line or entry.file != first.file:
             return MountCause()
-        return MountCause(
-            f"has the target of line {first.line}, which a boot mounts instead", "take one of the lines out"
-        )
+        sentence = f"has the target of line {first.line}, which a boot mounts instead"
+        return MountCause(sentence, "take one of the lines out")
 
     @cached_property
     def _remarks(self) -> tuple[Mapping[int, ShownRemark], Mapping[int, ShownRemark]]:
@@ -99,10 +108,15 @@ class MountCauses:
         return sure, doubts
 
     def _of_text(self, entry: FstabEntry) -> MountCause:
+        if unit := self._units.get((entry.file, entry.line)):
+            if unit.refusal:
+                return MountCause(f"{unit.refusal}, so that systemd does not load it", way_out_of_refusal(unit))
+            remark = find_error(unit, parse_release(attempt(lambda: self._facts.kernel.release)))
+            return self._of_remark(entry, remark if remark and _FAILS in remark.message else None)
         return self._of_remark(entry, self._remarks[0].get(entry.line))
 
     def _of_doubts(self, entry: FstabEntry) -> MountCause:
-        return self._of_remark(entry, self._remarks[1].get(entry.line))
+        return self._of_remark(entry, self._remarks[1].get(entry.line) if entry.file == PATH else None)
 
     def _of_remark(self, entry: FstabEntry, remark: ShownRemark | None) -> MountCause:
         if remark is None or (remark.code in _OF_TAGS and sources_of(self._facts).find(entry.source)):
@@ -137,13 +151,11 @@ class MountCauses:
             refused = (option[1] or option[2]) if option else ""
             if one.name in found:
                 path = sources_of(self._facts).describe(one.name).partition(" ")[0]
-                return MountCause(
-                    f"names {path}, of which the kernel log says: {one.words}", _todo(entry, one.words, path)
-                )
+                sentence = f"names {path}, of which the kernel log says: {one.words}"
+                return MountCause(sentence, _todo(entry, one.words, path))
             if one.name in entry.fstype.split(",") and refused in words:
-                return MountCause(
-                    f"has the option `{refused}`, which the kernel log calls unknown", f"take `{refused}` out"
-                )
+                sentence = f"has the option `{refused}`, which the kernel log calls unknown"
+                return MountCause(sentence, f"take `{refused}` out")
         return MountCause()
 
     def _of_helper(self, entry: FstabEntry) -> MountCause:

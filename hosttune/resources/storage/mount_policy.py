@@ -146,6 +146,8 @@ def obstacle(view: View, wish: Wish, context: Context) -> tuple[Hold, str]:
     if view.is_running and not host.shares_init_mounts:
         detail = "hosttune runs in a mount namespace of its own and cannot reach the host's mounts"
         return Hold(HoldKind.REFUSED, detail), "run it in the host's namespace: nsenter -t 1 -m hosttune"
+    if view.entry and view.mount and view.mount.unit:
+        return _leave_to_unit(view, view.mount.unit)  # a unit file in /etc comes before the line
     return written_obstacle(view) if view.entry or _senseless(view) else _unlisted(view, context)
 
 
@@ -161,10 +163,14 @@ def _unlisted(view: View, context: Context) -> tuple[Hold, str]:
         return Hold(HoldKind.REFUSED, misread.refusal), misread.way_out
     unit = view.mount.unit if view.mount else ""
     if unit:
-        todo = f"add {view.wanted} to Options= in a drop-in of {unit.rpartition('/')[2]}"
-        return Hold(HoldKind.OWNED, f"the unit {unit}"), todo
+        return _leave_to_unit(view, unit)
     todo = f"add a line for {view.target} to {PATH}, or {view.wanted} to what mounts it"
     return Hold(HoldKind.OWNED, f"what mounts it, which is not {PATH}"), todo
+
+
+def _leave_to_unit(view: View, unit: str) -> tuple[Hold, str]:
+    todo = f"add {view.wanted} to Options= in a drop-in of {unit.rpartition('/')[2]}"
+    return Hold(HoldKind.OWNED, f"the unit {unit}"), todo
 
 
 def _owner(view: View) -> tuple[Hold, str]:

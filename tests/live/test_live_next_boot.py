@@ -1,0 +1,126 @@
+"""What `findmnt --verify` finds in an fstab hosttune finds, too; what systemd's generator makes of its lines is what the
+next boot is said to do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hosttune.facts import Facts
+from hosttune.facts.storage.mounts import unit_name
+from hosttune.host import open_reader
+from hosttune.resources.storage.fstab_lint_options import is_required
+from tests.live.namespace import loop_disk, own_etc, passes, run
+
+pytestmark = pytest.mark.live
+GENERATOR = "/usr/lib/systemd/system-generators/systemd-fstab-generator"
+GONE = "UUID=11111111-2222-4333-8444-555555555555"
+
+# DISK is a loop device with an ext4, T the folder of the targets; each line has a target of its own.
+WRONG = f"""\
+{GONE} T/a ext4 defaults 0 2
+{GONE} T/b ext4 nofail 0 2
+/dev/nosuch T/c ext4 nofail 0 2
+DISK T/d xfs defaults 0 2
+DISK T/e xfs nofail 0 2
+DISK T/f ext5 nofail 0 2
+DISK T/none ext4 nofail 0 2
+DISK T/file ext4 nofail 0 2
+DISK T/link ext4 nofail 0 2
+DISK T/g/x ext4 nofail 0 2
+DISK T/g ext4 nofail 0 2
+T T/h ext4 nofail 0 2
+/dev/null T/i ext4 nofail 0 2
+T/gone.img T/j ext4 loop,nofail 0 2
+FOO=bar T/k ext4 nofail 0 2
+DISK T/l
+DISK T/m ext4 defaults x y
+DISK relative ext4 nofail 0 2
+{GONE} none swap sw 0 0
+/gone.img none swap sw 0 0
+DISK none swap sw 0 0
+"""
+RIGHT = """\
+DISK T/a ext4 defaults 0 2
+DISK T/b ext4 nofail 0 2
+DISK T/c ext4 noauto 0 2
+DISK T/d ext4 nofail,fail 0 2
+DISK T/my\\040set-1 ext4 x-systemd.automount 0 2
+tmpfs T/e tmpfs size=1m 0 0
+nas:/x T/f nfs defaults 0 0
+nas:/y T/g nfs bg 0 0
+/usr T/h none bind 0 0
+"""
+# What is no fault of a line: systemd of the machine has not read this file; a type is not looked for where no source is.
+_BESIDES = ("your fstab has been modified", "cannot detect on-disk", "systemctl daemon-reload")
+
+
+def _write(folder: Path, text: str, disk: str) -> str:
+    targets = folder / "t"
+    for name in "abcdefghijkm":
+        (targets / name).mkdir(parents=True, exist_ok=True)
+    (targets / "file").write_text("")
+    (targets / "link").symlink_to("a")
+    text = text.replace("DISK", disk).replace("T/", f"{targets}/").replace("\nT ", f"\n{targets} ")
+    own_etc(folder).joinpath("fstab").write_text(text, encoding="utf-8")
+    return text
+
+
+def scenario_verify(folder: Path) -> None:
+    with loop_disk(folder / "disk", "mkfs.ext4", "-q") as disk:
+        lines = _write(folder, WRONG, disk).splitlines()
+        told = subprocess.run(("findmnt", "--verify"), check=False, capture_output=True, text=True, timeout=60)
+        found = subprocess.run(
+            (sys.executable, "-m", "hosttune", "fstab", "--format", "json"),
+            check=False, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+    reported = {remark["line"] for remark in json.loads(found.stdout)["remarks"] if remark["code"] != "no-nofail"}
+    target, missed = "", []
+    for row in (told.stdout + told.stderr).splitlines():
+        if not row.startswith((" ", "findmnt")):
+            target = row.strip()
+        elif "[E]" in row or ("[W]" in row and not any(word in row for word in _BESIDES)):
+            own = {number for number, line in enumerate(lines, 1) if target in line.split()[1:2]}
+            missed += [row] if own.isdisjoint(reported) else []
+    assert not missed, missed
+    assert not missed, missed
+    assert "parse error at line 17" in told.stdout + told.stderr
+    assert {16, 17} <= reported
+    assert len(reported) >= len(lines) - 1, set(range(1, len(lines) + 1)) - reported  # /t/g is right by itself
+
+
+def scenario_generator(folder: Path) -> None:
+    with loop_disk(folder / "disk", "mkfs.ext4", "-q") as disk:
+        _write(folder, RIGHT, disk)
+        places = [folder / name for name in ("normal", "early", "late")]
+        for place in places:
+            place.mkdir()
+        os.environ["SYSTEMD_FSTAB"] = "/etc/fstab"
+        run(GENERATOR, *places)
+        entries = Facts(open_reader()).fstab.entries
+    for entry in entries:
+        name = unit_name(entry.target)
+        assert (places[0] / name).is_file(), name
+        required = [one.parent.name for one in places[0].glob(f"*.requires/{name}")]
+        is_far = entry.fstype == "nfs"
+        wanted = ["remote-fs.target.requires" if is_far else "local-fs.target.requires"]
+        assert required == (wanted if is_required(entry.options, entry.fstype) else []), entry
+
+
+@pytest.mark.skipif(not shutil.which("findmnt"), reason="no findmnt")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_what_findmnt_verify_finds_is_found(tmp_path: Path) -> None:
+    passes(__file__, "verify", tmp_path, timeout_s=240)
+
+
+@pytest.mark.skipif(not Path(GENERATOR).exists(), reason="no systemd")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_lines_are_required_as_systemd_has_it(tmp_path: Path) -> None:
+    passes(__file__, "generator", tmp_path)
