@@ -200,7 +200,7 @@ AS_IT_IS = {
     "facts/containers/known_holes.py": {"names", "number"},
     "facts/gpu/gsp_firmware.py": {"_names(failure)"},
     "facts/storage/written_below.py": {"step"},
-    "resources/storage/mount_causes.py": {"check", "package"},
+    "resources/storage/mount_causes.py": {"check", "mount_command(entry)", "name", "package"},
     "resources/storage/mount_policy.py": {"remount(view.target, 'relatime')"},
     "resources/storage/tmpfs.py": {"self.size"},
 }

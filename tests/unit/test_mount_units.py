@@ -3,6 +3,7 @@
 import pytest
 
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
+from hosttune.resources.storage.mount_causes import MountCauses
 from hosttune.views.disks import disks_of, disks_text
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
@@ -164,7 +165,7 @@ def test_unit_is_expected_to_be_mounted_and_disks_knows_it():
     facts = with_units({f"{ETC}/data.mount": unit(HERE)}, link())
     (expected,) = (one for one in facts.mounts.expected if one.target == "/data")
     assert (expected.is_mounted, expected.where) == (False, f"line 4 of {ETC}/data.mount")
-    assert "systemctl status data.mount" in expected.way_out
+    assert "systemctl status data.mount" in MountCauses(facts).find(expected.file, expected.line).way_out
     assert units({f"{ETC}/data.mount": unit(HERE)}, {})["data.mount"].is_started is False
 
 

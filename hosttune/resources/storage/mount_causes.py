@@ -1,4 +1,4 @@
-"""Why a line of fstab, or a unit file, is not mounted: by its text, the host's devices, the kernel log, missing programs.
+"""Why a line of fstab or of a unit file is not mounted: by its text, the devices, the kernel log and missing programs.
 
 Sources: mount(8) (helpers: /sbin/mount.TYPE), mount.fuse3(8); packages of Debian and Ubuntu (packages.debian.org).
 """
