@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 _LATER = "later"  # the field of a Change that carries what a later version added
-_YIELDS = "yields_to"  # the field of a Finding that is used up where the plan is made
+_YIELDS = "yields_to"  # the field of a Finding that is empty in every plan: only `health` hands it on
 # Live values that the kernel works out from the memory or the device that it found. Where a file of the host sets one,
 # the rule is held or another change is about that file, so only a value set by hand for this boot is left out as well.
 WORKED_OUT = frozenset({"sysctl", "sysfs", "sysfs-set"})
@@ -47,7 +47,8 @@ def to_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         # the stored field, not the attribute: a fact's attribute raises where it could not be read
         fields = {field.name: to_json(stored(value, field.name)) for field in dataclasses.fields(value)}
-        fields.pop(_YIELDS, None)
+        if not fields.get(_YIELDS, True):
+            del fields[_YIELDS]
         later = fields.pop(_LATER, ())
         return fields | {name: json.loads(text) for name, text in later}
     return [to_json(item) for item in value]

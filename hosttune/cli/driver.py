@@ -23,6 +23,7 @@ def driver(look: HostOptions, show: DisplayOptions) -> int:
     from hosttune.choices.driver_state import UNITS
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.facts import Facts, RequestedNames
+    from hosttune.host.cleaned import clean
     from hosttune.views.driver import driver_json, driver_table, driver_text
     from hosttune.views.masking import masked
 
@@ -30,22 +31,22 @@ def driver(look: HostOptions, show: DisplayOptions) -> int:
     facts = Facts(reader, RequestedNames(units=frozenset(UNITS)))
     table = driver_table(facts, policy.params_of(catalog.rules[RULE], catalog))
     page = open_page(reader, look, show)
+    is_reboot_advised = any("reboot" in state.way_out for state in table.states)
+    obstacles = _find_obstacles(reader, catalog, policy) if is_reboot_advised else []
     if show.is_json:
-        write_json(masked(driver_json(table, page)))
+        write_json(masked({**driver_json(table, page), "before_reboot": obstacles}))
     else:
         say(driver_text(table, page))
-        if any("reboot" in state.way_out for state in table.states):
-            say(_before_reboot(reader, catalog, policy))
+        say("".join(f"\nNo reboot before this is solved: {clean(one)}\n" for one in obstacles))
     to_do = table.action in {"install", "update", "switch", "refuse", ""}
     return int(to_do or bool(table.unknown) or any(state.is_fault is not False for state in table.states))
 
 
-def _before_reboot(reader: Reader, catalog: Catalog, policy: Policy) -> str:
-    """What has to be solved before the reboot that the table advises, such as a line of fstab; empty for nothing."""
+def _find_obstacles(reader: Reader, catalog: Catalog, policy: Policy) -> list[str]:
+    """What has to be solved before the reboot that the table advises, such as a line of fstab."""
     from hosttune.actions.apply import reboot_obstacles
     from hosttune.actions.examine import examine, reboot_guards
-    from hosttune.host.cleaned import clean
 
     session = examine(reader, catalog, policy.only(RULE), collect=False)
     found = [one for one in reboot_guards(session, reader) if not one.rule.startswith(_OWN)]
-    return "".join(f"\nNo reboot before this is solved: {clean(one)}\n" for one in reboot_obstacles(found))
+    return list(reboot_obstacles(found))

@@ -221,7 +221,7 @@ def make_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def drop_repeated(findings: Iterable[Finding], policy: Policy) -> tuple[Finding, ...]:
     """The findings, without the advice that the rule it yields to gives of the same subject and takes no less
-    seriously. A rule for which the policy drains a node yields to none.
+    seriously. A rule for which the policy drains a node yields to none. None of them yields afterwards.
     """
     listed = tuple(findings)
     first = {one.yields_to for one in listed} - {""}
@@ -238,7 +238,10 @@ def drop_repeated(findings: Iterable[Finding], policy: Policy) -> tuple[Finding,
             and (other.impairs or not one.impairs)
         )
         reason = f"{one.yields_to} reports it"
-        found.append(Finding(one.rule, one.subject, Verdict.NOT_APPLICABLE, reason=reason) if is_repeated else one)
+        if is_repeated:
+            found.append(Finding(one.rule, one.subject, Verdict.NOT_APPLICABLE, reason=reason))
+        else:
+            found.append(replace(one, yields_to="") if one.yields_to else one)
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hosttune.choices.driver_state import UNITS
+from hosttune.cli import app
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import Facts, RequestedNames
 from hosttune.facts.gpu.candidates import models_in
@@ -162,3 +163,35 @@ def test_why_repeats_no_reason_of_a_driver_that_is_absent():
     text = " ".join(driver_text(table, Page()).split())
     assert "Why" not in text
     assert text.count("a hypervisor lends it") == text.count(table.way_out) == 1
+
+
+@pytest.fixture
+def broken(tmp_path):
+    """A record of a host whose driver waits for a reboot, and whose fstab lets that boot fail."""
+    data = json.loads((HOSTS / "h100-8x-2socket.json").read_text())
+    for path in ("/proc/driver/nvidia/version", "/sys/module/nvidia/version"):
+        data["files"][path] = data["files"][path].replace("580.126.20", "580.105.08")
+    data["files"]["/etc/fstab"] += "UUID=no-disk-has-it /scratch ext4 defaults 0 2\n"
+    path = tmp_path / "host.json"
+    path.write_text(json.dumps(data))
+    return str(path)
+
+
+def test_advice_to_reboot_names_what_has_to_be_solved_before(broken, capsys):
+    assert app.run(["driver", "--host", broken]) == 1
+    out = capsys.readouterr().out
+    assert "\nNo reboot before this is solved: storage-fstab: " in out
+    assert app.run(["driver", "--host", broken, "--format", "json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert faults(data, "driver") == []
+    assert [one.partition(":")[0] for one in data["before_reboot"]] == ["storage-fstab"]
+    assert "no-disk-has-it" in data["before_reboot"][0]
+
+
+def test_health_reports_a_line_once_and_names_it_before_the_reboot(broken, capsys):
+    assert app.run(["health", "--host", broken, "--format", "json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert faults(data, "health") == []
+    assert [one["rule"] for one in data["points"] if one["subject"] == "/scratch"] == ["storage-fstab"]
+    (driver,) = (one for one in data["points"] if one["rule"] == "gpu-driver-health")
+    assert "(no reboot before storage-fstab is solved)" in driver["todo"]
