@@ -183,3 +183,15 @@ def test_ext4_line_means_an_unused_file_system_that_its_driver_reads():
     facts = host("UUID=x /d ext4 defaults\nUUID=y /e auto defaults\nUUID=z /f zfs defaults", held=held)
     asked = Sources(facts)
     assert [asked.find_unused(entry) for entry in facts.fstab.entries] == [("sdb1",), ("sdb1", "sdb2"), ()]
+
+
+def test_what_is_made_of_a_device_is_not_searched_for_among_all_for_each_line(monkeypatch):
+    """A record may have thousands of both."""
+    tried = []
+    real = sources._parents
+    monkeypatch.setattr(sources, "_parents", lambda disk: tried.append(1) or real(disk))
+    devices = [(f"dm-{number}", f"253:{number}", ("sdb",)) for number in range(100)]
+    asked = Sources(host("", devices=devices))
+    assert [asked.made_of(f"dm-{number}") for number in range(100)] == [()] * 100
+    assert len(asked.made_of("sdb")) == 100
+    assert len(tried) < 300
