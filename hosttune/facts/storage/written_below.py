@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.reading import names_in
-from hosttune.facts.services.data_folders import PODMAN, DataFolder, is_within, units_that_name, waits_for_mount
+from hosttune.facts.services.data_folders import (
+    PODMAN,
+    DataFolder,
+    is_within,
+    running_by_folder,
+    units_that_name,
+    waits_for_mount,
+)
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mounts import is_system, mount_of, unit_name
@@ -38,16 +45,14 @@ def find_writers(facts: Facts, targets: Iterable[str], *, are_all_asked: bool = 
     """
     places = [target for target in dict.fromkeys(targets) if target.startswith("/") and target != "/"]
     visible = facts.mounts.visible
+    index = running_by_folder(facts)
     found = [
-        one
-        for one in facts.data_folders.running
-        for target in places
-        if is_within(one.path, target) and not _is_on_another(facts, one.path, target)
+        one for target in places for one in index.within(target) if not _is_on_another(facts, one.path, target)
     ]
     known = {one.unit for one in found}
     if are_all_asked:
         asked = [target for target in places if not is_system(target)]
-        others = (one for target in asked for one in units_that_name(facts.reader, facts, target))
+        others = (one for target in asked for one in units_that_name(facts, target))
         found += [one for one in others if one.unit not in known and mount_of(visible, one.path) is not None]
     return tuple(dict.fromkeys(found))
 
@@ -78,12 +83,12 @@ def find_unguarded(facts: Facts, entry: FstabEntry) -> tuple[DataFolder, ...]:
         return ()
     required_by = {word.partition("=")[2] for word in words if word.startswith("x-systemd.required-by=")}
     targets = dict.fromkeys((entry.path, entry.target))
+    index = running_by_folder(facts)
     return tuple(
         one
-        for one in facts.data_folders.running
+        for one in dict.fromkeys(one for target in targets for one in index.within(target))
         if one.unit not in required_by
         and one.service != PODMAN  # its containers are units of their own
-        and any(is_within(one.path, target) for target in targets)
         and (mount := mount_of(facts.mounts.visible, one.path)) is not None
         and mount.target in targets
         and not mount.is_read_only
