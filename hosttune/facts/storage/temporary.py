@@ -8,9 +8,10 @@ of 80 % on /tmp, /var/tmp and /dev/shm, where they are a tmpfs with quotas), tmp
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.environment import COMPILED
 from hosttune.facts.storage.fstab_options import tmpfs_bytes
 from hosttune.facts.storage.fstab_words import USER_WORDS, is_noexec
@@ -20,7 +21,10 @@ from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from hosttune.facts import Facts
+    from hosttune.facts.storage.ageing_files import AgeRule
     from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
 
@@ -81,12 +85,27 @@ def user_limit(mount: Mount) -> int:
 
 def age_of(path: str, facts: Facts) -> str:
     """What removes files in a folder by age: `30d (/usr/lib/tmpfiles.d/tmp.conf:3)`; empty for nothing known."""
-    rules = attempt(lambda: facts.ageing.rules)
-    if isinstance(rules, Unreadable):
-        return ""
-    above = [one for one in rules if one.path != "/" and f"{path}/".startswith(f"{one.path.rstrip('/')}/") and one.age]
-    nearest = max(above, key=lambda one: len(one.path), default=None)
-    return f"{nearest.age} ({nearest.source})" if nearest else ""
+    rules, above = _ages(facts)(), path.rstrip("/")
+    while above:
+        if nearest := rules.get(above):
+            return f"{nearest.age} ({nearest.source})"
+        above = above.rpartition("/")[0]
+    return ""
+
+
+@lru_cache(maxsize=1)  # a record may have thousands of rules, and of variables that name a folder
+def _ages(facts: Facts) -> Callable[[], Mapping[str, AgeRule]]:
+    """By folder, the first rule that has an age."""
+
+    def make() -> dict[str, AgeRule]:
+        rules = attempt(lambda: facts.ageing.rules)
+        found: dict[str, AgeRule] = {}
+        for one in () if isinstance(rules, Unreadable) else rules:
+            if one.age and one.path != "/":
+                found.setdefault(one.path.rstrip("/"), one)
+        return found
+
+    return shared(make)
 
 
 def _noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
