@@ -27,7 +27,7 @@ from hosttune.host.twins import TWINS
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -172,12 +172,13 @@ class _Index:
         if len(self.patterns) > _MOST_PATTERNS:
             raise UnknownFact(f"the files of sysctl.d have more than {_MOST_PATTERNS} keys with wildcards")
         self.arguments: dict[str, list[Placed]] = {}  # what the command line sets before any file does
-        said = "" if reader.persistent_only else if_absent(text(reader, "/proc/cmdline"), "")
-        for word in said.split():
-            argument, equals, value = word.partition("=")
-            key, value = (normal_key(argument[7:]), value) if argument.startswith("sysctl.") else _WORDS.get(word, ("", ""))
-            if key and equals:
-                self.arguments.setdefault(key, []).append(Placed(value, f"the kernel command line: {word}"))
+        line = "" if reader.persistent_only else if_absent(text(reader, "/proc/cmdline"), "")
+        for word in line.split():
+            argument, equals, said = word.partition("=")
+            is_sysctl = equals and argument.startswith("sysctl.")
+            key, meant = (normal_key(argument[7:]), said) if is_sysctl else _WORDS.get(word, ("", ""))
+            if key:
+                self.arguments.setdefault(key, []).append(Placed(meant, f"the kernel command line: {word}"))
 
 
 def _settings(name: str, index: Callable[[], _Index]) -> tuple[Placed, ...]:

@@ -17,7 +17,7 @@ from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.managers import running_services
 from hosttune.facts.reading import names_in, text
-from hosttune.facts.storage.mounts import is_system, mount_of
+from hosttune.facts.storage.mounts import is_system, mount_below
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -115,7 +115,7 @@ def collect(reader: Reader, facts: Facts) -> DataFolders:
 
 def _on_root(facts: Facts) -> Iterator[DataFolder]:
     for one in facts.data_folders.running:
-        mount = mount_of(facts.mounts.visible, one.path)
+        mount = mount_below(facts, one.path)
         if one.place and not is_system(one.path) and mount is not None and mount.target == "/":
             yield one
 

@@ -20,7 +20,7 @@ from hosttune.facts.services.data_folders import (
 )
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
-from hosttune.facts.storage.mounts import is_system, mount_of, unit_name
+from hosttune.facts.storage.mounts import is_system, mount_below, unit_name
 from hosttune.facts.storage.sources import find_fault, sources_of
 from hosttune.facts.storage.ways import Ways
 from hosttune.host.cleaned import clean
@@ -44,7 +44,6 @@ def find_writers(facts: Facts, targets: Iterable[str], *, are_all_asked: bool = 
     with `are_all_asked`, what the unit of any other names there.
     """
     places = [target for target in dict.fromkeys(targets) if target.startswith("/") and target != "/"]
-    visible = facts.mounts.visible
     index = running_by_folder(facts)
     found = [
         one for target in places for one in index.within(target) if not _is_on_another(facts, one.path, target)
@@ -53,13 +52,13 @@ def find_writers(facts: Facts, targets: Iterable[str], *, are_all_asked: bool = 
     if are_all_asked:
         asked = [target for target in places if not is_system(target)]
         others = (one for target in asked for one in units_that_name(facts, target))
-        found += [one for one in others if one.unit not in known and mount_of(visible, one.path) is not None]
+        found += [one for one in others if one.unit not in known and mount_below(facts, one.path) is not None]
     return tuple(dict.fromkeys(found))
 
 
 def _is_on_another(facts: Facts, path: str, target: str) -> bool:
     """Whether something else is mounted between the mount point and the folder."""
-    mount = mount_of(facts.mounts.visible, path)
+    mount = mount_below(facts, path)
     return mount is not None and is_within(mount.target, target)
 
 
@@ -89,7 +88,7 @@ def find_unguarded(facts: Facts, entry: FstabEntry) -> tuple[DataFolder, ...]:
         for one in dict.fromkeys(one for target in targets for one in index.within(target))
         if one.unit not in required_by
         and one.service != PODMAN  # its containers are units of their own
-        and (mount := mount_of(facts.mounts.visible, one.path)) is not None
+        and (mount := mount_below(facts, one.path)) is not None
         and mount.target in targets
         and not mount.is_read_only
         and not _is_guarded(facts, one, targets)
@@ -168,7 +167,7 @@ def tell_written(facts: Facts, entry: FstabEntry, word: str) -> str:
     if not folders:
         return ""
     if word == "writers":
-        holder = mount_of(facts.mounts.visible, folders[0].path)
+        holder = mount_below(facts, folders[0].path)
         return f"{describe_writers(folders)}, on the disk of {holder.target if holder else '/'}"
     found = find_fault(sources_of(facts), entry, ())
     step = f"{found.way_out}, and " if found else ""
