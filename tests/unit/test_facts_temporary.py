@@ -100,6 +100,8 @@ def test_rules_of_removal_are_gone_through_once_for_all_variables():
     looked = []
 
     class Rules(tuple):
+        __slots__ = ()
+
         def __iter__(self):
             looked.append(1)
             return super().__iter__()

@@ -123,9 +123,7 @@ def collect(reader: Reader, facts: Facts) -> SysctlAtBoot:
     unread = shared(_unread, reader, facts)
 
     def look(key: str) -> BootSetting:
-        return BootSetting(
-            key, lazy(_settings, key, index), lazy(lambda: tuple(filter(None, (unread().get(key),))))
-        )
+        return BootSetting(key, lazy(_settings, key, index), lazy(lambda: tuple(filter(None, (unread().get(key),)))))
 
     return SysctlAtBoot(
         Lookup(look),

@@ -166,7 +166,9 @@ def masked_text(text: str) -> Shown:
             continue
         shown = parts[place] = masked(part)
         following = parts[place + 2] if place + 2 < len(parts) else ""
-        is_open = (shown != part and shown.endswith("***")) or bool(following.startswith("=") and _SECRET_NAME.search(part))
+        is_open = (shown != part and shown.endswith("***")) or bool(
+            following.startswith("=") and _SECRET_NAME.search(part)
+        )
     return Shown("".join(parts))
 
 

@@ -194,7 +194,9 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     ]
     # What is mounted by hand is missed once a service that runs writes below it.
     by_hand = (one for one in facts.fstab.entries if one.target.startswith("/") and not one.is_swap)
-    wanted += [one for one in by_hand if _is_written_below(facts, one, there) and not shares.is_behind_link(reader, one)]
+    wanted += [
+        one for one in by_hand if _is_written_below(facts, one, there) and not shares.is_behind_link(reader, one)
+    ]
     misread = (one for one in facts.fstab.misread if not one.is_swap and not is_on_demand(one.options))
     found = [
         ExpectedMount(

@@ -45,9 +45,7 @@ def find_writers(facts: Facts, targets: Iterable[str], *, are_all_asked: bool = 
     """
     places = [target for target in dict.fromkeys(targets) if target.startswith("/") and target != "/"]
     index = running_by_folder(facts)
-    found = [
-        one for target in places for one in index.within(target) if not _is_on_another(facts, one.path, target)
-    ]
+    found = [one for target in places for one in index.within(target) if not _is_on_another(facts, one.path, target)]
     known = {one.unit for one in found}
     if are_all_asked:
         asked = [target for target in places if not is_system(target)]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.fstab_lines import FstabLine, FstabText
 
 _BINDS = (b"bind", b"rbind")
-# Lines that are looked at for all circles: each circle of a file with a thousand lines is found, of larger ones the first.
+# Lines that are looked at for all circles: of a file with a thousand lines each is found, of larger ones the first.
 _MOST_STEPS = 1_000_000
 _NEEDS = b"x-systemd.requires-mounts-for="
 
