@@ -50,7 +50,7 @@ OF_HOST = (
     r"(?:Link (?:is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\])"
     r"|nvidia-peermem \w+:\d+ ERROR"
 )
-# Types that only root can mount. In a user namespace users mount others (tmpfs, overlay, fuse: FS_USERNS_MOUNT), and the
+# Types that only root can mount. In a user namespace users mount others (tmpfs, overlay, fuse: FS_USERNS_MOUNT): the
 # kernel quotes the options that it refuses: words of that user, as many lines as they like.
 _BY_ROOT = r"ext[234]|xfs|btrfs|f2fs|vfat|msdos|exfat|ntfs3|iso9660|udf|nfs4?|cifs|smb3|ceph|gfs2|ocfs2|virtiofs"
 # Why a mount failed, as the file system says it (ext4_fill_super, xfs_mountfs, open_ctree, ntfs_fill_super ...).
