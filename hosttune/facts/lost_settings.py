@@ -195,7 +195,7 @@ def _units(reader: Reader, facts: Facts) -> Iterator[_Contest]:
     for unit in dict.fromkeys(entry.removesuffix(".d") for entry in names_in(reader, ADMIN)):
         if UnitSettings.name_fault(f"{unit}/Service/Type"):
             continue
-        real, fragment, _ = files.state(unit)
+        real, fragment = files.find(unit)
         own = [path for path in (fragment, *files.drop_ins(real)) if path.startswith(f"{ADMIN}/")]
         rows = (row for path in own for row in assignments(files.content(path)))
         keys = {(section, key) for _, section, key, _ in rows if key in _ALONE or key.startswith(_SINGLE)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.facts.base import UnknownFact, raw
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.mounts import Mount
     from hosttune.views.page import Page
 
+T = TypeVar("T")
 _SMALL = frozenset({"loop", "ram", "zram", "cdrom"})  # shown when something on a disk's file system is mounted from it
 _IDLE = {
     "ZFS": "a disk of the ZFS pool{}, which is not imported: sudo zpool import",
@@ -87,14 +88,21 @@ def disks_of(facts: Facts) -> DiskTree:
     entries = told(lambda: sources.entries)
     swaps = {swap.path for swap in told(lambda: facts.memory.swaps)}
     found = {entry.where: sources.find(entry.source) for entry in entries}
+    # A record may have thousands of each.
+    by_device = _group(range(len(mounts)), lambda place: (_device(mounts[place]),))
+    by_source = _group(range(len(mounts)), lambda place: (mounts[place].source,))
+    by_name = _group(entries, lambda entry: found[entry.where] or ())
+    by_parent = _group(disks, _parents)
+    odd_by_name = _group(misread, lambda line: sources.find(line.source) or ())
     rows = []
     for disk in disks:
         holds = held.get(disk.path)
         tags = {disk.path, f"/dev/{disk.name}", *(holds.tags if holds else ())}
-        here = tuple(mount for mount in mounts if _device(mount) == raw(disk, "device") or mount.source in tags)
-        lines = tuple(entry for entry in entries if disk.name in (found[entry.where] or ()))
-        children = tuple(child.name for child in disks if disk.name in _parents(child))
-        odd = tuple(line for line in misread if disk.name in (sources.find(line.source) or ()))
+        places = {*by_device.get(raw(disk, "device"), ()), *(one for tag in tags for one in by_source.get(tag, ()))}
+        here = tuple(mounts[place] for place in sorted(places))
+        lines = tuple(by_name.get(disk.name, ()))
+        children = tuple(child.name for child in by_parent.get(disk.name, ()))
+        odd = tuple(odd_by_name.get(disk.name, ()))
         own = {line.where: causes.get((line.file, line.line), "") for line in lines}
         rows.append(
             DiskRow(
@@ -106,6 +114,14 @@ def disks_of(facts: Facts) -> DiskTree:
     unresolved = (one for one in entries if found[one.where] is None and names_device(one.source))
     local = tuple(one for one in unresolved if not is_network(one.fstype, one.source))
     return DiskTree(tuple(_ordered(rows)), missing, local, tuple(dict.fromkeys(unknown)))
+
+
+def _group(things: Iterable[T], names_of: Callable[[T], Iterable[Any]]) -> dict[Any, list[T]]:
+    found: dict[Any, list[T]] = {}
+    for thing in things:
+        for name in dict.fromkeys(names_of(thing)):
+            found.setdefault(name, []).append(thing)
+    return found
 
 
 def _device(mount: Mount) -> object:
@@ -122,12 +138,14 @@ def _ordered(rows: list[DiskRow]) -> Iterable[DiskRow]:
     by_name = {row.disk.name: row for row in rows}
     done: set[str] = set()
 
-    def below(row: DiskRow) -> Iterable[DiskRow]:
-        if row.disk.name not in done:
-            done.add(row.disk.name)
-            yield row
-            for name in row.children:
-                yield from below(by_name[name])
+    def below(top: DiskRow) -> Iterable[DiskRow]:
+        waiting = [top]
+        while waiting:
+            row = waiting.pop()
+            if row.disk.name not in done:
+                done.add(row.disk.name)
+                yield row
+                waiting += (by_name[name] for name in reversed(row.children))
 
     for row in rows:
         if not any(parent in by_name for parent in _parents(row.disk)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
-from hosttune.facts.storage.fstab_options import decode, masked_line
+from hosttune.facts.storage.fstab_options import decode, masked_line, masked_text
 from hosttune.facts.storage.fstab_readers import STALE
 from hosttune.host.cleaned import safe
 from hosttune.resources.storage.fstab_lint import RemarkLevel
@@ -91,7 +91,7 @@ def _group_lines(document: FstabText, remark: ShownRemark, screen: Screen) -> It
 
 
 def _text(line: FstabLine) -> str:
-    return safe(masked_line(decode(line.text)).expandtabs())
+    return safe(masked_text(decode(line.text)).expandtabs())
 
 
 def _cut(text: str, screen: Screen) -> str:
@@ -175,13 +175,13 @@ def left_text(tuning: Tuning, screen: Screen) -> str:
         todo = f"; {step.todo}" if step.todo else ""
         _, place, rest = step.reason.partition(f":{step.line}: ")
         reason = rest if place and step.line else step.reason  # without the place in front of it
-        rows.append((f"line {step.line}", safe(step.target), safe(f"{reason}{todo}")))
+        rows.append((f"line {step.line}", safe(masked_line(step.target)), safe(f"{reason}{todo}")))
     return "\n".join([f"{', '.join(numbers)}{':' if rows else '.'}", *columned(rows, screen, indent=2)])
 
 
 def reason_of(step: LineStep, *, with_todo: bool) -> str:
     """Why a target that was named is not tuned, on one line."""
-    reason = step.reason if step.outcome is LineOutcome.REFUSED else f"{step.target}: {step.reason}"
+    reason = step.reason if step.outcome is LineOutcome.REFUSED else f"{masked_line(step.target)}: {step.reason}"
     return f"{reason} ({step.todo})" if with_todo and step.todo else reason
 
 
@@ -232,7 +232,7 @@ def _tuning(document: FstabText, tuning: Tuning) -> dict[str, Any]:
     steps = [
         {
             "line": step.line,
-            "target": safe(step.target),
+            "target": safe(masked_line(step.target)),
             "outcome": step.outcome.value,
             "before": _plain(step.before),
             "after": _plain(step.after),
@@ -246,4 +246,4 @@ def _tuning(document: FstabText, tuning: Tuning) -> dict[str, Any]:
 
 def _plain(text: str) -> str:
     """A line with its tabs, without what is no text."""
-    return "\t".join(map(safe, masked_line(text).split("\t")))
+    return "\t".join(map(safe, masked_text(text).split("\t")))

@@ -62,15 +62,16 @@ def wrapped(text: str, columns: int, *, first: str = "", rest: str = "") -> list
     Breaks at blanks alone: a path, an option or a command stays in one piece, even where it is too long.
     """
     lines: list[str] = []
-    line, indent = "", first
+    words: list[str] = []  # of one line: where nothing is wrapped a line may be long
+    indent, width = first, width_of(first)
     for word in text.split():
-        longer = f"{line} {word}" if line else word
-        if line and width_of(indent) + width_of(longer) > columns:
-            lines.append(indent + line)
-            line, indent = word, rest
-        else:
-            line = longer
-    return [*lines, indent + line] if line or first.strip() else lines
+        more = width_of(word)
+        if words and width + 1 + more > columns:
+            lines.append(indent + " ".join(words))
+            words, indent, width = [], rest, width_of(rest)
+        width += more + (1 if words else 0)
+        words.append(word)
+    return [*lines, indent + " ".join(words)] if words or first.strip() else lines
 
 
 def columned(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 0, first: int = 0) -> list[str]:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hosttune.facts import Facts
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.services import data_folders
 from hosttune.facts.services.data_folders import paths_of_unit
 from hosttune.facts.storage.written_below import describe_guard, describe_rescue, find_writers
 from tests.unit.fake_reader import FakeReader
@@ -112,3 +113,43 @@ def test_rescue_below_a_folder_of_the_system_shows_what_the_mount_hides():
 
 def test_node_of_a_cluster_is_drained_first():
     assert "drain this node" in describe_rescue(find_writers(host("kubelet.service"), ("/var/lib/kubelet",)), "/x", "y")
+
+
+def test_units_are_read_once_for_all_lines_of_fstab(monkeypatch):
+    """A record may have thousands of both."""
+    read = []
+    real = data_folders._texts_of_unit
+    monkeypatch.setattr(data_folders, "_texts_of_unit", lambda *given: read.append(1) or real(*given))
+    unit = "[Service]\nExecStart=/a --data /data/7/x /data/7/y /data/71\n"
+    facts = host("a.service", **{"/etc/systemd/system/a.service": unit})
+    found = [find_writers(facts, (f"/data/{number}",)) for number in range(50)]
+    assert [[one.path for one in folders] for folders in found if folders] == [["/data/7/x"]]
+    assert len(read) == 1
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "[Service]\nExecStart=/a " + " ".join(f"/x{number:06}/{'y' * 200}" for number in range(90_000)),
+        "[Service]\nExecStart=/a " + " ".join(f"/{number}{'/y' * 2000}" for number in range(20)),
+    ],
+)
+def test_what_units_name_is_bounded_and_not_known_beyond(unit):
+    """That nothing writes there is not said of what was not looked at: a mount would hide it."""
+    facts = host("a.service", **{"/etc/systemd/system/a.service": unit})
+    for _ in range(100):  # and is not looked at again for each line of fstab
+        with pytest.raises(UnknownFact, match="more paths than are looked at"):
+            find_writers(facts, ("/data",))
+
+
+def test_folders_that_services_name_are_bounded():
+    unit = "[Service]\nExecStart=/r " + " ".join(f"/x{number}" for number in range(5000))
+    facts = host("redis.service", **{"/etc/systemd/system/redis.service": unit})
+    with pytest.raises(UnknownFact, match="more than 4096 folders"):
+        assert facts.data_folders.running
+
+
+def test_file_with_variables_is_read_once_however_often_a_unit_names_it():
+    unit = "[Service]\n" + "EnvironmentFile=/etc/default/a\n" * 100
+    facts = host("a.service", **{"/etc/systemd/system/a.service": unit, "/etc/default/a": "X=/data/a\n"})
+    assert [path for path, _ in paths_of_unit(facts.reader, facts, "a.service")] == ["/data/a"]

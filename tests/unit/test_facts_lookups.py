@@ -191,15 +191,14 @@ def _left_of(condition: str, tables: dict[str, dict[str, object]]) -> int:
     tables["listings"] = {**about["listings"], **tables.get("listings", {})}
     known = Facts(RecordReader({**about, **tables}))
     budget = Budget()
-    names = {
-        name: getattr(known, name) for name in ("etc", "sysctl", "sysctl_at_boot", "sysfs", "apt", "module_options")
-    }
+    subjects = ("etc", "sysctl", "sysctl_at_boot", "sysfs", "sysfs_at_boot", "apt", "module_options")
+    names = {name: getattr(known, name) for name in subjects}
     value_of(compile_expression(condition, Where("rule.yaml")).node, names, budget)
     return budget.left
 
 
 NAMES = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
-MANY_LINES = "a.b = 1\n" * 5000
+MANY_LINES = "c/a=1\n" * 5000
 
 
 @pytest.mark.parametrize(
@@ -216,8 +215,8 @@ MANY_LINES = "a.b = 1\n" * 5000
             10 * 4096,
         ),
         (
-            f"[1 for x in {NAMES} if sysctl_at_boot['vm.x' + str(x)].is_set]",
-            {"files": {"/etc/sysctl.d/a.conf": MANY_LINES}, "listings": {"/etc/sysctl.d": ["a.conf"]}},
+            f"[1 for x in {NAMES} if sysfs_at_boot['/sys/class/x' + str(x)].settings]",
+            {"files": {"/etc/sysfs.conf": MANY_LINES}},
             10 * 5000,
         ),
         (

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts.base import UnknownFact, raw
-from hosttune.facts.storage.mounts import asks_read_only, atime_of, collect, is_network, unit_name
+from hosttune.facts.storage import mounts as module
+from hosttune.facts.storage.mounts import (
+    asks_read_only,
+    atime_of,
+    collect,
+    is_network,
+    mount_below,
+    mount_of,
+    unit_name,
+)
 from hosttune.host.door import Space
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -369,3 +378,27 @@ def test_mount_that_is_covered_or_missing_is_not_read_only():
         came("30 20 8:17 / /data ro - ext4 /dev/sdb1 ro", "defaults", "31 30 0:40 / /data rw - tmpfs tmpfs rw") is False
     )
     assert came("30 20 8:17 / /other ro - ext4 /dev/sdb1 ro") is False
+
+
+def test_mount_below_a_path_is_the_one_that_mount_of_finds():
+    rows = ((1, 0, "/"), (2, 1, "/data"), (3, 2, "/data/a b"), (4, 1, "/data2"), (5, 1, "/x"), (6, 5, "/x"))
+    text = "".join(
+        f"{number} {above} 8:{number} / {target.replace(' ', chr(92) + '040')} rw - ext4 /dev/sd{number} rw\n"
+        for number, above, target in rows
+    )
+    facts = make_facts(FakeReader({"/proc/self/mountinfo": text}))
+    for path in ("/", "/data", "/data/", "/data/a b/c", "/data/a", "/data2/x", "/data3", "/x/y", "relative"):
+        assert mount_below(facts, path) is mount_of(facts.mounts.visible, path), path
+
+
+def test_mounts_are_gone_through_once_for_all_lines_of_fstab(monkeypatch):
+    """A record may have thousands of both."""
+    looked = []
+    real = module.is_served
+    monkeypatch.setattr(module, "is_served", lambda mount: looked.append(1) or real(mount))
+    lines = "".join(f"/dev/x{number} /m{number} ext4 noauto 0 0\n" for number in range(60))
+    table = "1 0 8:1 / / rw - ext4 /dev/sda rw\n"
+    table += "".join(f"{number} 1 9:{number} / /q{number} rw - ext4 /dev/z{number} rw\n" for number in range(2, 60))
+    facts = make_facts(FakeReader({"/etc/fstab": lines, "/proc/self/mountinfo": table}))
+    assert facts.mounts.expected == ()
+    assert len(looked) < 200

@@ -40,6 +40,26 @@ def test_host_without_sshd_and_a_file_that_cannot_be_read():
         ).uses_pam
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {MAIN: "Include sshd_config.d/*.conf\n" * 300, DROPIN: ""},
+        {MAIN: "Include sshd_config.d/*.conf\n" * 200, **{f"{DROPIN}{n}": "" for n in range(400)}},
+        {MAIN: "Include sshd_config.d/*\n", **{f"{DROPIN}{n}": "" for n in range(300)}},
+    ],
+)
+def test_number_of_includes_is_bounded(files):
+    """Each goes through all names of a folder; what was left out may say UsePAM."""
+    with pytest.raises(UnknownFact, match="more files than are read"):
+        assert sshd(files).uses_pam
+
+
+def test_file_that_includes_itself_is_read_once():
+    reader = FakeReader({MAIN: f"Include {MAIN}\n" * 50})
+    assert not Facts(reader).sshd.uses_pam
+    assert reader.seen.count(MAIN) < 4
+
+
 def test_record_that_is_shared_keeps_of_sshd_config_only_where_pam_is_set():
     content = "Include /etc/ssh/sshd_config.d/*.conf\nAllowUsers alice\nMatch User bob\n  UsePAM no\n"
 

@@ -10,6 +10,7 @@ from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, turned
 from hosttune.facts.storage.storage_log import chosen, errors_in, refusing_in, silent_in
 from hosttune.host.door import Completed, Process, Stat
 from hosttune.host.record import RecordingReader, RecordReader
+from hosttune.regex import regex
 from hosttune.values import ABSENT, TooLong
 from tests.unit.fake_reader import FakeReader
 
@@ -66,6 +67,24 @@ def test_mount_that_failed_is_told_in_the_words_of_the_kernel():
         ("sdb", "open_ctree fai"), ("sdc1", "volume is dirt"),
     ]  # fmt: skip
     assert log("1794990000.100000 kernel: nfs: server nfs01 OK").mount_errors == ()
+
+
+@pytest.mark.parametrize("fstype", ["tmpfs", "overlay", "fuse", "proc", "zfs"])
+def test_option_of_a_mount_in_a_user_namespace_is_no_evidence_and_hides_nothing(fstype):
+    """Every user may mount these types there, and the kernel quotes the option that the user wrote."""
+    stopped = "1794990000.100000 kernel: EXT4-fs (sda1): Remounting filesystem read-only"
+    found = log(stopped, *(f"1794990001.{n:06} kernel: {fstype}: Unknown parameter 'noatime'" for n in range(500)))
+    assert found.mount_errors == ()
+    assert found.refusing == ("sda1",)
+    assert not regex(JOURNAL[-2].removeprefix("--grep=")).match(f"{fstype}: Unknown parameter 'noatime'")
+
+
+def test_mounts_that_fail_again_and_again_hide_no_file_system_that_stopped():
+    stopped = "1794990000.100000 kernel: EXT4-fs (sda1): Remounting filesystem read-only"
+    failed = [f"1794990001.{n:06} kernel: EXT4-fs (sdb1): VFS: Can't find ext4 filesystem" for n in range(500)]
+    found = log(stopped, *failed, "1794990002.000000 kernel: EXT4-fs (sdb1): mounted filesystem with ordered data mode")
+    assert found.refusing == ("sda1",)
+    assert found.mount_errors == ()  # in the order in which they were said
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Where compiled code cannot be loaded, what one user may fill, and where else there is room."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
@@ -91,3 +93,22 @@ def test_other_places_have_room_and_execute():
     assert age_of("/var/tmp/hf", seen) == "30d (/usr/lib/tmpfiles.d/tmp.conf:1)"
     assert age_of("/fast/hf", seen) == ""
     assert facts().temporary.elsewhere == "/var/tmp, or a folder on /fast (50 GiB free)"
+
+
+def test_rules_of_removal_are_gone_through_once_for_all_variables():
+    """A record may have thousands of both."""
+    looked = []
+
+    class Rules(tuple):
+        __slots__ = ()
+
+        def __iter__(self):
+            looked.append(1)
+            return super().__iter__()
+
+    rule = SimpleNamespace(path="/a/b", age="3d", source="x:1")
+    seen = facts()
+    seen.__dict__["ageing"] = SimpleNamespace(rules=Rules((rule, SimpleNamespace(path="/", age="9d", source="y:1"))))
+    assert [age_of(f"/a/b/{number}", seen) for number in range(50)] == ["3d (x:1)"] * 50
+    assert age_of("/a/bc", seen) == ""
+    assert len(looked) == 1

@@ -112,3 +112,35 @@ def test_first_process_of_a_name_tells_when_it_was_started():
     assert (processes["dockerd"].started_at, processes["sshd"].started_at) == (100, 0)
     with pytest.raises(UnknownFact, match="hidden"):
         _ = Facts(FakeReader(processes=Unreadable("hidden"))).processes["dockerd"].started_at
+
+
+class _Counting(FakeReader):
+    """Counts the folders and links that are read."""
+
+    looks = 0
+
+    def list(self, path):
+        self.looks += 1
+        return super().list(path)
+
+    def link(self, path):
+        self.looks += 1
+        return super().link(path)
+
+
+@pytest.mark.parametrize("ask", [
+    lambda facts, number: facts.unit_settings[f"u{number}.service/Service/Type"].values,
+    lambda facts, _: facts.lost_settings.files,
+])  # fmt: skip
+def test_time_for_many_units_grows_with_their_number_only(ask):
+    """An image or a record may have thousands, and the links of all were gone through for each."""
+
+    def looks(many):
+        files = {f"/etc/systemd/system/u{n}.service": "[Service]\nType=simple\n" for n in range(many)}
+        reader = _Counting(files)
+        facts = Facts(reader)
+        for number in range(many):
+            ask(facts, number)
+        return reader.looks
+
+    assert looks(80) < 5 * looks(20)

@@ -15,7 +15,7 @@ from hosttune.cli import app
 from hosttune.facts.storage.fstab_lines import parse
 from hosttune.resources.storage.fstab_lint import lint
 from hosttune.resources.storage.fstab_plan import tune
-from hosttune.views.fstab import diff_text, left_text, lint_text
+from hosttune.views.fstab import diff_text, fstab_json, left_text, lint_text, reason_of
 from hosttune.views.terminal import Screen
 from tests.hosts.built import HOSTS
 from tests.unit.schemas import faults
@@ -357,3 +357,11 @@ def test_image_has_no_devices_and_one_without_a_fstab_is_said(run, tmp_path):
     status, _, err = run("--root", str(tmp_path / "image"))
     assert status == 2
     assert "does not exist" in err
+
+
+def test_password_in_the_place_of_the_target_is_not_shown():
+    document = parse(b"//n/s password=s3cr cifs rw 0 0\n//n/s2 password=s3cr,x nfs rw 0 0\n")
+    tuning = tune(document)
+    assert "s3cr" not in left_text(tuning, Screen())
+    assert "s3cr" not in str(fstab_json(document, lint(document), tuning))
+    assert all("s3cr" not in reason_of(step, with_todo=True) for step in tuning.steps)

@@ -7,6 +7,7 @@ import pytest
 from hosttune.facts.storage.fstab_lines import line_problem, parse
 from hosttune.facts.storage.fstab_options import masked
 from hosttune.facts.storage.fstab_types import effective, needs_network
+from hosttune.resources.storage import fstab_cycles
 from hosttune.resources.storage.fstab_lint import RemarkLevel, lint
 from tests.unit.test_fstab_document import SAMPLES
 
@@ -395,6 +396,27 @@ def test_lint_of_a_line_that_is_right_does_not_say_so(code, line):
 )
 def test_bind_mounts_that_wait_in_a_row_are_no_circle(data):
     assert remarks(data, "circle") == []
+
+
+@pytest.mark.parametrize("many", [1000, 2000])
+def test_long_rows_and_circles_of_bind_mounts_are_looked_at_once(many, monkeypatch):
+    """Each line that waits was the start of a walk over all that it waits for."""
+    steps = []
+    real = fstab_cycles._before
+    monkeypatch.setattr(fstab_cycles, "_before", lambda *given: steps.append(1) or real(*given))
+    row = b"".join(b"/m%d /m%d none bind 0 0\n" % (n + 1, n) for n in range(many))
+    assert remarks(row, "circle") == []
+    assert len(steps) <= 2 * many
+    ring = row + b"/m0 /m%d none bind 0 0\n" % many
+    found = remarks(ring, "circle")
+    assert len(found) == many + 1
+    assert all(len(one.message) < 300 and f"and {many - 16} more" in one.message for one in found)
+
+
+def test_circles_that_share_lines_are_all_found():
+    data = b"/b/x /a none bind 0 0\n/a/x /b none bind 0 0\n/a/y /c none bind,x-systemd.requires-mounts-for=/d 0 0\n"
+    data += b"/c/x /d none bind 0 0\n/d/q /e none bind 0 0\n"
+    assert [one.line for one in remarks(data, "circle")] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

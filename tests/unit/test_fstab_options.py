@@ -13,6 +13,7 @@ from hosttune.facts.storage.fstab_options import (
     items,
     masked,
     masked_line,
+    masked_text,
     set_atime,
     set_size,
     size_bytes,
@@ -127,3 +128,21 @@ def test_masked_line_hides_the_password_of_a_url_and_keeps_the_blanks():
     line = "https://u:hunter2@dav/x\t/mnt  davfs password=hunter2 0 0"
 
     assert masked_line(line) == "https://u:***@dav/x\t/mnt  davfs password=*** 0 0"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("//n/s /m cifs password= s3cr 0 0", "//n/s /m cifs password=*** *** 0 0"),
+        ("//n/s /m cifs password = s3cr 0 0", "//n/s /m cifs password = *** 0 0"),
+        ("//n/s /m cifs rw,password =s3cr 0 0", "//n/s /m cifs rw,password *** 0 0"),
+        ("//n/s /m\tcifs rw,password=my s3cr word\t0 0", "//n/s /m\tcifs rw,password=*** *** ***\t0 0"),
+        ("//n/s /m cifs user=me%my s3cr 0 0 # nas", "//n/s /m cifs user=me%*** *** 0 0 # nas"),
+        ("//n/s /m cifs password=s3cr # nas", "//n/s /m cifs password=*** # nas"),
+        ("//n/s /m cifs password=s3cr,noatime 0 0 # nas", "//n/s /m cifs password=***,noatime 0 0 # nas"),
+        ("//n/s /m cifs credentials=/root/.smb nofail 0 0", "//n/s /m cifs credentials=/root/.smb nofail 0 0"),
+        ("UUID=1 /home/token ext4 defaults 0 0", "UUID=1 /home/token ext4 defaults 0 0"),
+    ],
+)
+def test_what_a_blank_cuts_off_from_a_password_is_not_shown(line, shown):
+    assert masked_text(line) == shown

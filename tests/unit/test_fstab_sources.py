@@ -214,3 +214,15 @@ def test_array_that_came_up_under_another_number_is_named_by_its_uuid():
 def test_swap_line_of_a_file_system_is_not_to_become_one():
     found = fault(f"UUID={UUID} none swap sw 0 0")
     assert found.way_out == "name the device of the swap, or take the line out"
+
+
+def test_what_is_made_of_a_device_is_not_searched_for_among_all_for_each_line(monkeypatch):
+    """A record may have thousands of both."""
+    tried = []
+    real = sources._parents
+    monkeypatch.setattr(sources, "_parents", lambda disk: tried.append(1) or real(disk))
+    devices = [(f"dm-{number}", f"253:{number}", ("sdb",)) for number in range(100)]
+    asked = Sources(host("", devices=devices))
+    assert [asked.made_of(f"dm-{number}") for number in range(100)] == [()] * 100
+    assert len(asked.made_of("sdb")) == 100
+    assert len(tried) < 300

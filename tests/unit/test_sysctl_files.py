@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.kernel import sysctl_at_boot
 from hosttune.facts.placed import Placed
+from hosttune.host.effort import EFFORT
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Bound, Context, Operator, Wish
 from hosttune.values import ABSENT, Address, Disturbs, HoldKind, Risk, Verdict
@@ -99,3 +101,30 @@ def test_value_behind_ours_that_serves_as_well_is_no_obstacle():
     assert (found.verdict, found.hold.kind) == (Verdict.DIFFERS, HoldKind.NONE)
     assert [change.address for change in found.changes] == [Address("sysctl", "vm.swappiness")]
     assert found.changes[0].before is not ABSENT
+
+
+def test_time_for_many_keys_grows_with_their_number_only(monkeypatch):
+    """An image may have thousands of keys, and each went through all lines and read the command line."""
+    tried = []
+    real = sysctl_at_boot.fits_parts
+    monkeypatch.setattr(sysctl_at_boot, "fits_parts", lambda *given: tried.append(1) or real(*given))
+    rows = "".join(f"net.a.k{number} = 1\n" for number in range(300))
+    reader = FakeReader({"/etc/sysctl.d/10-a.conf": f"{rows}net.*.x = 2\n", "/proc/cmdline": "sysctl.net.a.k7=9\n"})
+    before, found = EFFORT.spent, Facts(reader).sysctl_at_boot
+    assert [len(found[f"net.a.k{number}"].settings) for number in range(300)] == [1 + (n == 7) for n in range(300)]
+    assert found["net.b.x"].text == "2"
+    assert reader.seen.count("/proc/cmdline") < 3
+    assert EFFORT.spent - before < 300 * 10
+    assert len(tried) == 1
+
+
+def test_keys_with_wildcards_are_bounded():
+    rows = "".join(f"net.*.k{number} = 1\n" for number in range(300))
+    with pytest.raises(UnknownFact, match="more than 256 keys with wildcards"):
+        assert Facts(FakeReader({"/etc/sysctl.d/10-a.conf": rows})).sysctl_at_boot["net.a.b"].settings
+
+
+def test_arguments_of_the_kernel_stay_in_their_order():
+    line = "sysctl.kernel.numa_balancing=1 numa_balancing=disable sysctl.kernel/numa_balancing=2 quiet=\n"
+    found = Facts(FakeReader({"/proc/cmdline": line})).sysctl_at_boot["kernel.numa_balancing"]
+    assert [one.value for one in found.settings] == ["1", "0", "2"]

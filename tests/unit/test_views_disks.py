@@ -1,6 +1,7 @@
 """`hosttune disks`: one picture of devices, file systems, mounts, free space and fstab."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,9 +12,11 @@ from hosttune.host.door import Space
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.values import ABSENT, FileValue
+from hosttune.views import disks
 from hosttune.views.disks import disks_json, disks_of, disks_text, size_text
 from hosttune.views.page import Page
 from tests.hosts.built import BUILT, HOSTS
+from tests.unit.fake_reader import FakeReader
 from tests.unit.schemas import faults
 
 
@@ -111,3 +114,27 @@ def test_json_is_what_the_schema_says(path):
 )
 def test_size_text(size, text):
     assert size_text(size) == text
+
+
+def test_many_devices_are_not_held_against_all_others(monkeypatch):
+    """A record may have thousands."""
+    asked = []
+    real = disks._parents
+    monkeypatch.setattr(disks, "_parents", lambda disk: asked.append(1) or real(disk))
+    files = {}
+    for number in range(20):
+        folder = f"/sys/block/dm-{number}"
+        files |= {f"{folder}/size": "9\n", f"{folder}/dev": f"253:{number}\n", f"{folder}/dm/name": f"m{number}\n"}
+        files[f"{folder}/slaves/{f'dm-{number - 1}' if number else 'nvme2n1'}/dev"] = ""
+    found = disks_of(Facts(FakeReader(files)))
+    assert [row.disk.name for row in found.rows] == [f"dm-{number}" for number in range(20)]
+    assert len(asked) < 4 * 20
+
+
+def test_devices_one_upon_the_other_may_be_more_than_calls_of_python():
+    rows = [
+        SimpleNamespace(disk=SimpleNamespace(name=f"d{n}", parents=(f"d{n - 1}",)), children=(f"d{n + 1}",))
+        for n in range(2000)
+    ]
+    rows[-1].children = ()
+    assert [row.disk.name for row in disks._ordered(rows)] == [f"d{n}" for n in range(2000)]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from hosttune.host.cleaned import clean, safe
 from hosttune.host.secrets import mask_secrets as mask
+from hosttune.views import terminal
 from hosttune.views.masking import masked
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen, columned, counted, join_words, padded, width_of, wrapped
@@ -131,3 +132,11 @@ def test_page_spells_commands_as_they_have_to_be_typed():
         "hosttune plan --host r.json --only a shows it; then hosttune apply --yes"
     )
     assert record.todo(record.look("plan --only a")) == "hosttune plan --only a --host r.json"
+
+
+def test_a_sentence_that_is_not_wrapped_is_measured_once(monkeypatch):
+    """Without a terminal a line is as long as its sentence, and a record may make one of a megabyte."""
+    measured = []
+    monkeypatch.setattr(terminal, "width_of", lambda text: measured.append(len(text)) or len(text))
+    assert len(wrapped("word, " * 1000, 1 << 30)) == 1
+    assert sum(measured) < 2 * len("word, " * 1000)

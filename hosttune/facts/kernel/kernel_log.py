@@ -50,6 +50,9 @@ OF_HOST = (
     r"(?:Link (?:is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\])"
     r"|nvidia-peermem \w+:\d+ ERROR"
 )
+# Types that only root can mount. In a user namespace users mount others (tmpfs, overlay, fuse: FS_USERNS_MOUNT): the
+# kernel quotes the options that it refuses: words of that user, as many lines as they like.
+_BY_ROOT = r"ext[234]|xfs|btrfs|f2fs|vfat|msdos|exfat|ntfs3|iso9660|udf|nfs4?|cifs|smb3|ceph|gfs2|ocfs2|virtiofs"
 # Why a mount failed, as the file system says it (ext4_fill_super, xfs_mountfs, open_ctree, ntfs_fill_super ...).
 OF_MOUNTS = (
     r"|EXT[234]-fs (?:error )?\([\w!-]{1,64}\): (?:VFS: Can't find |bad geometry|bad block size|unable to read superbl"
@@ -59,7 +62,7 @@ OF_MOUNTS = (
     r"|BTRFS error \(device [\w!-]{1,64}(?: state \w{1,8})?\): (?:open_ctree failed|devid \d+ uuid "
     r"|failed to read chunk|superblock checksum|unrecognized mount option )"
     r"|FAT-fs \([\w!-]{1,64}\): (?:bogus |Can't find a valid FAT)|F2FS-fs \([\w!-]{1,64}\): Can't find valid F2FS"
-    r"|ntfs3(?:: |\()[\w!-]{1,64}\)?: volume is dirty|[a-z0-9]{2,16}: Unknown parameter '"
+    r"|ntfs3(?:: |\()[\w!-]{1,64}\)?: volume is dirty|(?:" + _BY_ROOT + r"): Unknown parameter '"
 )
 OF_STORAGE = (
     r"EXT4-fs \([\w!-]+\): (?:Remounting filesystem read-only|shut down requested|mounted filesystem)"

@@ -13,6 +13,7 @@ off a key. The kernel command line sets what no file does; TuneD and commands of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
 
 FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
 CONF = "/etc/sysctl.conf"
+# Arguments of single values (kernel-parameters.txt); others are sysctl.KEY=VALUE.
 _WORDS = {
-    ("kernel.numa_balancing", "numa_balancing=disable"): "0",
-    ("kernel.numa_balancing", "numa_balancing=enable"): "1",
+    "numa_balancing=disable": ("kernel.numa_balancing", "0"),
+    "numa_balancing=enable": ("kernel.numa_balancing", "1"),
 }
+_MOST_PATTERNS = 256  # each is held against each key
 _ASSIGNMENT = regex(r"\s*(?:-\s*)?([^=\s#;]+)\s*=\s*((?:\S(?:.*\S)?)?)\s*")
 _WILD = frozenset("*?[")  # a key with one stands for several: they do not reach over a dot (glob(7))
 _EXCLUSION = regex(r"\s*-\s*([^=\s#;]+)\s*")
@@ -116,12 +119,11 @@ def assignments(content: str) -> Iterator[tuple[int, str, str | None]]:
 
 def collect(reader: Reader, facts: Facts) -> SysctlAtBoot:
     lines = shared(_lines, reader)
+    index = shared(lambda: _Index(reader, lines()))
     unread = shared(_unread, reader, facts)
 
     def look(key: str) -> BootSetting:
-        return BootSetting(
-            key, lazy(_settings, reader, key, lines), lazy(lambda: tuple(filter(None, (unread().get(key),))))
-        )
+        return BootSetting(key, lazy(_settings, key, index), lazy(lambda: tuple(filter(None, (unread().get(key),)))))
 
     return SysctlAtBoot(
         Lookup(look),
@@ -155,34 +157,43 @@ def _lines(reader: Reader) -> tuple[_Line, ...]:
     )
 
 
-def _settings(reader: Reader, name: str, lines: Callable[[], tuple[_Line, ...]]) -> tuple[Placed, ...]:
+class _Index:
+    """The lines of all files by key, and the words of the kernel command line: rules ask for thousands of keys."""
+
+    def __init__(self, reader: Reader, lines: tuple[_Line, ...]) -> None:
+        self.named: dict[str, list[tuple[int, Placed | None]]] = {}
+        self.patterns: list[tuple[list[str], Placed]] = []
+        for place, (key, value) in enumerate(lines):
+            self.named.setdefault(key, []).append((place, value))
+            if value is not None and not _WILD.isdisjoint(key):
+                self.patterns.append((proc_path(key).split("/"), value))
+        if len(self.patterns) > _MOST_PATTERNS:
+            raise UnknownFact(f"the files of sysctl.d have more than {_MOST_PATTERNS} keys with wildcards")
+        self.arguments: dict[str, list[Placed]] = {}  # what the command line sets before any file does
+        line = "" if reader.persistent_only else if_absent(text(reader, "/proc/cmdline"), "")
+        for word in line.split():
+            argument, equals, said = word.partition("=")
+            is_sysctl = equals and argument.startswith("sysctl.")
+            key, meant = (normal_key(argument[7:]), said) if is_sysctl else _WORDS.get(word, ("", ""))
+            if key:
+                self.arguments.setdefault(key, []).append(Placed(meant, f"the kernel command line: {word}"))
+
+
+def _settings(name: str, index: Callable[[], _Index]) -> tuple[Placed, ...]:
     if fault := SysctlAtBoot.name_fault(name):
         raise UnknownFact(fault[0])
-    twin = TWINS.get(name, "")
+    found, twin = index(), TWINS.get(name, "")
     named: list[Placed] = []
-    by_pattern: list[Placed] = []
     is_excluded = False
-    parts = proc_path(name).split("/")
-    listed = lines()
-    EFFORT.spent += len(listed)
-    for key, value in listed:
-        if key in {name, twin}:
-            is_excluded = is_excluded or value is None
-            if value is not None:
-                named.append(value if key == name else Placed(f"{twin}={value.value}", value.path, value.line))
-        elif value is not None and not _WILD.isdisjoint(key) and fits_parts(parts, proc_path(key).split("/")):
-            by_pattern.append(value)
-    return (*_arguments(reader, name), *(named if named or is_excluded else by_pattern))
-
-
-def _arguments(reader: Reader, name: str) -> Iterator[Placed]:
-    """What the kernel command line sets before any file does: sysctl.KEY=VALUE, and the arguments of single values
-    (kernel-parameters.txt).
-    """
-    said = "" if reader.persistent_only else if_absent(text(reader, "/proc/cmdline"), "")
-    for word in said.split():
-        argument, equals, value = word.partition("=")
-        if equals and argument.startswith("sysctl.") and normal_key(argument[7:]) == name:
-            yield Placed(value, f"the kernel command line: {word}")
-        elif meant := _WORDS.get((name, word)):
-            yield Placed(meant, f"the kernel command line: {word}")
+    own = [(place, name, value) for place, value in found.named.get(name, ())]
+    own += [(place, twin, value) for place, value in found.named.get(twin, ())] if twin else []
+    for _, key, value in sorted(own, key=itemgetter(0)):
+        is_excluded = is_excluded or value is None
+        if value is not None:
+            named.append(value if key == name else Placed(f"{twin}={value.value}", value.path, value.line))
+    EFFORT.spent += len(own) + len(found.patterns)
+    by_pattern: list[Placed] = []
+    if not named and not is_excluded and found.patterns:
+        parts = proc_path(name).split("/")
+        by_pattern = [value for pattern, value in found.patterns if fits_parts(parts, pattern)]
+    return (*found.arguments.get(name, ()), *(named or by_pattern))

@@ -10,13 +10,14 @@ k3s' and rke2's documentation (data-dir), mysqld(8) (datadir), PostgreSQL's manu
 from __future__ import annotations
 
 import posixpath
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.managers import running_services
 from hosttune.facts.reading import names_in, text
-from hosttune.facts.storage.mounts import is_system, mount_of
+from hosttune.facts.storage.mounts import is_system, mount_below
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 PODMAN = "Podman"
 _MOST_UNITS = 512
+_MOST_FILES = 32  # with variables, of one unit
+_MOST_FOLDERS = 4096
+_MOST_READ = 1 << 24  # characters of all that units name, and of the folders above it
 _PATH = regex(r"(?<![\w./$}~])/(?!/)[^\s\"'=:,;$%{}|&<>()\\]+")
 _ROOT_DIR = regex(r"--root-dir[= ]\"?(/[^\s\"']+)")
 _DATA_DIR = regex(r"(?:--data-dir[= ]|(?<!\S)-d[= ])\"?(/[^\s\"']+)")
@@ -111,7 +115,7 @@ def collect(reader: Reader, facts: Facts) -> DataFolders:
 
 def _on_root(facts: Facts) -> Iterator[DataFolder]:
     for one in facts.data_folders.running:
-        mount = mount_of(facts.mounts.visible, one.path)
+        mount = mount_below(facts, one.path)
         if one.place and not is_system(one.path) and mount is not None and mount.target == "/":
             yield one
 
@@ -122,6 +126,8 @@ def _find_running(reader: Reader, facts: Facts) -> Iterator[DataFolder]:
     for service, unit, path, place in _list_folders(reader, facts, units):
         folder = _resolved(reader, ways, path)
         if folder.startswith("/") and (unit, folder) not in seen:
+            if len(seen) >= _MOST_FOLDERS:
+                raise UnknownFact(f"services that run name more than {_MOST_FOLDERS} folders")
             seen.add((unit, folder))
             yield DataFolder(service, unit, folder, place)
 
@@ -246,19 +252,72 @@ def _texts_of_unit(reader: Reader, facts: Facts, unit: str) -> Iterator[tuple[st
         files = [one.value.lstrip("-") for one in facts.unit_settings[f"{unit}/Service/EnvironmentFile"].standing]
     except UnknownFact:
         return
-    for file in files:
+    for file in tuple(dict.fromkeys(files))[:_MOST_FILES]:
         if file.startswith("/etc/") and "%" not in file and "*" not in file:
             rows = (row for row in _read_or_empty(reader, file).splitlines() if not row.lstrip().startswith("#"))
             yield "\n".join(rows), file
 
 
-def units_that_name(reader: Reader, facts: Facts, folder: str) -> Iterator[DataFolder]:
-    """What any service that runs names at or below a folder: it may write there."""
+class FolderIndex:
+    """Folders that services name, by each folder at or above: fstab may have as many lines as there are folders."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[DataFolder]] = {}
+        self._left = _MOST_READ
+
+    def spend(self, amount: int) -> None:
+        self._left -= amount
+        if self._left < 0:
+            raise UnknownFact("units that run name more paths than are looked at")
+
+    def add(self, folder: DataFolder) -> None:
+        above = folder.path.rstrip("/")
+        while above:
+            self.spend(len(above))
+            self._found.setdefault(above, []).append(folder)
+            above = above.rpartition("/")[0]
+
+    def within(self, folder: str) -> tuple[DataFolder, ...]:
+        """Those that are a folder, or are below it, by their names."""
+        return tuple(self._found.get(folder.rstrip("/"), ()))
+
+
+@lru_cache(maxsize=1)  # each line of fstab asks, also where the answer is that it is not known
+def _indexes(facts: Facts) -> tuple[Callable[[], FolderIndex], Callable[[], FolderIndex]]:
+    return shared(_index_running, facts), shared(_index_named, facts)
+
+
+def running_by_folder(facts: Facts) -> FolderIndex:
+    """`data_folders.running`. Raises UnknownFact."""
+    return _indexes(facts)[0]()
+
+
+def _index_running(facts: Facts) -> FolderIndex:
+    index = FolderIndex()
+    for one in facts.data_folders.running:
+        index.add(one)
+    return index
+
+
+def _index_named(facts: Facts) -> FolderIndex:
+    """What the units of all services that run name: each path once for a unit."""
+    index, reader = FolderIndex(), facts.reader
     for unit in sorted(name for name in running_services(reader) if name.endswith(".service"))[:_MOST_UNITS]:
+        found: dict[str, str] = {}
         for path, place in paths_of_unit(reader, facts, unit):
-            if is_within(path, folder):
-                yield DataFolder(unit, unit, path, place)
-                break
+            index.spend(len(path))
+            found.setdefault(path, place)
+        for path, place in found.items():
+            index.add(DataFolder(unit, unit, path, place))
+    return index
+
+
+def units_that_name(facts: Facts, folder: str) -> Iterator[DataFolder]:
+    """What any service that runs names at or below a folder, the first of each: it may write there."""
+    found: dict[str, DataFolder] = {}
+    for one in _indexes(facts)[1]().within(folder):
+        found.setdefault(one.unit, one)
+    yield from found.values()
 
 
 def waits_for_mount(facts: Facts, unit: str, target: str, mount_unit: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import if_absent, is_there, names_in, text
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 CONFIG = "/etc/ssh/sshd_config"
-_MOST_FILES = 256
-_DEEPEST = 16  # SERVCONF_MAX_DEPTH of servconf.c
+_MOST = 256  # files, and patterns of Include
+_MOST_NAMES = 65_536  # that patterns are held against: for each of them a folder is gone through
 
 
 @frozen
@@ -37,7 +37,8 @@ class Sshd(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Sshd:  # noqa: ARG001 - the interface of all subjects
-    found = shared(lambda: next((one for key, one in _read_settings(reader, CONFIG, [], 0) if key == "usepam"), None))
+    rows = _read_settings(reader, CONFIG, _Includes())
+    found = shared(lambda: next((one for key, one in rows if key == "usepam"), None))
     return Sshd(
         is_installed=lazy(is_there, reader, CONFIG),
         uses_pam=lazy(lambda: (one := found()) is not None and one.value.lower() == "yes"),
@@ -45,9 +46,25 @@ def collect(reader: Reader, facts: Facts) -> Sshd:  # noqa: ARG001 - the interfa
     )
 
 
-def _read_settings(reader: Reader, path: str, seen: list[str], depth: int) -> Iterator[tuple[str, Placed]]:
+class _Includes:
+    """What was included so far. A file is read once: the first value counts, so a second time it has nothing to say."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self._patterns = 0
+        self._names = 0
+
+    def require_few(self, names: int = 0) -> None:
+        """Called with the number of names of each pattern, and after each file."""
+        self._patterns += bool(names)
+        self._names += names
+        if max(len(self.files), self._patterns) > _MOST or self._names > _MOST_NAMES:
+            raise UnknownFact(f"{CONFIG} includes more files than are read")
+
+
+def _read_settings(reader: Reader, path: str, seen: _Includes) -> Iterator[tuple[str, Placed]]:
     """(key in lower case, value) of all that holds for every connection, in the order in which sshd reads it."""
-    seen.append(path)
+    seen.files.add(path)
     for number, row in enumerate(if_absent(text(reader, path), "").splitlines(), 1):
         words = row.replace("=", " ", 1).split()
         if not words or words[0].startswith("#"):
@@ -55,16 +72,19 @@ def _read_settings(reader: Reader, path: str, seen: list[str], depth: int) -> It
         key = words[0].lower()
         if key == "match":
             return
-        if key == "include" and depth < _DEEPEST:
+        if key == "include":
             for pattern in words[1:]:
-                for file in _list_included(reader, pattern.strip('"')):
-                    if len(seen) < _MOST_FILES:
-                        yield from _read_settings(reader, file, seen, depth + 1)
+                for file in _list_included(reader, pattern.strip('"'), seen):
+                    if file not in seen.files:
+                        yield from _read_settings(reader, file, seen)
+                        seen.require_few()
         else:
             yield key, Placed(words[1].strip('"') if len(words) > 1 else "", path, number)
 
 
-def _list_included(reader: Reader, pattern: str) -> tuple[str, ...]:
+def _list_included(reader: Reader, pattern: str, seen: _Includes) -> tuple[str, ...]:
     """The files that an Include names: below /etc/ssh unless it says otherwise."""
     folder, _, name = posixpath.join("/etc/ssh", pattern).rpartition("/")
-    return tuple(f"{folder}/{one}" for one in names_in(reader, folder) if fits_glob(one, name))
+    names = names_in(reader, folder)
+    seen.require_few(max(len(names), 1))
+    return tuple(f"{folder}/{one}" for one in names if fits_glob(one, name))

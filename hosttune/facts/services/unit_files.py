@@ -50,6 +50,7 @@ class UnitFiles:
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self._lists: dict[str, tuple[str, ...]] = {}
+        self._sets: dict[str, frozenset[str]] = {}
         self._presets: tuple[Preset, ...] | None = None
 
     @cached_property
@@ -64,6 +65,17 @@ class UnitFiles:
         if folder not in self._lists:
             self._lists[folder] = names_in(self.reader, folder)
         return self._lists[folder]
+
+    def _has(self, folder: str, name: str) -> bool:
+        """Whether a folder has a name: asked of every unit, of which there may be thousands."""
+        if folder not in self._sets:
+            self._sets[folder] = frozenset(self.names(folder))
+        return name in self._sets[folder]
+
+    def find(self, name: str) -> tuple[str, str]:
+        """(name behind aliases, path of the unit file; empty for none). `state` looks through all links for more."""
+        real, path, _ = self._find(name)
+        return (real if path else name), path
 
     def content(self, path: str) -> str:
         return if_absent(text(self.reader, path), "")
@@ -97,10 +109,10 @@ class UnitFiles:
     def _find(self, name: str) -> tuple[str, str, bool]:
         """(real name, path, whether the file lies outside of the search path and is only linked into it)."""
         for _ in range(10):  # aliases of aliases; a loop ends as not found
-            path = next((f"{folder}/{name}" for folder in self.folders if name in self.names(folder)), "")
+            path = next((f"{folder}/{name}" for folder in self.folders if self._has(folder, name)), "")
             if not path:
                 template = template_of(name)
-                holders = (folder for folder in self.folders if template and template in self.names(folder))
+                holders = (folder for folder in self.folders if template and self._has(folder, template))
                 return name, next((f"{folder}/{template}" for folder in holders), ""), False
             target = self.reader.link(path)
             if not isinstance(target, str) or target in {"/dev/null", ""}:
@@ -118,7 +130,7 @@ class UnitFiles:
         """A link in *.wants, *.requires or *.upholds, or an alias that `systemctl enable` made."""
         for entry in self.names(folder):
             if entry.endswith(LINK_FOLDERS):
-                if name in self.names(f"{folder}/{entry}"):
+                if self._has(f"{folder}/{entry}", name):
                     return True
             elif entry != name and not entry.endswith(".d"):
                 target = self.reader.link(f"{folder}/{entry}")
@@ -138,7 +150,7 @@ class UnitFiles:
         chosen: dict[str, str] = {}
         for part in drop_in_folders(name):
             for folder in (_CONTROL, *self.folders):
-                if part in self.names(folder):
+                if self._has(folder, part):
                     for base in self.names(f"{folder}/{part}"):
                         if base.endswith(".conf"):
                             chosen.setdefault(base, f"{folder}/{part}/{base}")

@@ -15,7 +15,7 @@ from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import texts
 from hosttune.facts.services.systemd_config import files_of
-from hosttune.facts.services.unit_files import UnitFiles, assignments
+from hosttune.facts.services.unit_files import UnitFiles, assignments, is_mask
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -82,7 +82,8 @@ def _values_in(texts: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], tup
 
 
 def collect(reader: Reader, facts: Facts) -> UnitSettings:  # noqa: ARG001 - the interface of all subjects
-    files = Lookup(lambda name: shared(_conf if name.endswith(".conf") else _unit, reader, name))
+    units = UnitFiles(reader)
+    files = Lookup(lambda name: shared(_conf, reader, name) if name.endswith(".conf") else shared(_unit, units, name))
 
     def look(name: str) -> UnitSetting:
         found = shared(_found, files, name)
@@ -101,13 +102,11 @@ def _found(files: Lookup[Callable[[], _UnitFiles]], name: str) -> _UnitFiles:
     return files[name.partition("/")[0]]()
 
 
-def _unit(reader: Reader, name: str) -> _UnitFiles:
-    files = UnitFiles(reader)
-    real, fragment, state = files.state(name)
+def _unit(files: UnitFiles, name: str) -> _UnitFiles:
+    real, fragment = files.find(name)
     paths = (fragment, *files.drop_ins(real)) if fragment else ()
-    return _UnitFiles(
-        bool(fragment), state.startswith("masked"), _values_in((path, files.content(path)) for path in paths)
-    )
+    is_masked = bool(fragment) and is_mask(files.reader, fragment)
+    return _UnitFiles(bool(fragment), is_masked, _values_in((path, files.content(path)) for path in paths))
 
 
 def _conf(reader: Reader, name: str) -> _UnitFiles:

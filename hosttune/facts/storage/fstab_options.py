@@ -24,6 +24,7 @@ _AUTOMOUNTS = frozenset({"x-systemd.automount", "comment=systemd.automount"})  #
 # What ends so names a secret; `keyfile=` and `credentials=` name a file. A doubled comma is one of the value.
 _NAMES = r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|key(?:[_-]?id)?|token|psk|credential|bearer|auth)\d?"
 _SECRETS = regex(rf"(^|[^\w.-])([\w.-]*{_NAMES}=)(\"[^\"]*\"|(?:\\,|,,|[^,])*)", re.IGNORECASE)
+_SECRET_NAME = regex(rf"(?:^|[^\w.-])[\w.-]*{_NAMES}\Z", re.IGNORECASE)
 _USER_SECRET = regex(
     r"(^|[^\w-])((?:user|username)=[^,%:]{0,512}(?:%|:(?!\d+(?:,|$))))((?:\\,|,,|[^,])*)", re.IGNORECASE
 )
@@ -147,6 +148,28 @@ def masked_line(text: str) -> Shown:
     if not _MAYBE_SECRET.search(text):
         return Shown(text)
     return Shown("".join(part if part.isspace() else masked(part) for part in re.split(r"([ \t]+)", text)))
+
+
+def masked_text(text: str) -> Shown:
+    """A line of the file as it is written: also what a blank cuts off from a password, as in `password= X` and
+    `password=my word`, up to the numbers or the comment behind it.
+    """
+    if not _MAYBE_SECRET.search(text):
+        return Shown(text)
+    parts = re.split(r"([ \t]+)", text)
+    is_open = False
+    for place, part in enumerate(parts):
+        if not part or part.isspace():
+            continue
+        if is_open and not part.isdigit() and part[0] != "#":
+            parts[place] = part if part == "=" else "***"
+            continue
+        shown = parts[place] = masked(part)
+        following = parts[place + 2] if place + 2 < len(parts) else ""
+        is_open = (shown != part and shown.endswith("***")) or bool(
+            following.startswith("=") and _SECRET_NAME.search(part)
+        )
+    return Shown("".join(parts))
 
 
 def hide_secrets(line: bytes, text: str) -> Shown:

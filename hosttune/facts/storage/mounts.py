@@ -5,7 +5,8 @@ Under a root without a kernel (`--root`) they are what the next boot will mount:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from itertools import takewhile
 from math import inf
 from types import MappingProxyType
@@ -195,7 +196,8 @@ def collect(reader: Reader, facts: Facts) -> Mounts:
 
 def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     mounted = facts.mounts.all
-    there = {mount.target for mount in mounted if mount.is_topmost or not mount.is_of_user}
+    there = frozenset(mount.target for mount in mounted if mount.is_topmost or not mount.is_of_user)
+    shares = _Shares(mounted)
     at = facts.mounts.at
     units = facts.mount_units
     mounting = [one for one in units.all if not (one.entry.is_swap or one.is_masked)]
@@ -211,12 +213,14 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     # What is mounted by hand is missed once a service that runs writes below it.
     by_hand = [one for one in lines if is_on_demand(one.options) and not is_automount(one.options)]
     by_hand += [one.entry for one in mounting if not (one.is_started or one.is_automounted)]
-    wanted += [one for one in by_hand if _is_written_below(reader, facts, one, there)]
+    wanted += [
+        one for one in by_hand if _is_written_below(facts, one, there) and not shares.is_behind_link(reader, one)
+    ]
     misread = (one for one in facts.fstab.misread if not one.is_swap and not is_on_demand(one.options))
     found = [
         ExpectedMount(
             one.target, one.source, one.line, _is_optional(one),
-            bool({one.target, one.path} & there) or _is_behind_link(reader, one, mounted),
+            bool({one.target, one.path} & there) or shares.is_behind_link(reader, one),
             is_read_only=lazy(_came_read_only, reader, facts, one, at.get(one.target) or at.get(one.path))
             if not {one.target, one.path} & asked
             else False,
@@ -241,11 +245,11 @@ def _written(facts: Facts, entry: FstabEntry, word: str) -> str:
     return tell_written(facts, entry, word)
 
 
-def _is_written_below(reader: Reader, facts: Facts, entry: FstabEntry, there: Collection[str]) -> bool:
+def _is_written_below(facts: Facts, entry: FstabEntry, there: frozenset[str]) -> bool:
     """Whether what no boot mounts is missed: not mounted, and a known service writes there."""
     from hosttune.facts.storage.written_below import find_writers
 
-    if {entry.target, entry.path} & {*there} or _is_behind_link(reader, entry, facts.mounts.all):
+    if {entry.target, entry.path} & there:
         return False
     return bool(find_writers(facts, (entry.target, entry.path), are_all_asked=False))
 
@@ -283,18 +287,38 @@ def mount_of(mounts: tuple[Mount, ...], path: str) -> Mount | None:
     return max(on, key=lambda mount: len(mount.target), default=None)
 
 
-def _is_behind_link(reader: Reader, entry: FstabEntry, mounted: tuple[Mount, ...]) -> bool:
-    """What a server shares is mounted elsewhere, and the target leads away by a symbolic link. Links are read up to
-    where a server would have to answer, and not followed.
-    """
-    served = {mount.target for mount in mounted if is_served(mount)}
-    shared_as = {mount.source.rstrip("/") for mount in mounted if mount.is_network}
-    if not is_network(entry.fstype, entry.source) or entry.source.rstrip("/") not in shared_as:
-        return False
-    parts = entry.target.split("/")
-    above = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
-    local = takewhile(lambda path: path not in served, above)
-    return any(isinstance(reader.link(path), str) for path in local)
+def mount_below(facts: Facts, path: str) -> Mount | None:
+    """The visible mount that a path lies on; for many paths on a host with many mounts."""
+    found, above = _by_target(facts)(), path.rstrip("/")
+    if not path.startswith("/"):
+        return None
+    while above and above not in found:
+        above = above.rpartition("/")[0]
+    return found.get(above)
+
+
+@lru_cache(maxsize=1)
+def _by_target(facts: Facts) -> Callable[[], Mapping[str, Mount]]:
+    return shared(lambda: {one.target.rstrip("/"): one for one in reversed(facts.mounts.visible)})
+
+
+class _Shares:
+    """What servers share with this host, for all lines of fstab."""
+
+    def __init__(self, mounted: tuple[Mount, ...]) -> None:
+        self._served = {mount.target for mount in mounted if is_served(mount)}
+        self._sources = {mount.source.rstrip("/") for mount in mounted if mount.is_network}
+
+    def is_behind_link(self, reader: Reader, entry: FstabEntry) -> bool:
+        """What a server shares is mounted elsewhere, and the target leads away by a symbolic link. Links are read up to
+        where a server would have to answer, and not followed.
+        """
+        if not is_network(entry.fstype, entry.source) or entry.source.rstrip("/") not in self._sources:
+            return False
+        parts = entry.target.split("/")
+        above = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
+        local = takewhile(lambda path: path not in self._served, above)
+        return any(isinstance(reader.link(path), str) for path in local)
 
 
 def _is_optional(entry: FstabEntry) -> bool:

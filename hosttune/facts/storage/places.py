@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.environment import COMPILED
-from hosttune.facts.storage.mounts import mount_of
+from hosttune.facts.storage.mounts import mount_below
 from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
@@ -93,7 +93,7 @@ def _all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:
     there = [path for path in _PATHS if not ways.way(path)[1] and hasattr(reader.stat(path), "type")]
     held: dict[str, list[str]] = {target: [] for target in data}
     for path in there:
-        if mount := mount_of(visible, path):
+        if mount := mount_below(facts, path):
             held.setdefault(mount.target, []).extend([path] if path != mount.target else [])
     found = [_place(mount, tuple(held[mount.target])) for mount in visible if mount.target in held]
     return tuple(one for one in found if one is not None)
@@ -113,12 +113,12 @@ def _place(mount: Mount, holds: tuple[str, ...]) -> LocalPlace | None:
 
 
 def _caches(reader: Reader, facts: Facts) -> tuple[CacheHome, ...]:
-    visible, ways = facts.mounts.visible, Ways(reader, facts)
+    ways = Ways(reader, facts)
     found = []
     for one in facts.environment.caches:
         if "$" in one.value:
             continue  # of each user
-        mount = mount_of(visible, one.value)
+        mount = mount_below(facts, one.value)
         is_network = mount is not None and mount.is_network
         found.append(
             CacheHome(

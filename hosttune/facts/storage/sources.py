@@ -321,7 +321,15 @@ class Sources:
 
     def made_of(self, name: str) -> tuple[str, ...]:
         """The names of the devices that are made of this one: RAID, LVM, multipath, an encrypted device."""
-        return tuple(sorted(disk.name for disk in self._disks.values() if name in _parents(disk)))
+        return self._children.get(name, ())
+
+    @cached_property
+    def _children(self) -> Mapping[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {}
+        for name, disk in sorted(self._disks.items()):
+            for parent in dict.fromkeys(_parents(disk)):
+                found.setdefault(parent, []).append(name)
+        return {parent: tuple(names) for parent, names in found.items()}
 
     def is_ephemeral(self, name: str) -> bool:
         """Whether it lies on a cloud's own disk of this instance, which comes back empty after a stop."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 T = TypeVar("T")
-_MOST = 400  # lines that are kept, the newest, and as many of disks' errors, which come in storms
+_MOST = 400  # lines that are kept of each kind, the newest: disks' errors come in storms, as failing mounts do
 _EXT4 = regex(r"EXT4-fs \(([\w!-]+)\): (Remounting filesystem read-only|shut down requested|mounted filesystem)")
 _NFS = regex(r"nfs: server (\S{1,255}) (not responding, still trying|not responding, timed out|OK)$")
 _HUNG = regex(r"INFO: task (.{1,64}):(\d{1,10}) blocked (?:in I/O wait )?for more than (\d+) seconds")
@@ -124,14 +124,17 @@ def collect(reader: Reader, facts: Facts) -> StorageLog:
 
 def chosen(log: str) -> tuple[str, ...]:
     """The lines of a kernel log that are about storage, the newest."""
-    errors, others = [], []
-    for one in lines_of(log):
+    errors, others, mounts = [], [], []
+    for place, one in enumerate(lines_of(log)):
         words = message_of(one)[1]
         if _ERROR.match(words) or _SILENT_DISK.match(words):
             errors.append(one)
-        elif _EXT4.match(words) or _NFS.match(words) or _HUNG.match(words) or _FAILED_MOUNT.match(words):
-            others.append(one)
-    return (*errors[-_MOST:], *others[-_MOST:])
+        elif _EXT4.match(words) or _NFS.match(words) or _HUNG.match(words):
+            others.append((place, one))
+        elif _FAILED_MOUNT.match(words):
+            mounts.append((place, one))
+    # What is tried again and again fails as often: that pushes nothing else out.
+    return (*errors[-_MOST:], *(one for _, one in sorted((*others[-_MOST:], *mounts[-_MOST:]))))
 
 
 def _matching(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterator[tuple[float | None, re.Match[str]]]:

@@ -8,20 +8,24 @@ of 80 % on /tmp, /var/tmp and /dev/shm, where they are a tmpfs with quotas), tmp
 
 from __future__ import annotations
 
+from functools import lru_cache
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.environment import COMPILED
 from hosttune.facts.storage.fstab_options import tmpfs_bytes
 from hosttune.facts.storage.fstab_words import USER_WORDS, is_noexec
-from hosttune.facts.storage.mounts import mount_of
+from hosttune.facts.storage.mounts import mount_below
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from hosttune.facts import Facts
+    from hosttune.facts.storage.ageing_files import AgeRule
     from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
 
@@ -82,37 +86,55 @@ def user_limit(mount: Mount) -> int:
 
 def age_of(path: str, facts: Facts) -> str:
     """What removes files in a folder by age: `30d (/usr/lib/tmpfiles.d/tmp.conf:3)`; empty for nothing known."""
-    rules = attempt(lambda: facts.ageing.rules)
-    if isinstance(rules, Unreadable):
-        return ""
-    above = [one for one in rules if one.path != "/" and f"{path}/".startswith(f"{one.path.rstrip('/')}/") and one.age]
-    nearest = max(above, key=lambda one: len(one.path), default=None)
-    return f"{nearest.age} ({nearest.source})" if nearest else ""
+    rules, above = _ages(facts)(), path.rstrip("/")
+    while above:
+        if nearest := rules.get(above):
+            return f"{nearest.age} ({nearest.source})"
+        above = above.rpartition("/")[0]
+    return ""
+
+
+@lru_cache(maxsize=1)  # a record may have thousands of rules, and of variables that name a folder
+def _ages(facts: Facts) -> Callable[[], Mapping[str, AgeRule]]:
+    """By folder, the first rule that has an age."""
+
+    def make() -> dict[str, AgeRule]:
+        rules = attempt(lambda: facts.ageing.rules)
+        found: dict[str, AgeRule] = {}
+        for one in () if isinstance(rules, Unreadable) else rules:
+            if one.age and one.path != "/":
+                found.setdefault(one.path.rstrip("/"), one)
+        return found
+
+    return shared(make)
 
 
 def _noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
     """Of each mount once, by the first use that is found: temporary files, what variables name, homes, data."""
-    visible, ways = facts.mounts.visible, Ways(reader, facts)
+    ways = Ways(reader, facts)
     named = [one for one in facts.environment.all if one.name in COMPILED and one.scope == "session"]
 
     def lies_on(path: str) -> Mount | None:
         way, is_remote = ways.way(path)
         real = way if is_remote else reader.resolve(way)
-        return mount_of(visible, real if isinstance(real, str) else way)
+        return mount_below(facts, real if isinstance(real, str) else way)
 
     uses: list[tuple[Mount | None, str]] = []
     if not any(one.name == "TMPDIR" for one in named):  # else nothing goes to /tmp by itself
         uses.append((lies_on(TMP), "temporary"))
     caches = [(one, lies_on(one.value)) for one in named if one.value.startswith("/") and "$" not in one.value]
     uses += [(mount, "cache") for _, mount in caches]
+    shown: dict[str, list[str]] = {}
+    for one, mount in caches:
+        if mount is not None:
+            shown.setdefault(mount.target, []).append(one.shown)
     uses.append((lies_on(_HOME), "home"))
     uses += [(mount, "data") for mount in facts.mounts.local_data]
     found: dict[str, NoExec] = {}
     for mount, use in uses:
         if mount is not None and "noexec" in mount.options and mount.target not in found:
-            names = tuple(one.shown for one, place in caches if place is mount)
             why, word, line = _reason(mount, facts)
-            found[mount.target] = NoExec(mount.target, use, why, word, names, line)
+            found[mount.target] = NoExec(mount.target, use, why, word, tuple(shown.get(mount.target, ())), line)
     return tuple(found.values())
 
 
@@ -129,9 +151,8 @@ def _reason(mount: Mount, facts: Facts) -> tuple[str, str, int]:
 
 def _elsewhere(reader: Reader, facts: Facts) -> str:
     """/var/tmp where it lies on a disk with room, and the data disk with most of it."""
-    visible, ways = facts.mounts.visible, Ways(reader, facts)
-    way, is_remote = ways.way(VAR_TMP)
-    below = None if is_remote else mount_of(visible, way)
+    way, is_remote = Ways(reader, facts).way(VAR_TMP)
+    below = None if is_remote else mount_below(facts, way)
     told = []
     if below is not None and below.fstype not in {"tmpfs", "ramfs"} and "noexec" not in below.options and _room(below):
         age = age_of(VAR_TMP, facts)

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.reading import names_in
-from hosttune.facts.services.data_folders import PODMAN, DataFolder, is_within, units_that_name, waits_for_mount
+from hosttune.facts.services.data_folders import (
+    PODMAN,
+    DataFolder,
+    is_within,
+    running_by_folder,
+    units_that_name,
+    waits_for_mount,
+)
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mount_units import mount_command
-from hosttune.facts.storage.mounts import is_system, mount_of, unit_name
+from hosttune.facts.storage.mounts import is_system, mount_below, unit_name
 from hosttune.facts.storage.sources import find_fault, sources_of
 from hosttune.facts.storage.ways import Ways
 from hosttune.host.cleaned import clean
@@ -38,24 +45,19 @@ def find_writers(facts: Facts, targets: Iterable[str], *, are_all_asked: bool = 
     with `are_all_asked`, what the unit of any other names there.
     """
     places = [target for target in dict.fromkeys(targets) if target.startswith("/") and target != "/"]
-    visible = facts.mounts.visible
-    found = [
-        one
-        for one in facts.data_folders.running
-        for target in places
-        if is_within(one.path, target) and not _is_on_another(facts, one.path, target)
-    ]
+    index = running_by_folder(facts)
+    found = [one for target in places for one in index.within(target) if not _is_on_another(facts, one.path, target)]
     known = {one.unit for one in found}
     if are_all_asked:
         asked = [target for target in places if not is_system(target)]
-        others = (one for target in asked for one in units_that_name(facts.reader, facts, target))
-        found += [one for one in others if one.unit not in known and mount_of(visible, one.path) is not None]
+        others = (one for target in asked for one in units_that_name(facts, target))
+        found += [one for one in others if one.unit not in known and mount_below(facts, one.path) is not None]
     return tuple(dict.fromkeys(found))
 
 
 def _is_on_another(facts: Facts, path: str, target: str) -> bool:
     """Whether something else is mounted between the mount point and the folder."""
-    mount = mount_of(facts.mounts.visible, path)
+    mount = mount_below(facts, path)
     return mount is not None and is_within(mount.target, target)
 
 
@@ -77,13 +79,13 @@ def find_unguarded(facts: Facts, entry: FstabEntry) -> tuple[DataFolder, ...]:
     if required_by is None:
         return ()
     targets = dict.fromkeys((entry.path, entry.target))
+    index = running_by_folder(facts)
     return tuple(
         one
-        for one in facts.data_folders.running
+        for one in dict.fromkeys(one for target in targets for one in index.within(target))
         if one.unit not in required_by
         and one.service != PODMAN  # its containers are units of their own
-        and any(is_within(one.path, target) for target in targets)
-        and (mount := mount_of(facts.mounts.visible, one.path)) is not None
+        and (mount := mount_below(facts, one.path)) is not None
         and mount.target in targets
         and not mount.is_read_only
         and not _is_guarded(facts, one, targets)
@@ -173,7 +175,7 @@ def tell_written(facts: Facts, entry: FstabEntry, word: str) -> str:
     if not folders:
         return ""
     if word == "writers":
-        holder = mount_of(facts.mounts.visible, folders[0].path)
+        holder = mount_below(facts, folders[0].path)
         return f"{describe_writers(folders)}, on the disk of {holder.target if holder else '/'}"
     found = find_fault(sources_of(facts), entry, ())
     step = f"{found.way_out}, and " if found else ""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
-from hosttune.facts.storage.fstab_options import decode, encode, masked_line
+from hosttune.facts.storage.fstab_options import decode, encode, masked_line, masked_text
 from hosttune.host.cleaned import clean
 from hosttune.host.door import Rehearsal
 from hosttune.resources.base import AddressKind
@@ -183,7 +183,7 @@ def edit_diff(before: object, after: object) -> tuple[str, ...]:
     same = next((at for at in range(rest) if old[-1 - at] != new[-1 - at]), rest)
     gone, come = old[first : len(old) - same], new[first : len(new) - same]
     hunk = f"@@ -{_span(first, gone)} +{_span(first, come)} @@"
-    lines = (f"{sign}{masked_line(line)}" for sign, some in (("-", gone), ("+", come)) for line in some)
+    lines = (f"{sign}{masked_text(line)}" for sign, some in (("-", gone), ("+", come)) for line in some)
     return (f"--- {PATH}", f"+++ {PATH}", hunk, *lines)
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.fstab_lines import FstabLine, FstabText
 
 _BINDS = (b"bind", b"rbind")
+# Lines that are looked at for all circles: of a file with a thousand lines each is found, of larger ones the first.
+_MOST_STEPS = 1_000_000
 _NEEDS = b"x-systemd.requires-mounts-for="
 
 
@@ -25,13 +27,36 @@ def circles(document: FstabText) -> tuple[tuple[FstabLine, ...], ...]:
     starts = [line for line in document.entries if _sources(line)]
     if len(starts) < 2:
         return ()
+    before = _find_held(document)
     found: dict[frozenset[int], tuple[FstabLine, ...]] = {}
+    steps = _MOST_STEPS
     for start in starts:
-        circle = _circle(document, start)
+        if start.number not in before or steps < 0:
+            continue
+        circle, looked = _circle(before, start)
+        steps -= looked
         if circle:
             lines = tuple(sorted(circle, key=lambda line: line.number))
             found.setdefault(frozenset(line.number for line in lines), lines)
     return tuple(found.values())
+
+
+def _find_held(document: FstabText) -> Mapping[int, tuple[FstabLine, ...]]:
+    """What systemd mounts before each line, without the lines that wait for no circle: of most files nothing."""
+    before = {line.number: tuple(_before(document, line)) for line in document.entries}
+    after: dict[int, list[int]] = {}
+    waits = {number: len(others) for number, others in before.items()}
+    for number, others in before.items():
+        for other in others:
+            after.setdefault(other.number, []).append(number)
+    free = [number for number, many in waits.items() if not many]
+    for number in free:  # it grows while it is gone through
+        del before[number]
+        for one in after.get(number, ()):
+            waits[one] -= 1
+            if not waits[one]:
+                free.append(one)
+    return before
 
 
 def find_waiting(document: FstabText, firsts: Iterable[FstabLine]) -> Mapping[int, FstabLine]:
@@ -54,18 +79,25 @@ def find_waiting(document: FstabText, firsts: Iterable[FstabLine]) -> Mapping[in
     return found
 
 
-def _circle(document: FstabText, start: FstabLine) -> tuple[FstabLine, ...]:
-    """The shortest way from a line to itself; nothing where there is none."""
-    ways: list[tuple[FstabLine, ...]] = [(start,)]
-    seen = {start.number}
-    for way in ways:  # it grows while it is gone through
-        for line in _before(document, way[-1]):
-            if line.number == start.number:
-                return way
-            if line.number not in seen:
-                seen.add(line.number)
-                ways.append((*way, line))
-    return ()
+def _circle(before: Mapping[int, tuple[FstabLine, ...]], start: FstabLine) -> tuple[tuple[FstabLine, ...], int]:
+    """The shortest way from a line to itself, nothing where there is none; and how many lines were looked at."""
+    way_to: dict[int, FstabLine | None] = {start.number: None}
+    waiting = [start]
+    for line in waiting:  # it grows while it is gone through
+        for other in before.get(line.number, ()):
+            if other.number == start.number:
+                return tuple(_walk_back(way_to, line)), len(waiting)
+            if other.number not in way_to and other.number in before:
+                way_to[other.number] = line
+                waiting.append(other)
+    return (), len(waiting)
+
+
+def _walk_back(way_to: Mapping[int, FstabLine | None], end: FstabLine) -> Iterator[FstabLine]:
+    line: FstabLine | None = end
+    while line is not None:
+        yield line
+        line = way_to[line.number]
 
 
 def _before(document: FstabText, line: FstabLine) -> Iterator[FstabLine]:

@@ -54,6 +54,7 @@ _UNCHECKED = NETWORK_TYPES | {
 _GONE = {"reiserfs": "6.13", "usbfs": "3.5", "devfs": "2.6.18"}  # the Linux that no longer has it
 _SHIFTED = frozenset({"late-comment", "blank-in-name", "shifted", "swapped"})
 _NOTHING = Fields(b"", b"", b"")
+_MOST_NAMED = 16  # lines of a circle
 _ORDER = {RemarkLevel.ERROR: 0, RemarkLevel.WARNING: 1, RemarkLevel.NOTE: 2}
 
 
@@ -257,7 +258,9 @@ def _circle_remarks(document: FstabText) -> Iterator[Remark]:
     for circle in circles(document):
         numbers = [str(line.number) for line in circle]
         for line in circle:
-            others = ", ".join(number for number in numbers if number != str(line.number))
+            near = [number for number in numbers[: _MOST_NAMED + 1] if number != str(line.number)][:_MOST_NAMED]
+            more = f" and {len(numbers) - 1 - len(near)} more" if len(near) < len(numbers) - 1 else ""
+            others = ", ".join(near) + more
             why = f"this line and line {others} wait for each other: systemd mounts none of them, or not all"
             yield Remark(line.number, RemarkLevel.ERROR, "circle", why, "bind from a folder that none of them mounts")
 
