@@ -233,6 +233,8 @@ def suggest_replacement(facts: Facts, module: DriverModule) -> str:
     if facts.driver.runfile and module.source != "prebuilt":
         return _without_installer(facts, kernel)
     if is_compiled(facts):
+        if gone := _sources_gone(facts):
+            return f"sudo apt-get install --reinstall {' '.join(map(quote, gone))}"
         dkms = next(iter(dkms_packages(facts)), "")
         is_same = module.version == facts.driver.userspace_version  # DKMS takes it for built
         return (

@@ -220,6 +220,11 @@ def test_build_asks_for_no_headers_that_are_here_and_for_the_source_that_is_gone
     assert choose(host(NEXT, **{"origins": ("NVIDIA",)} | more), {}).commands == commands
 
 
+def test_stale_module_is_built_of_the_source_that_is_gone_only_after_that_is_here():
+    old = DriverModule(RUNNING, "updates/dkms/nvidia.ko", "dkms", "580.95.05", is_open=True)
+    assert suggest_replacement(host(NEXT, **OF_NVIDIA, dkms=(GONE,)), old) == REINSTALL
+
+
 def test_build_of_an_installer_that_failed_is_not_repeated():
     old, log = "6.8.0-60-generic", "/var/lib/dkms/nvidia/580.126.20/build/make.log"
     builds = (

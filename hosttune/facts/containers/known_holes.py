@@ -147,6 +147,8 @@ def _way_out(hole: Hole, facts: Facts) -> str:
     if hole.name != DRIVER:
         return f"sudo apt-get install --only-upgrade {quote(hole.name)}"
     driver, newer = facts.driver, f"{hole.fixed} or newer"
+    if attempt(lambda: facts.gpus.is_vgpu) is True:  # only the driver that its hypervisor's release names drives it
+        return "the next guest driver that goes with the vGPU release of this hypervisor (docs.nvidia.com/vgpu)"
     if driver.branch:
         names = join(one.name for one in driver.packages)
         return f"{_pinned(facts)}sudo apt-get install --only-upgrade {names}, then reboot"
