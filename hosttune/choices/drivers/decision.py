@@ -91,9 +91,8 @@ def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice
         return DriverChoice("none", (), (told, guest_way(facts)))
     if driver.runfile:
         both = keep_driver(facts, RUNFILE, f"beside the packages of {present}, so both are left alone")
-        if driver.is_vgpu_manager:  # it stays, and the packages are what does not belong
-            return replace(both, way_out=f"sudo apt-get remove {join(one.name for one in driver.packages)}")
-        return replace(both, way_out=uninstall(facts))
+        packages = f"sudo apt-get remove {join(one.name for one in driver.packages)}"
+        return replace(both, way_out=packages if driver.is_vgpu_manager else uninstall(facts))  # a manager stays
     why = _why_switch(facts, params)
     if why and params["switch_branch"]:
         return choose_switch(facts, params, why, first if _drives(facts) else _nothing)
