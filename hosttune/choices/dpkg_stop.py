@@ -22,7 +22,7 @@ from hosttune.choices.next_kernel import (
     prebuilt_instead,
     removable_packages,
 )
-from hosttune.choices.other_build import former_build, newer_build
+from hosttune.choices.other_build import distribution_build, former_build, newer_build
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
@@ -31,6 +31,7 @@ from hosttune.facts.gpu.package_roles import (
     parse_package,
     role_of,
 )
+from hosttune.facts.kernel.kernel import is_proxmoxs
 from hosttune.facts.packages import REPAIR
 from hosttune.facts.relations import first_of, unmet_of
 from hosttune.frozen import frozen
@@ -159,8 +160,9 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     if ready := prebuilt_instead(facts, kernels[0]):
         return Stop(Cause.BUILD, said, f"{ready} (if apt has none: {fix})")
     if unused := removable_packages(facts, *kernels):
-        fix += f"; or, until the driver builds for it, remove that kernel: sudo apt-get remove {' '.join(unused)}"
-    others = (newer_build(facts) or former_build(facts), _boot_other(facts, kernels))
+        what = "the headers of that kernel" if is_proxmoxs(kernels[0]) else "that kernel"
+        fix += f"; or, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
+    others = (newer_build(facts) or former_build(facts) or distribution_build(facts), _boot_other(facts, kernels))
     return Stop(Cause.BUILD, said, "; or ".join(part for part in (*others, fix) if part))
 
 
@@ -174,8 +176,15 @@ def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
         return ""
     if running not in kernels or is_loaded or not others:
         return ""
-    remove = f"sudo apt-get remove {' '.join(map(quote, packages_of_kernels(facts, running)))}"
-    return f"boot {others[-1]}, which has a module, and remove {running} there: {remove}; sudo dpkg --configure -a"
+    boot, names = f"boot {others[-1]}, which has a module", packages_of_kernels(facts, running)
+    if not names:
+        return boot
+    what = running
+    if is_proxmoxs(running):  # pin: Proxmox VE administration guide, "Override the kernel version"
+        boot = ", ".join((f"sudo proxmox-boot-tool kernel pin {quote(others[-1])}", boot))
+        what = f"the headers of {running}"
+    remove = f"sudo apt-get remove {' '.join(map(quote, names))}"
+    return f"{boot}, and remove {what} there: {remove}; sudo dpkg --configure -a"
 
 
 def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.dpkg_stop import try_find_stop
@@ -33,6 +33,9 @@ from hosttune.choices.drivers.switches import SERVICE
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.facts.gpu.driver_modules import DkmsBuild
 
 UNITS = (SERVICE,)  # asked of systemd by name
 SUBJECTS = ("archives", "nvidia")  # they wait for programs, where there is a driver: asked side by side from the start
@@ -226,12 +229,24 @@ def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
             "then apt-get install nvidia-driver)"
         )
     said = f"no driver for {facts.gpus.summary}{held}"
+    if failed := _failed_build(facts):
+        said += f"; DKMS could not build nvidia {failed.version} for {failed.kernel or 'a kernel'} ({failed.log})"
+        newer = f"a newer release of branch {failed.version.partition('.')[0]} in the way that this build came"
+        way_out = f"{newer}, or an older kernel, if that is the driver to have; or {way_out}"
     return DriverState("absent", is_fault=True, evidence=said, way_out=way_out, is_dead=True)
+
+
+def _failed_build(facts: Facts) -> DkmsBuild | None:
+    """What the installation of a driver left that ended at its build."""
+    try:
+        return next((one for one in facts.driver.dkms if one.failed), None)
+    except UnknownFact:
+        return None
 
 
 def _current(facts: Facts) -> DriverState:
     driver = facts.driver
-    words = driver.name or "a driver without packages"
+    words = driver.name or ("NVIDIA's vGPU manager" if driver.is_vgpu_manager else "a driver without packages")
     version = driver.loaded_version or driver.userspace_version
     said = "; ".join((f"{words} {version} is installed and loaded", *tell_updates(facts)))
     return DriverState("current", is_fault=False, evidence=said, way_out="")

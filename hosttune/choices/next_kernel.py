@@ -13,14 +13,16 @@ from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
-from hosttune.facts.kernel.kernel import HEADERS, flavour_of, headers_for, is_ubuntus, metapackages
+from hosttune.facts.kernel.kernel import HEADERS, flavour_of, headers_for, is_proxmoxs, is_ubuntus, metapackages
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 
-OF_KERNEL = regex(r"linux-(?:image|headers|modules)(?:-unsigned|-extra)?-(\d\S*)")
+OF_KERNEL = regex(
+    r"(?:linux-(?:image|headers|modules)(?:-unsigned|-extra)?|proxmox-(?:kernel|headers))-(\d\S*?)(?:-signed)?"
+)
 
 
 @frozen
@@ -54,12 +56,18 @@ def commands(facts: Facts, kernel: str) -> str:
     ready = prebuilt_instead(facts, kernel) if log or driver.module_for(kernel) else prebuilt(facts, kernel)
     if not is_compiled(facts):
         return ready or _without_prebuilt(facts, kernel)
-    if not (headers := _headers(facts, kernel)):
+    if not has_headers(facts, kernel):
         return ready or _say_no_headers(facts, kernel)
-    if dkms_packages(facts):
-        build = f"{headers} && sudo dkms autoinstall -k {quote(kernel)}"
+    dkms = dkms_packages(facts)
+    if dkms and (gone := _sources_gone(facts)):  # the package that brings them builds for each kernel with headers
+        again = (
+            f"sudo apt-get install --reinstall {' '.join(map(quote, gone))} (what DKMS compiles is gone from /usr/src)"
+        )
+        build = _with_headers(facts, kernel, again)
+    elif dkms:
+        build = _with_headers(facts, kernel, f"sudo dkms autoinstall -k {quote(kernel)}")
     else:
-        build = f"{headers} {quote(_dkms_of_archive(facts))}"
+        build = _with_headers(facts, kernel, f"sudo apt-get install {quote(_dkms_of_archive(facts))}")
     fix = f"fix what {log} names, then {build}" if log else build
     if log and (other := newer_build(facts) or other_branch_build(facts)):
         fix = f"{other}; or {fix}"
@@ -71,25 +79,62 @@ def _without_packages(facts: Facts, kernel: str) -> str:
     is_built = any(one.name.startswith("nvidia") and not one.failed for one in _builds(facts))  # its source is there
     if not is_built and not facts.driver.runfile:
         return f"bring the module for {kernel} in the way this driver came{or_boot(facts, kernel)}"
-    if not (headers := _headers(facts, kernel)):
+    if not has_headers(facts, kernel):
         return _say_no_headers(facts, kernel)
+    if log := failed_log(facts, kernel):
+        return _without_failed_build(facts, kernel, log)
     again = f"run the installer that brought the driver again, with --dkms --kernel-name={quote(kernel)}"
     if is_built:
         again = f"sudo dkms autoinstall -k {quote(kernel)}"
-    return f"{headers}; {again}{or_boot(facts, kernel)}"
+    return f"{_with_headers(facts, kernel, again, '; ')}{or_boot(facts, kernel)}"
 
 
-def _headers(facts: Facts, kernel: str) -> str:
-    """What installs the headers of a kernel; empty where no list of apt has them."""
-    name = headers_for(kernel)
-    return "" if lacks(facts, name) else f"sudo apt-get install {quote(name)}"
+def _without_failed_build(facts: Facts, kernel: str, log: str) -> str:
+    """A driver without packages whose build failed: the same build fails again."""
+    other = other_kernel(facts, kernel)
+    newer = "a newer version of it"
+    if facts.driver.runfile and not facts.driver.is_vgpu_manager:
+        newer = "NVIDIA's installer of a newer version (nvidia.com/drivers), with --dkms"
+    fix = f"{newer}; or fix what {log} names, then sudo dkms autoinstall -k {quote(kernel)}"
+    return f"boot {other}, which has a module; or {fix}" if other else fix
+
+
+def has_headers(facts: Facts, kernel: str) -> bool:
+    """Whether the headers of a kernel are installed, or apt may have them."""
+    return _are_headers_here(facts, kernel) or not lacks(facts, headers_for(kernel))
+
+
+def _are_headers_here(facts: Facts, kernel: str) -> bool:
+    """Also those of a half-way package, whose script waits for a build itself."""
+    package = facts.packages[headers_for(kernel)]
+    return package.is_installed or package.status in ("half-configured", "unpacked")
+
+
+def _with_headers(facts: Facts, kernel: str, build: str, then: str = " && ") -> str:
+    """A build, after the headers of the kernel where those are not here."""
+    if _are_headers_here(facts, kernel):
+        return build
+    name, install = headers_for(kernel), "sudo apt-get install "
+    if build.startswith(install) and "--reinstall" not in build:  # one run of apt
+        return f"{install}{quote(name)} {build.removeprefix(install)}"
+    return f"{install}{quote(name)}{then}{build}"
+
+
+def _sources_gone(facts: Facts) -> tuple[str, ...]:
+    """The packages that bring what DKMS compiles, where that is gone from /usr/src; none where it is there."""
+    wanted = facts.driver.userspace_version
+    builds = [one for one in _builds(facts) if one.version == wanted]
+    if not builds or any(one.has_source for one in builds):
+        return ()
+    names = [name for name in facts.packages.brought if role_of(name) is PackageRole.SOURCE]
+    return (*dkms_packages(facts), *names)
 
 
 def _say_no_headers(facts: Facts, kernel: str) -> str:
     """The archives keep headers of the newest kernels only, so that a kernel goes together with its headers."""
     flavour, said = flavour_of(kernel), f"no list of apt has {headers_for(kernel)}"
     newer = (f"linux-image-{flavour}", f"{HEADERS}-{flavour}") if flavour else ()
-    if kernel.endswith("-pve"):
+    if is_proxmoxs(kernel):
         newer = ("proxmox-default-kernel", "proxmox-default-headers")
     ways = []
     if newer and has_all(facts, *newer):
@@ -127,10 +172,11 @@ def removable_packages(facts: Facts, *kernels: str) -> tuple[str, ...]:
 
 
 def packages_of_kernels(facts: Facts, *kernels: str) -> tuple[str, ...]:
-    """The packages of these kernels, in their order."""
+    """The packages of these kernels, in their order. Of Proxmox's kernels the headers only, without which DKMS builds
+    nothing for them: with the kernel itself `proxmox-ve` would go."""
     found: dict[str, list[str]] = {}
     for name in facts.packages.brought:
-        if match := OF_KERNEL.fullmatch(name):
+        if (match := OF_KERNEL.fullmatch(name)) and not name.startswith("proxmox-kernel-"):
             found.setdefault(match[1], []).append(name)
     return tuple(name for kernel in kernels for name in found.get(kernel, ()))
 
@@ -187,6 +233,8 @@ def suggest_replacement(facts: Facts, module: DriverModule) -> str:
     if facts.driver.runfile and module.source != "prebuilt":
         return _without_installer(facts, kernel)
     if is_compiled(facts):
+        if gone := _sources_gone(facts):
+            return f"sudo apt-get install --reinstall {' '.join(map(quote, gone))}"
         dkms = next(iter(dkms_packages(facts)), "")
         is_same = module.version == facts.driver.userspace_version  # DKMS takes it for built
         return (

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.drivers.branch import why_over
 from hosttune.choices.drivers.branch_offers import offers_within
-from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, say_switch, switch_within_archive
+from hosttune.choices.drivers.choice import DEFAULTS
+from hosttune.choices.drivers.nvidia_archive import FROM, is_of_nvidia, say_switch, switch_within_archive
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.package_roles import PackageRole, role_of
 from hosttune.facts.versions import upstream_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 _APT = "sudo apt-get update && sudo apt-get install"
+_OF_ANY_BRANCH = (PackageRole.BESIDE, PackageRole.FABRIC)
 
 
 def newer_build(facts: Facts) -> str:
@@ -64,6 +66,27 @@ def other_branch_build(facts: Facts) -> str:
     if not facts.driver.branch or not why_over(facts, int(facts.driver.branch)) or not is_of_nvidia(facts):
         return ""
     return say_switch("a supported branch, at a maintenance", switch_within_archive(facts))
+
+
+def distribution_build(facts: Facts) -> str:
+    """Ubuntu's prebuilt driver in the place of all packages of one whose branch is over, and whose archive has none
+    that is supported; empty where that is not so, or Ubuntu has none for these GPUs and this kernel."""
+    driver = facts.driver
+    if not driver.branch or not facts.os.is_ubuntu or not why_over(facts, int(driver.branch)):
+        return ""
+    from hosttune.choices.drivers.install import choose_install  # which itself asks for commands of this module
+
+    try:
+        if not is_of_nvidia(facts) or switch_within_archive(facts).startswith(FROM):
+            return ""
+        choice = choose_install(facts, DEFAULTS)
+    except UnknownFact:
+        return ""
+    if choice.action != "install" or choice.needs_dkms:
+        return ""
+    stays = (*choice.packages, *(one.name for one in driver.packages if role_of(one.name) in _OF_ANY_BRANCH))
+    gone = (f"{one.name}-" for one in driver.packages if one.name not in stays)
+    return f"Ubuntu's {choice.name}, which is prebuilt: {_APT} {_listed((*choice.packages, *gone))}"
 
 
 def _listed(names: Iterable[str]) -> str:

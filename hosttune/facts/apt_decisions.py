@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.gpu.archives import NVIDIA_SITES, POLICY, ask_apt, pinned_away, releases_in
-from hosttune.facts.gpu.driver import is_driver_package
+from hosttune.facts.gpu.package_roles import PackageRole, is_driver_package, role_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -59,7 +59,22 @@ def _belongs_to(names: Iterable[str]) -> Callable[[str], bool]:
 
 def decisions_about_offer(facts: Facts) -> tuple[AptDecision, ...]:
     """Those that keep apt and `ubuntu-drivers` from offering a driver: a hold does not."""
-    return _decisions(facts, is_driver_package, with_holds=False)
+    return _decisions(facts, _is_offered, with_holds=False)
+
+
+def _is_offered(name: str) -> bool:
+    """What goes beside a driver keeps no driver from being offered."""
+    is_beside = "fabricmanager" in name or role_of(name) in (PackageRole.FABRIC, PackageRole.BESIDE)
+    return is_driver_package(name) and not is_beside
+
+
+def pin_on(facts: Facts, name: str) -> str:
+    """An administrator's pin that keeps apt from this package, with what changes it; empty where none is known."""
+    try:
+        pins = [pin for pin in facts.apt.pins if pin.priority < 0 and not pin.is_general and pin.names(name)]
+    except UnknownFact:
+        return ""
+    return f"{pins[0].place} keeps {name} from being installed ({pins[0].words}): {change_pin(pins[0])}" if pins else ""
 
 
 def _decisions(facts: Facts, is_wanted: Callable[[str], bool], *, with_holds: bool) -> tuple[AptDecision, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.choices import driver as driver_choice
 from hosttune.choices import driver_state
+from hosttune.choices.driver_states.mixed import libraries_beside_installer
 from hosttune.choices.drivers.branch import drives, end_words
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import CHANGES
@@ -135,7 +136,9 @@ def _installed(facts: Facts) -> str:
     if not driver.is_installed:
         return "nothing"
     name = driver.name or ("by no known package" if driver.is_foreign else "by NVIDIA's own installer")
-    name = f"{name}, {driver.userspace_version}" if driver.userspace_version else name
+    is_apts = bool(libraries_beside_installer(facts))
+    version = driver.loaded_version if is_apts else driver.userspace_version
+    name = f"{name}, {version}" if version else name
     if not driver.branch or facts.gpus.is_vgpu:  # a vGPU's driver is of a release of its own
         return name
     return f"{name} ({end_words(facts, int(driver.branch))})"

@@ -25,6 +25,8 @@ def host(
     ubuntu=True,
     updates=(),
     lacking=(),
+    half=(),
+    vgpu_manager=False,
 ):
     of_driver = [
         (name, "580.126.20-1")
@@ -36,12 +38,12 @@ def host(
             has_module_for_next_kernel=next_kernel in with_module, kernels_with_module=with_module, branch=branch,
             name="580-server-open" if branch else "", runfile=runfile, dkms=dkms, flavour="server-open",
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
-            half_way="", held=(), is_loaded=False, is_foreign=False,
+            half_way="", held=(), is_loaded=False, is_foreign=False, is_vgpu_manager=vgpu_manager,
         ),
-        branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
+        boot_room=SimpleNamespace(is_full=False), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
         archives=GivenArchives(origins=origins, packages_there=of_driver, updates=updates, lacking=lacking), os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)), kernel=SimpleNamespace(release=RUNNING),
-        packages=Packages(dict.fromkeys(packages, ("1", "install ok installed"))),
+        packages=Packages(dict.fromkeys(packages, ("1", "install ok installed")) | dict.fromkeys(half, ("1", "install ok half-configured"))),
     )  # fmt: skip
 
 
@@ -193,3 +195,45 @@ def test_prebuilt_module_comes_into_use_where_the_compiled_one_goes():
         == f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-{RUNNING} {MODULES}-generic nvidia-dkms-580-server-open-"
     )
     assert prebuilt_instead(host(NEXT, ("nvidia-dkms-580-open",), origins=("NVIDIA",)), NEXT) == ""
+
+
+HEADERS = f"linux-headers-{NEXT}"
+GONE = DkmsBuild("nvidia", "580.126.20", RUNNING, is_installed=True, failed=False, has_source=False)
+REINSTALL = "sudo apt-get install --reinstall nvidia-dkms-580-open nvidia-kernel-source-580-open"
+OF_NVIDIA = {"packages": ("nvidia-dkms-580-open", "nvidia-kernel-source-580-open"), "origins": ("NVIDIA",)}
+
+
+@pytest.mark.parametrize(
+    ("more", "commands"),
+    [
+        ({"packages": ("nvidia-dkms-580-open", HEADERS)}, f"sudo dkms autoinstall -k {NEXT}"),
+        ({"packages": ("nvidia-dkms-580-open", HEADERS), "lacking": (HEADERS,)}, f"sudo dkms autoinstall -k {NEXT}"),
+        ({"packages": ("nvidia-dkms-580-open",), "half": (HEADERS,)}, f"sudo dkms autoinstall -k {NEXT}"),
+        ({"packages": (HEADERS,)}, "sudo apt-get install nvidia-dkms-580-open"),
+        ({**OF_NVIDIA, "dkms": (GONE,), "half": (HEADERS,)}, f"{REINSTALL} (what DKMS compiles is gone from /usr/src)"),
+        ({**OF_NVIDIA, "dkms": (GONE,)},
+         f"sudo apt-get install {HEADERS} && {REINSTALL} (what DKMS compiles is gone from /usr/src)"),
+    ],
+    ids=["here", "here and in no list", "half-way", "here and no package compiles", "no source", "no source and no headers"],
+)  # fmt: skip
+def test_build_asks_for_no_headers_that_are_here_and_for_the_source_that_is_gone(more, commands):
+    assert choose(host(NEXT, **{"origins": ("NVIDIA",)} | more), {}).commands == commands
+
+
+def test_stale_module_is_built_of_the_source_that_is_gone_only_after_that_is_here():
+    old = DriverModule(RUNNING, "updates/dkms/nvidia.ko", "dkms", "580.95.05", is_open=True)
+    assert suggest_replacement(host(NEXT, **OF_NVIDIA, dkms=(GONE,)), old) == REINSTALL
+
+
+def test_build_of_an_installer_that_failed_is_not_repeated():
+    old, log = "6.8.0-60-generic", "/var/lib/dkms/nvidia/580.126.20/build/make.log"
+    builds = (
+        DkmsBuild("nvidia", "580.126.20", old, is_installed=True, failed=False),
+        DkmsBuild("nvidia", "580.126.20", NEXT, is_installed=False, failed=True),
+    )
+    here = {"kernels": (old,), "with_module": (old,), "branch": "", "runfile": True, "dkms": builds}
+    said = choose(host(NEXT, (HEADERS,), **here), {}).commands
+    assert said.startswith(f"boot {old}, which has a module; or NVIDIA's installer of a newer version")
+    assert said.endswith(f"or fix what {log} names, then sudo dkms autoinstall -k {NEXT}")
+    shared = choose(host(NEXT, (HEADERS,), **here, vgpu_manager=True), {}).commands
+    assert "NVIDIA's installer" not in shared

@@ -1,5 +1,6 @@
 """What stopped dpkg half-way, and the repair of each cause. tests/live types the repairs."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,8 @@ from hosttune.choices import dpkg_stop, next_kernel
 from hosttune.choices.dpkg_stop import Cause, find_stop, is_boot_full, repair_of
 from hosttune.choices.driver_states.modules import dkms_failed, rejected
 from hosttune.choices.driver_states.packages import broken
+from hosttune.choices.drivers import install
+from hosttune.choices.drivers.choice import DriverChoice
 from hosttune.choices.next_kernel import is_compiled
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import parse_policy
@@ -33,7 +36,7 @@ def paragraph(name, version=VERSION, state="installed", flag="ok", **fields):
 
 
 def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNNING, NEW), next_kernel=RUNNING, full=False,
-         origins=(), ubuntu=True, secure_boot=False, rejected_key=False, loaded="580.142"):  # fmt: skip
+         origins=(), ubuntu=True, secure_boot=False, rejected_key=False, loaded="580.142", offered=()):  # fmt: skip
     database = "\n".join(paragraphs).encode()
     packages = Packages(
         parse_status(database), depends={name: depends_of(database, start) for name, start in starts_in(database).items()},
@@ -59,6 +62,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
         boot=SimpleNamespace(kernels=kernels, next_kernel=next_kernel, secure_boot=secure_boot),
         archives=GivenArchives(origins=origins, packages_there=[(one.name, one.version) for one in of_driver], updates=()),
         boot_room=SimpleNamespace(is_full=full, way_out="sudo apt-get autoremove --purge"),
+        gpus=SimpleNamespace(generations=("hopper",), summary="1 x H100", ours=(), unlisted=(), devices=()), candidates=SimpleNamespace(packages=offered, problem="" if offered else "not in this record"),
         nvidia=SimpleNamespace(rejected_key=rejected_key), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
     )  # fmt: skip
 
@@ -301,3 +305,59 @@ def test_name_that_is_an_option_is_no_package_and_comes_into_no_command():
     assert unmet_of(host(text).packages, "nvidia-utils-580") == ("libgone",)
     policy = "-c/tmp/x:\n  Installed: 1\n  Candidate: 2\n  Version table:\n     2 500\n        500 http://h x\n"
     assert not parse_policy(policy, {})
+
+
+PVE, OLD_PVE = "6.17.13-2-pve", "6.14.11-5-pve"
+
+
+def on_proxmox(*more):
+    facts = host(
+        paragraph("nvidia-open-kernel-dkms", "550.163.01-2", HALF),
+        *(paragraph(f"proxmox-kernel-{one}-signed", "1") for one in (PVE, OLD_PVE)),
+        *more,
+        dkms=(DkmsBuild("nvidia-current-open", "550.163.01", PVE, is_installed=False, failed=True),),
+        with_module=(OLD_PVE,), kernels=(PVE, OLD_PVE), next_kernel=PVE, ubuntu=False, loaded="",
+    )  # fmt: skip
+    facts.kernel.release = PVE
+    return facts
+
+
+def test_kernel_of_proxmox_loses_its_headers_and_stays():
+    """With proxmox-kernel-... goes proxmox-ve, which depends on it."""
+    repair = find_stop(on_proxmox(paragraph(f"proxmox-headers-{PVE}", "1"))).repair
+    assert repair.startswith(
+        f"sudo proxmox-boot-tool kernel pin {OLD_PVE}, boot {OLD_PVE}, which has a module, and remove the headers of "
+        f"{PVE} there: sudo apt-get remove proxmox-headers-{PVE}; sudo dpkg --configure -a"
+    )
+    assert "proxmox-kernel" not in repair
+
+
+def test_kernel_of_no_known_package_is_not_removed():
+    repair = find_stop(on_proxmox()).repair
+    assert repair.startswith(f"boot {OLD_PVE}, which has a module; or fix what")
+    assert "apt-get remove" not in repair
+
+
+class Everything:
+    def __contains__(self, name):
+        return True
+
+
+def test_driver_whose_branch_is_over_in_nvidias_archive_gives_way_to_ubuntus(monkeypatch):
+    new = ("nvidia-headless-no-dkms-535-server", "linux-modules-nvidia-535-server-generic")
+    old = [paragraph(name, "510.39.01-0ubuntu1", state) for name, state in
+           (("libnvidia-compute-510", "installed"), ("nvidia-dkms-510", HALF), ("nvidia-kernel-common-510", "installed"), ("nvidia-modprobe", "installed"))]  # fmt: skip
+    facts = host(*old, META, dkms=(replace(FAILED, version="510.39.01"),), origins=("NVIDIA",), with_module=())
+    choices = {"install": DriverChoice("install", new, (), "535", "server"), "refuse": DriverChoice("refuse", (), ())}
+    for action, is_named in (("install", True), ("refuse", False)):
+        monkeypatch.setattr(install, "choose_install", lambda *_, action=action: choices[action])
+        facts.archives.lacking = Everything()
+        assert (
+            find_stop(facts).repair.startswith(
+                "Ubuntu's 535-server, which is prebuilt: sudo apt-get update && sudo apt-get install "
+                f"{' '.join(new)} libnvidia-compute-510- nvidia-dkms-510- nvidia-kernel-common-510-; or "
+            )
+            is is_named
+        )
+        facts.archives.lacking = ()  # then NVIDIA's archive has a supported branch
+        assert "Ubuntu's" not in find_stop(facts).repair

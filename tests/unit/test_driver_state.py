@@ -103,7 +103,7 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (), "holders": (),
+        "transitional": (), "holders": (), "is_vgpu_manager": False,
     }  # fmt: skip
     quiet = {
         "silent": (), "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
@@ -770,3 +770,84 @@ def test_driver_of_no_known_package_is_one():
     assert f"linux-headers-{KERNEL}; sudo dkms autoinstall -k {KERNEL}" in state.way_out
     (gone,) = states(host(**lost | {"userspace_version": ""}, ubuntu=False))
     assert gone.name == "absent"
+
+
+BY_RUNFILE = {"runfile": True, "branch": "", "name": "", "packages": ()}
+
+
+def test_vgpu_manager_is_not_replaced_by_the_plain_driver():
+    assert names(host(**BY_RUNFILE, is_vgpu_manager=True)) == ["current"]
+    (state,) = states(host(**BY_RUNFILE, is_vgpu_manager=True))
+    assert "vGPU manager 580.126.20" in state.evidence
+    old = {"generations": ("pascal",), "nvidia": {"legacy_branch": "580", "refused": "legacy"}, "is_vgpu_manager": True}
+    said = states(host(**NOT_LOADED, **BY_RUNFILE, **old))[0].way_out
+    assert "a vGPU manager that still shares this GPU" in said
+    assert "branch 580" not in said
+    closed = {"generations": ("blackwell",), "is_open": False, "is_vgpu_manager": True, "modules": ()}
+    assert "nvidia-uninstall" not in states(host(**BY_RUNFILE, **closed))[0].way_out
+
+
+@pytest.mark.parametrize(
+    ("ubuntu", "then"),
+    [(True, "sudo hosttune apply --yes --only gpu-driver"), (False, "the driver of your distribution, or of NVIDIA's archive")],
+)  # fmt: skip
+def test_runfile_gives_way_to_packages_by_commands_that_this_system_has(ubuntu, then):
+    (state,) = states(host(**BY_RUNFILE, ubuntu=ubuntu))
+    assert state.way_out.startswith(
+        "at the next maintenance, sudo nvidia-uninstall; then drain the host and reboot; then "
+    )
+    assert state.way_out.endswith(then)
+
+
+@pytest.mark.parametrize(
+    ("generation", "is_open", "dkms", "words"),
+    [
+        ("blackwell", False, (), "-m=kernel-open"),
+        ("blackwell", False, (DkmsBuild("nvidia", VERSION, KERNEL, is_installed=True, failed=False),), "-m=kernel-open --dkms"),
+        ("volta", True, (), "-m=kernel"),
+    ],
+)  # fmt: skip
+def test_installer_has_the_other_kind_of_module(generation, is_open, dkms, words):
+    facts = host(**BY_RUNFILE, modules=(), generations=(generation,), is_open=is_open, dkms=dkms)
+    facts.nvidia.smi = "refused"
+    found = {one.name: one.way_out for one in states(facts)}
+    assert found["wrong flavour"].startswith(f"sudo sh NVIDIA-Linux-x86_64-{VERSION}.run {words}, then drain the host")
+
+
+def test_libraries_of_apt_beside_a_runfile_are_named():
+    theirs = packages(**{"libnvidia-compute": "595.45.04-1ubuntu1"})
+    other = SimpleNamespace(
+        kernel=KERNEL, path="kernel/drivers/video/nvidia.ko", source="other", version=VERSION, is_open=True
+    )
+    state = states(host(**BY_RUNFILE | {"packages": theirs}, modules=(other,), userspace_version="595.45.04"))[0]
+    assert state.name == "stale module"
+    assert "595.45.04 of libnvidia-compute, which apt put beside" in state.evidence
+    assert state.way_out.startswith("sudo apt-get remove libnvidia-compute; sudo ldconfig")
+
+
+def test_kernel_without_headers_in_any_list_is_left_for_one_with_a_module():
+    missing = NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": (NEXT,)}
+    debian = {"ubuntu": False, "names": ("nvidia-kernel-dkms",), "name": "580", "flavour": ""}
+    facts = host(**missing, **debian)
+    facts.archives.lacking = (f"linux-headers-{KERNEL}", "linux-image-generic")
+    (state,) = states(facts)
+    assert state.way_out == f"no list of apt has linux-headers-{KERNEL}: boot {NEXT}, which has a module"
+
+
+def test_build_that_failed_before_a_driver_was_there_is_named():
+    nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": ()}
+    build = DkmsBuild("nvidia", "535.230.02", KERNEL, is_installed=False, failed=True)
+    for dkms, is_named in (((build,), True), ((), False)):
+        (state,) = states(host(**nothing, ubuntu=False, dkms=dkms))
+        assert (build.log in state.evidence) is is_named
+        assert ("a newer release of branch 535" in state.way_out) is is_named
+        assert "non-free-firmware" in state.way_out
+
+
+def test_pin_that_keeps_fabric_manager_away_is_named_with_it():
+    facts = host(nvswitches=4, here=())
+    facts.packaging = Packaging({}, "")
+    facts.apt.pins = (Pin(("*fabricmanager*",), "release *", -1, "/etc/apt/preferences.d/fabric", 1),)
+    found = {one.name: one.way_out for one in states(facts)}["fabric different"]
+    assert found.startswith("/etc/apt/preferences.d/fabric:1 keeps nvidia-fabricmanager-580 from being installed")
+    assert "edit /etc/apt/preferences.d/fabric (line 1); then sudo apt-get install 'nvidia-fabricmanager-580=" in found

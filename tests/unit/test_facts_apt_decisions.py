@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.apt_decisions import decisions_about, decisions_about_offer, join_decisions, nvidia_switched_off
+from hosttune.facts.apt_decisions import (
+    decisions_about,
+    decisions_about_offer,
+    join_decisions,
+    nvidia_switched_off,
+    pin_on,
+)
 from hosttune.facts.apt_pins import Pin, parse_preferences, read_pins
 from hosttune.facts.apt_sources import parse_disabled
 from hosttune.facts.base import UnknownFact
@@ -134,6 +140,21 @@ def test_pin_that_no_file_shows_is_said_without_one():
     ignored = facts({"/etc/apt/preferences.d/no-nvidia.bak": PREFERENCES}, policy=POLICY_ALL.replace(" -10 ", " 500 "))
     (found,) = decisions_about_offer(ignored)
     assert found.what.startswith("a pin of apt's preferences keeps nvidia-utils-580-server")
+
+
+def test_pin_on_what_goes_beside_a_driver_is_that_packages_own():
+    pin = "Package: *fabricmanager*\nPin: release *\nPin-Priority: -1\n"
+    away = POLICY_ALL.replace("nvidia-utils-580-server", "nvidia-fabricmanager-580")
+    found = facts({"/etc/apt/preferences.d/fabric": pin}, policy=away.replace(" -10 ", " 500 "))
+    assert decisions_about_offer(found) == ()
+    meta = away.replace("nvidia-fabricmanager-580", "cuda-drivers-fabricmanager-580").replace(" -10 ", " 500 ")
+    assert decisions_about_offer(facts({"/etc/apt/preferences.d/fabric": pin}, policy=meta)) == ()
+    assert pin_on(found, "nvidia-fabricmanager-580") == (
+        "/etc/apt/preferences.d/fabric:1 keeps nvidia-fabricmanager-580 from being installed (Package: *fabricmanager*, "
+        "Pin: release *, Pin-Priority: -1): an administrator's decision: to change it, edit "
+        "/etc/apt/preferences.d/fabric (line 1)"
+    )
+    assert pin_on(found, "libnvidia-nscq-580") == ""
 
 
 def test_preferences_that_cannot_be_read_explain_nothing():

@@ -228,6 +228,15 @@ def test_driver_runfile_is_installed_without_packages():
     assert driver.branch == ""
 
 
+@pytest.mark.parametrize(
+    "path", ["/usr/bin/nvidia-vgpu-mgr", "/usr/bin/nvidia-vgpud", "/sys/module/nvidia_vgpu_vfio/refcnt"]
+)
+def test_driver_that_shares_gpus_among_virtual_machines_is_known_by_its_daemons_and_module(path):
+    assert driver_of({path: ""}).is_vgpu_manager
+    assert not driver_of({"/usr/bin/nvidia-uninstall": ""}).is_vgpu_manager
+    assert not driver_of(unreadable={"/usr/bin/nvidia-vgpu-mgr": "not in this record"}).is_vgpu_manager
+
+
 def test_driver_runfile_that_nobody_could_look_for_is_unknown():
     with pytest.raises(UnknownFact, match="not in this record"):
         _ = driver_of(unreadable={"/usr/bin/nvidia-uninstall": "not in this record"}).runfile

@@ -216,6 +216,22 @@ def test_dkms_installed_built_and_failed():
     }
 
 
+@pytest.mark.parametrize(
+    ("files", "source", "has_source"),
+    [
+        ({"/usr/src/nvidia-580.126.09/dkms.conf": ""}, "/usr/src/nvidia-580.126.09", True),
+        ({"/usr/src/other": ""}, "/usr/src/nvidia-580.126.09", False),
+        ({}, "/opt/nvidia", True),  # not known here
+        ({}, None, True),
+    ],
+)
+def test_dkms_source_that_is_gone_is_known_by_the_link_to_it(files, source, has_source):
+    built = f"/var/lib/dkms/nvidia/580.126.09/{RELEASE}/x86_64/module/nvidia.ko"
+    links = {"/var/lib/dkms/nvidia/580.126.09/source": source} if source else {}
+    (build,) = two_kernels(files={built: "", **files}, links=links).dkms
+    assert build.has_source is has_source
+
+
 def test_dkms_log_of_a_kernel_that_is_gone_is_no_failure():
     assert dkms_of({"nvidia-srv/580.126.20/build/make.log": LOG.format("6.5.0-1-generic")}) == {}
 

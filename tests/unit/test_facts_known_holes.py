@@ -102,6 +102,21 @@ def test_driver_is_judged_by_who_built_it_and_not_by_the_look_of_its_version(nam
     assert bool(found) is is_judged
 
 
+def test_driver_of_a_vgpu_guest_is_fixed_by_its_hypervisors_release():
+    slot = "/sys/bus/pci/devices/0000:01:00.0"
+    part = {
+        "vendor": "0x10de",
+        "device": "0x2236",
+        "class": "0x030200",
+        "subsystem_vendor": "0x10de",
+        "subsystem_device": "0x14ca",
+    }
+    files = {f"{slot}/{name}": text for name, text in part.items()}
+    files |= {"/proc/driver/nvidia/version": LOADED, "/usr/bin/nvidia-uninstall": "", "/sys/module/x": ""}
+    (hole,) = Facts(FakeReader(files | {"/var/lib/dpkg/status": ""})).known_holes.found
+    assert "the vGPU release of this hypervisor" in hole.way_out
+
+
 def test_driver_of_nvidias_archive_is_judged_as_apt_tells_it():
     name, version = "nvidia-kernel-common-580", "580.95.05-0ubuntu1"
     text = STATUS.replace("docker-ce", name).replace("5:20.10.1~3-0~ubuntu-focal", version)

@@ -7,7 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.choices.driver_states.mixed import libraries_back, other_makers, other_versions, third_party, unmet
+from hosttune.choices.driver_states.mixed import (
+    libraries_back,
+    libraries_beside_installer,
+    other_makers,
+    other_versions,
+    third_party,
+    unmet,
+)
 from hosttune.choices.drivers.nvidia_archive import switch_within_archive, tell_updates
 from hosttune.facts import UnknownFact
 from hosttune.facts.gpu.archives import Offer
@@ -246,6 +253,20 @@ def test_libraries_follow_the_module_where_they_are_what_does_not_belong(more, w
     assert way in found
     assert bool(found) is bool(way)
     assert "boot another" not in found
+
+
+@pytest.mark.parametrize("source", ["other", "dkms"])
+def test_libraries_that_apt_put_beside_a_runfile_go(source):
+    """ucx-cuda 1.20 recommends libnvidia-compute, and apt takes the newest one."""
+    theirs = {"libnvidia-cfg1": "570.1-1ubuntu1", "libnvidia-compute": "570.1-1ubuntu1", "libnvidia-egl-gbm1": "1.1"}
+    facts = host(theirs, BOTH, libraries="570.1", branch="", runfile=True, source=source)
+    assert libraries_beside_installer(facts) == ("libnvidia-compute", "libnvidia-cfg1")
+    assert libraries_back(facts, facts.driver.modules[0]).startswith(
+        "sudo apt-get remove libnvidia-compute libnvidia-cfg1; sudo ldconfig; if libnvidia-ml.so.1 is missing then, "
+        "sudo sh NVIDIA-Linux-x86_64-580.105.08.run --no-kernel-modules"
+    )
+    own = host({"nvidia-modprobe": "570.1-1ubuntu1"}, BOTH, libraries="570.1", branch="", runfile=True)
+    assert libraries_beside_installer(own) == ()
 
 
 def test_nvidias_archive_is_a_way_like_ubuntus_and_says_who_updates_it():

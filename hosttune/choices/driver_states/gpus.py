@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shlex import quote
+from shlex import join, quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import (
@@ -17,12 +17,12 @@ from hosttune.choices.driver_states.modules import (
 from hosttune.choices.driver_states.told import (
     INITRAMFS,
     REBOOT,
-    UNINSTALL,
     ByPolicy,
     Told,
     holds,
     said_by_log,
     switch,
+    uninstall,
 )
 from hosttune.choices.drivers.branch import not_driven
 from hosttune.choices.drivers.bringer import guest_way
@@ -157,6 +157,8 @@ def _too_new_installer(facts: Facts, legacy: str) -> Told:
     said = (
         f"{named} does not drive {facts.gpus.summary}: the kernel log says that branch {legacy} is the last that does"
     )
+    if facts.driver.is_vgpu_manager:  # vGPU releases drop GPUs earlier than the driver does
+        return said, "sudo nvidia-uninstall, then a vGPU manager that still shares this GPU (docs.nvidia.com/vgpu)"
     return said, f"sudo nvidia-uninstall, then a driver of branch {quote(legacy)} or older"
 
 
@@ -178,12 +180,25 @@ def _other_kind(facts: Facts, kind: str) -> str | ByPolicy:
     """The packages are of this kind already where another module lies before theirs."""
     driver = facts.driver
     if not driver.branch:
-        return UNINSTALL if driver.runfile else f"bring a driver with the {kind} kernel module in the way this one came"
+        if not driver.runfile or driver.is_vgpu_manager:
+            return f"bring a driver with the {kind} kernel module in the way this one came"
+        return f"{_run_installer_again(facts, kind)}, then {REBOOT}; or {uninstall(facts)}"
     if (kind == "open") != ("open" in driver.flavour):
         return switch(facts, f"the {kind} kernel module", kind=kind)
     module = next_module(facts)
     how = suggest_replacement(facts, module) if module else commands(facts, facts.kernel.release)
     return f"the packages are those of the {kind} one: {how}; {INITRAMFS}; then {REBOOT}"
+
+
+def _run_installer_again(facts: Facts, kind: str) -> str:
+    """NVIDIA's installer with its other kind of modules (README of the driver, "Open Linux Kernel Modules")."""
+    driver = facts.driver
+    version = driver.loaded_version or driver.userspace_version
+    words = [
+        f"NVIDIA-Linux-{facts.kernel.architecture}-{version}.run",
+        f"-m={'kernel-open' if kind == 'open' else 'kernel'}",
+    ]
+    return f"sudo sh {join([*words, *(['--dkms'] if driver.dkms else [])])}"
 
 
 def is_undriven_until_boot(facts: Facts) -> bool:
@@ -192,8 +207,12 @@ def is_undriven_until_boot(facts: Facts) -> bool:
 
 
 def is_mute(facts: Facts) -> bool:
-    """Whether not every GPU answers nvidia-smi: one that does is driven, supported or not."""
-    return facts.nvidia.smi != "answers" or bool(facts.gpus.undriven or facts.nvidia.silent)
+    """Whether not every GPU answers nvidia-smi: one that does is driven, supported or not. True where that is not
+    known."""
+    try:
+        return facts.nvidia.smi != "answers" or bool(facts.gpus.undriven or facts.nvidia.silent)
+    except UnknownFact:
+        return True
 
 
 def _module_in_use(facts: Facts) -> tuple[str, bool] | None:

@@ -129,10 +129,15 @@ def libraries_back(facts: Facts, module: DriverModule) -> str:
     the module is."""
     driver = facts.driver
     if not driver.branch:
+        installer = f"NVIDIA-Linux-{facts.kernel.architecture}-{module.version}.run"
+        again = f"sudo sh {quote(installer)} --no-kernel-modules"
+        if strangers := libraries_beside_installer(facts):
+            steps = [f"sudo apt-get remove {' '.join(map(quote, strangers))}", "sudo ldconfig"]
+            back = f"if libnvidia-ml.so.1 is missing then, {again}"
+            return "; ".join([*steps, back, *_reboot_unless(facts, module.version)])
         if module.source != "other" or not driver.runfile:
             return ""
-        installer = f"NVIDIA-Linux-{facts.kernel.architecture}-{module.version}.run"
-        steps = [f"sudo sh {quote(installer)} --no-kernel-modules", *_reboot_unless(facts, module.version)]
+        steps = [again, *_reboot_unless(facts, module.version)]
         other = f"to give up that module, run the installer of {driver.userspace_version} again with --dkms"
         return f"{'; '.join(steps)} (the libraries of the module); or, {other}"
     if mixture_of(facts).version != module.version:
@@ -142,6 +147,17 @@ def libraries_back(facts: Facts, module: DriverModule) -> str:
     first = "sudo nvidia-uninstall" if driver.runfile else f"the libraries are of no package: move {files} away"
     again = f"{APT} --reinstall {' '.join(map(quote, names))}"
     return "; ".join([first, again, "sudo ldconfig", *_reboot_unless(facts, module.version)])
+
+
+def libraries_beside_installer(facts: Facts) -> tuple[str, ...]:
+    """The packages that brought the libraries in use, where a driver of NVIDIA's installer is what they should fit: as
+    a dependency or recommendation of another package; the libraries first."""
+    driver = facts.driver
+    if driver.branch or not driver.runfile or not driver.userspace_version:
+        return ()
+    same = [one.name for one in driver.packages if upstream_of(one.version) == driver.userspace_version]
+    libraries = [name for name in same if _LIBRARIES.fullmatch(name)]
+    return (*libraries, *(name for name in same if name not in libraries)) if libraries else ()
 
 
 def _lacking(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:

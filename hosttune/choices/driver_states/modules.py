@@ -8,15 +8,15 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.dpkg_stop import Cause, bring_module, is_brought_by_repair, try_find_stop
-from hosttune.choices.driver_states.mixed import explains, libraries_back, twin_of
+from hosttune.choices.driver_states.mixed import explains, libraries_back, libraries_beside_installer, twin_of
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds, said_by_log
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
 from hosttune.choices.next_kernel import (
     commands,
     dkms_packages,
+    has_headers,
     has_prebuilt,
     is_leftover,
-    or_boot,
     other_kernel,
     prebuilt_instead,
     replace_leftover,
@@ -143,11 +143,10 @@ def missing_now(facts: Facts) -> Told | None:
     if stop := try_find_stop(facts):
         rest = "sudo modprobe nvidia" if is_brought_by_repair(facts, stop) else f"{commands(facts, release)}{_LOAD}"
         return said, f"after `{stop.state}` is solved: {rest}"
-    how = commands(facts, release)
-    boot = (
-        "boot a kernel that has one, or: " if driver.kernels_with_module and or_boot(facts, release) not in how else ""
-    )
-    return said, f"{boot}{how}{_LOAD if driver.branch else ''}"
+    how, other = commands(facts, release), other_kernel(facts, release)
+    boot = "" if other in how or not driver.kernels_with_module else "boot a kernel that has one, or: "
+    brings = has_headers(facts, release) or "apt-get install" in how  # else the way is another kernel
+    return said, f"{boot}{how}{_LOAD if driver.branch and brings and 'boot that kernel' not in how else ''}"
 
 
 def boot_after_missing(facts: Facts) -> BootOutlook:
@@ -186,6 +185,8 @@ def stale(facts: Facts) -> Told | None:
     libraries = libraries_back(facts, module)
     how = libraries or f"{suggest_replacement(facts, module)}; {INITRAMFS}"
     said = f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}"
+    if stranger := libraries_beside_installer(facts):
+        said += f" of {stranger[0]}, which apt put beside the driver of NVIDIA's own installer"
     if boot_after_stale(facts) is BootOutlook.HARMS:
         return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}"
     return f"{said}: no reboot mends that", how if libraries else f"{how}; then {REBOOT}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.dpkg_stop import Cause, find_stop
 from hosttune.choices.driver_states.branch_moves import list_offers
 from hosttune.choices.driver_states.modules import leaves_none
-from hosttune.choices.driver_states.told import RUNFILE, UNINSTALL, ByPolicy, Told, switch
+from hosttune.choices.driver_states.told import RUNFILE, ByPolicy, Told, switch, uninstall
 from hosttune.choices.drivers.branch import stale_note, why_over
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.components import fabric_packages, managers
@@ -64,11 +64,12 @@ def others_broken(facts: Facts) -> Told | None:
 
 
 def runfile(facts: Facts) -> Told | None:
-    if not facts.driver.runfile:
+    """A vGPU manager comes in no other way, and the plain driver in its place would take the vGPUs of all guests."""
+    if not facts.driver.runfile or facts.driver.is_vgpu_manager:
         return None
     return (
         f"{RUNFILE}, outside of dpkg: upgrades break it",
-        f"at the next maintenance, {UNINSTALL}",
+        f"at the next maintenance, {uninstall(facts)}",
     )
 
 

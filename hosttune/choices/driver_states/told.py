@@ -16,7 +16,6 @@ from hosttune.frozen import frozen
 REBOOT = "drain the host and reboot"
 INITRAMFS = REBUILD
 RUNFILE = "NVIDIA's own installer (runfile) put a driver here"
-UNINSTALL = "sudo nvidia-uninstall, then let gpu-driver install packages"
 
 
 @frozen
@@ -95,6 +94,14 @@ def is_node(facts: Facts) -> bool:
         return facts.managers.kubelet
     except UnknownFact:
         return False
+
+
+def uninstall(facts: Facts) -> str:
+    """What replaces the driver of NVIDIA's installer by packages. A loaded module counts as a driver until the boot."""
+    first = f"sudo nvidia-uninstall; then {REBOOT}; then "
+    if facts.os.is_ubuntu:
+        return f"{first}sudo hosttune apply --yes --only gpu-driver"
+    return f"{first}install the driver of your distribution, or of NVIDIA's archive"
 
 
 def switch(facts: Facts, what: str, *, when: str = "", kind: str = "", **params: str) -> str | ByPolicy:

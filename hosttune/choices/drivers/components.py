@@ -11,6 +11,7 @@ from hosttune.choices.apt_commands import has_all, lacks
 from hosttune.choices.driver_states.told import ByPolicy, Told, switch
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.switches import SERVICE, has_switches
+from hosttune.facts.apt_decisions import pin_on
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.components import turn_on
@@ -43,7 +44,7 @@ def unknown_to_apt(facts: Facts, name: str) -> str:
     told = facts.packaging
     if told.problem or name in told.packages:
         return ""
-    return where_off(facts) or "sudo apt-get update, and look again"
+    return pin_on(facts, name) or where_off(facts) or "sudo apt-get update, and look again"
 
 
 def managers(facts: Facts) -> Mapping[str, str]:

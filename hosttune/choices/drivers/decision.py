@@ -7,11 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from shlex import join
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.dpkg_stop import find_stop
 from hosttune.choices.driver_states.gpus import wrong_flavour
-from hosttune.choices.driver_states.told import RUNFILE, UNINSTALL, BootOutlook, holds
+from hosttune.choices.driver_states.told import RUNFILE, BootOutlook, holds, uninstall
 from hosttune.choices.drivers.branch import not_driven, why_over
 from hosttune.choices.drivers.bringer import guest, guest_way, other_bringer
 from hosttune.choices.drivers.change import NEWEST, choose_switch, choose_update
@@ -90,7 +91,8 @@ def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice
         return DriverChoice("none", (), (told, guest_way(facts)))
     if driver.runfile:
         both = keep_driver(facts, RUNFILE, f"beside the packages of {present}, so both are left alone")
-        return replace(both, way_out=UNINSTALL)
+        packages = f"sudo apt-get remove {join(one.name for one in driver.packages)}"
+        return replace(both, way_out=packages if driver.is_vgpu_manager else uninstall(facts))  # a manager stays
     why = _why_switch(facts, params)
     if why and params["switch_branch"]:
         return choose_switch(facts, params, why, first if _drives(facts) else _nothing)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.apt_pins import Pin
 
-_FROM = "from NVIDIA's archive"
+FROM = "from NVIDIA's archive"
 
 
 def is_of_nvidia(facts: Facts) -> bool:
@@ -88,7 +88,7 @@ def switch_within_archive(facts: Facts, *, branch: str = "") -> str:
 
 def say_switch(wanted: str, way: str) -> str:
     """What is wanted with the way that `switch_within_archive` or `swap_kind` gives."""
-    return f"{wanted}{',' if way.startswith(_FROM) else ':'} {way}"
+    return f"{wanted}{',' if way.startswith(FROM) else ':'} {way}"
 
 
 def _packages_of(number: int, meta: str) -> list[tuple[str, ...]]:
@@ -100,7 +100,7 @@ def _packages_of(number: int, meta: str) -> list[tuple[str, ...]]:
 
 def _install_from_archive(packages: tuple[str, ...]) -> str:
     steps = ["sudo apt-get update", *(f"sudo apt-get install {quote(one)}" for one in packages)]
-    return f"{_FROM}: {' && '.join(steps)}; then drain the host and reboot"
+    return f"{FROM}: {' && '.join(steps)}; then drain the host and reboot"
 
 
 def _leave_archive(facts: Facts, numbers: list[int]) -> str:
@@ -150,7 +150,7 @@ def swap_kind(facts: Facts, *, is_open: bool) -> str:
     if not remove:
         return ""
     names = " ".join(map(quote, (*install, *remove)))
-    return f"{_FROM}: sudo apt-get update && sudo apt-get install {names}; then drain the host and reboot"
+    return f"{FROM}: sudo apt-get update && sudo apt-get install {names}; then drain the host and reboot"
 
 
 def _twin(name: str, *, is_open: bool) -> str:

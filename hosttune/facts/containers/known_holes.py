@@ -147,14 +147,15 @@ def _way_out(hole: Hole, facts: Facts) -> str:
     if hole.name != DRIVER:
         return f"sudo apt-get install --only-upgrade {quote(hole.name)}"
     driver, newer = facts.driver, f"{hole.fixed} or newer"
+    if attempt(lambda: facts.gpus.is_vgpu) is True:  # only the driver that its hypervisor's release names drives it
+        return "the next guest driver that goes with the vGPU release of this hypervisor (docs.nvidia.com/vgpu)"
     if driver.branch:
         names = join(one.name for one in driver.packages)
         return f"{_pinned(facts)}sudo apt-get install --only-upgrade {names}, then reboot"
+    if driver.is_vgpu_manager:  # its releases have numbers of their own
+        return "at a maintenance a vGPU manager whose release notes name them (docs.nvidia.com/vgpu)"
     if driver.runfile and attempt(lambda: facts.role.vendor_image) == "":
-        return (
-            f"at a maintenance NVIDIA's installer of {newer} (nvidia.com/drivers), or sudo nvidia-uninstall, and then "
-            "let gpu-driver install packages"
-        )
+        return f"at a maintenance NVIDIA's installer of {newer} (nvidia.com/drivers)"
     if facts.managers.gpu_operator:
         return f"driver.version of the GPU Operator's ClusterPolicy, {newer}"
     return f"a driver of {newer}, in the way that this one came (its image, or the installer of its maker)"

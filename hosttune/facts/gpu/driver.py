@@ -76,6 +76,8 @@ _LIBRARY_FOLDERS = (
 )  # fmt: skip
 _TRIGGERED = ("initramfs-tools", "dracut", "libc-bin")
 _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
+# Of the host driver of vGPUs, by runfile or .deb (docs.nvidia.com/vgpu; names as in NVIDIA/gpu-operator issue 554).
+_VGPU_MANAGER = ("/usr/bin/nvidia-vgpu-mgr", "/usr/bin/nvidia-vgpud", "/sys/module/nvidia_vgpu_vfio")
 
 
 @frozen
@@ -107,6 +109,7 @@ class Driver(Fact):
     dkms: tuple[DkmsBuild, ...]  # what DKMS built of the driver, and what it could not
     half_way: str = ""  # with what of it dpkg stopped half-way, a phrase; empty where all is whole
     holders: tuple[GpuHolder, ...] = ()  # other kernel drivers that hold GPUs: nouveau, NovaCore, pci-stub ...
+    is_vgpu_manager: bool = False  # it shares the GPUs among virtual machines; no archive has such a driver
 
     @property
     def is_loaded(self) -> bool:
@@ -275,6 +278,7 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         dkms=lazy(dkms_builds, reader, folder),
         half_way=lazy(lambda: _half_way(packages(), facts)),
         holders=lazy(holders, reader, facts),
+        is_vgpu_manager=lazy(_is_vgpu_manager, reader),
     )
 
 
@@ -339,3 +343,8 @@ def _half_way(packages: tuple[DriverPackage, ...], facts: Facts) -> str:
 def _runfile(reader: Reader) -> bool:
     stats = [reader.stat(path) for path in _RUNFILE]
     return any(isinstance(stat, Stat) for stat in stats) or any(sure(stat) is not ABSENT for stat in stats)
+
+
+def _is_vgpu_manager(reader: Reader) -> bool:
+    """False also where no one could look: the plain driver is what hosts have."""
+    return any(isinstance(reader.stat(path), Stat) for path in _VGPU_MANAGER)

@@ -54,6 +54,7 @@ class DkmsBuild(Fact):
     kernel: str  # empty where a failed build does not tell its kernel
     is_installed: bool  # its module is in /lib/modules
     failed: bool  # the last build ended with an error, and there is no module
+    has_source: bool = True  # what DKMS compiles is in /usr/src; without it no build starts
 
     @property
     def log(self) -> str:
@@ -209,6 +210,7 @@ def _builds_of(reader: Reader, place: str, version: str) -> list[DkmsBuild]:
     """VERSION/KERNEL/ARCH/module holds what was built, and the link kernel-KERNEL-ARCH says that it is installed; a
     build that ended with an error leaves its make.log in VERSION/build."""
     name, builds = place.rpartition("/")[2], list[DkmsBuild]()
+    has_source = _has_source(reader, f"{place}/{version}")
     log = attempt(text, reader, f"{place}/{version}/build/make.log")
     broken = kernel_of_log(log) if isinstance(log, str) else ABSENT
     for kernel in sorted_versions(one for one in names_in(reader, f"{place}/{version}") if one[:1].isdecimal()):
@@ -217,7 +219,15 @@ def _builds_of(reader: Reader, place: str, version: str) -> list[DkmsBuild]:
         is_built = any(_BUILT.fullmatch(file) for files in modules for file in files)
         links = [reader.link(f"{place}/kernel-{kernel}-{machine}") for machine in machines]
         is_linked = any(isinstance(link, str) and version in link.split("/") for link in links)
-        builds.append(DkmsBuild(name, version, kernel, is_built and is_linked, not is_built and broken in ("", kernel)))
+        failed = not is_built and broken in ("", kernel)
+        builds.append(DkmsBuild(name, version, kernel, is_built and is_linked, failed, has_source))
     if isinstance(broken, str) and all(build.kernel != broken for build in builds):
-        builds.append(DkmsBuild(name, version, broken, is_installed=False, failed=True))
+        builds.append(DkmsBuild(name, version, broken, is_installed=False, failed=True, has_source=has_source))
     return builds
+
+
+def _has_source(reader: Reader, place: str) -> bool:
+    """Whether the link that dkms(8) follows to the source leads to one; true where that is not known."""
+    source = reader.link(f"{place}/source")
+    is_known = isinstance(source, str) and source.startswith("/usr/src/")
+    return not is_known or reader.stat(f"{source}/dkms.conf") is not ABSENT

@@ -82,7 +82,11 @@ def is_ubuntus(release: str) -> bool:
 
 def headers_for(release: str) -> str:
     """The package with which modules for a kernel are compiled; Proxmox has a name of its own for it."""
-    return f"{'proxmox-headers' if release.endswith('-pve') else HEADERS}-{release}"
+    return f"{'proxmox-headers' if is_proxmoxs(release) else HEADERS}-{release}"
+
+
+def is_proxmoxs(release: str) -> bool:
+    return release.endswith("-pve")
 
 
 def metapackages(names: Iterable[str], flavour: str) -> tuple[str, ...]:
