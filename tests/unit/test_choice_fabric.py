@@ -215,7 +215,9 @@ def test_switches_that_are_not_on_the_bus_are_reached_by_ib_umad():
     assert found.todo.startswith(f"sudo modprobe -a ib_umad && printf '%s\\n' ib_umad | sudo tee {file}; ")
     found = choose(host(B200, switches=0, packages=packages, state="failed", umad=False, mlx5=False), {})
     assert "mlx5_ib and ib_umad are not loaded" in found.refused
-    assert found.todo.startswith(f"sudo modprobe -a mlx5_ib ib_umad && printf '%s\\n' mlx5_ib ib_umad | sudo tee {file}; ")
+    assert found.todo.startswith(
+        f"sudo modprobe -a mlx5_ib ib_umad && printf '%s\\n' mlx5_ib ib_umad | sudo tee {file}; "
+    )
     assert choose(host(B200, switches=0, packages=packages, umad=True), {}).refused == ""
     assert choose(host(packages=packages, umad=False), {}).refused == ""  # these are on the bus
 

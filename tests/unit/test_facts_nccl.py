@@ -61,7 +61,9 @@ def test_setting_that_slows_or_stops_jobs_is_named(line, name):
 )  # fmt: skip
 def test_setting_that_fits_is_left_alone(line):
     seen = nccl(line)
-    assert [one for one in seen.__slots__ if one not in {"all", "has_topology", "good_gid"} and getattr(seen, one)] == []
+    assert [
+        one for one in seen.__slots__ if one not in {"all", "has_topology", "good_gid"} and getattr(seen, one)
+    ] == []
 
 
 def test_topology_file_that_is_there():

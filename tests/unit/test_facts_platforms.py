@@ -5,7 +5,16 @@ import pytest
 from hosttune.facts.gpu.gpu_count import expected_of
 from hosttune.facts.gpu.nvidia_tables import generation_of
 from hosttune.facts.gpu.platforms import (
-    FABRIC_MANAGER, IMEX, NVLSM, PLATFORMS, Switches, has_grace, is_bridged, is_of_rack, is_switched, platform_of,
+    FABRIC_MANAGER,
+    IMEX,
+    NVLSM,
+    PLATFORMS,
+    Switches,
+    has_grace,
+    is_bridged,
+    is_of_rack,
+    is_switched,
+    platform_of,
 )  # fmt: skip
 from hosttune.textfiles import own_file
 
@@ -51,7 +60,9 @@ UNLISTED = {"0x1db1", "0x1db5", "0x1db8", "0x2337"}  # older than NVIDIA's list,
 
 
 def test_every_board_with_nvlinks_of_nvidia_s_list_has_a_row():
-    rows = (row.split("\t") for row in own_file("tables/gpu-boards.tsv").decode().splitlines() if row.startswith("board"))
+    rows = (
+        row.split("\t") for row in own_file("tables/gpu-boards.tsv").decode().splitlines() if row.startswith("board")
+    )
     named = {f"0x{device}": name for _, device, _, name in rows if any(word in name for word in ON_BOARDS)}
     assert len(named) > 8
     assert [(device, name) for device, name in named.items() if platform_of(device) is None] == []

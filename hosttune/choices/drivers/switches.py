@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt
-from hosttune.facts.gpu.platforms import FABRIC_MANAGER as SERVICE
-from hosttune.facts.gpu.platforms import is_bridged, is_of_rack, is_switched
+from hosttune.facts.gpu.platforms import FABRIC_MANAGER, is_bridged, is_of_rack, is_switched
 from hosttune.facts.services.units import Unit
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
 
+SERVICE = FABRIC_MANAGER
 LOG = f"sudo journalctl -b -u {SERVICE}, and /var/log/fabricmanager.log"
 
 _MODULES = ("mlx5_ib", "ib_umad")  # Fabric Manager opens the umad and issm devices of the mlx5 functions
@@ -53,25 +53,26 @@ def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
     """What to do about a GPU that is outside of its fabric, by what runs that fabric."""
     if any(is_of_rack(gpu.device_id) for gpu in facts.gpus.devices):
         return (
-            "drain the node; the switch trays of the rack run this fabric (NMX-C), and no Fabric Manager here: ask its administrator "
-            f"whether NMX-C and the switch trays are well and know this tray; then {_RESET}"
+            "drain the node; the switch trays of the rack run this fabric (NMX-C), and no Fabric Manager here: ask its "
+            f"administrator whether NMX-C and the switch trays are well and know this tray; then {_RESET}"
         )
     loads = _load_modules(facts)
     first = f"{loads[1]}; " if loads else ""
     if not is_run_here and attempt(lambda: facts.managers.gpu_operator and not facts.driver.branch) is True:
         return (
-            f"drain the node; {first}read the log of its driver pod ({_POD_LOG} nvidia-driver-daemonset-..., Fabric Manager starts in it), delete "
-            f"that pod so that it starts again, then {_RESET}"
+            f"drain the node; {first}read the log of its driver pod, which runs Fabric Manager ({_POD_LOG} "
+            f"nvidia-driver-daemonset-...), delete that pod so that it starts again, then {_RESET}"
         )
     unit = attempt(lambda: facts.units[SERVICE])
     if is_run_here or (isinstance(unit, Unit) and unit.exists):
         return f"drain the node; {first}read {LOG}; sudo systemctl restart {SERVICE}, then {_RESET}"
     if facts.host.is_vm:
         return (
-            f"drain the node; {first}where your provider's guide has Fabric Manager in the virtual machine, start it; else stop and "
-            "start the machine, so that it comes up elsewhere, and report it to your provider"
+            f"drain the node; {first}if your provider's guide has Fabric Manager in the virtual machine, start it; if not, "
+            "stop and start the machine, so that it comes up elsewhere, and report it to your provider"
         )
-    return f"drain the node; {first}start Fabric Manager in the version of the driver (sudo systemctl start {SERVICE}), then {_RESET}"
+    start = f"sudo systemctl start {SERVICE}"
+    return f"drain the node; {first}start Fabric Manager in the version of the driver ({start}), then {_RESET}"
 
 
 def has_switches(facts: Facts) -> bool:

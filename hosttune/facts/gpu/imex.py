@@ -2,21 +2,24 @@
 
 Sources: NVIDIA, IMEX Service Guide (the service checks the version of the loaded driver; IMEX_NODE_CONFIG_FILE of
 /etc/nvidia-imex/config.cfg names the list of the addresses of all nodes, one a line; a list can be for the whole NVLink
-domain, or written for each job); NVIDIA, GPU Operator documentation, ComputeDomains (the service of the host is switched
-off, pods run it). Prologs of Slurm that write the list and restart the service: aws-parallelcluster-cookbook.
+domain, or written for each job); NVIDIA, GPU Operator documentation, ComputeDomains (pods run it, and the service of
+the host is switched off). Prologs of Slurm that write the list and restart the service: aws-parallelcluster-cookbook.
 Addresses of this host: /proc/net/fib_trie and /proc/net/if_inet6 (kernel: net/ipv4/fib_trie.c, net/ipv6/addrconf.c).
 """
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.gpu.platforms import IMEX, is_of_rack
-from hosttune.facts.network.network import parse_routes
-from hosttune.facts.reading import if_absent, is_there, names_in, text, texts
+from hosttune.facts.network.gids import ipv4_of_roce
+from hosttune.facts.network.network import ROUTES, parse_routes
+from hosttune.facts.reading import if_absent, names_in, text, texts
 from hosttune.facts.services.units import Unit, read_units
+from hosttune.facts.slurm_conf import SLURM_CONF
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -32,12 +35,12 @@ NODES = "/etc/nvidia-imex/nodes_config.cfg"
 FIB_TRIE = "/proc/net/fib_trie"
 IF_INET6 = "/proc/net/if_inet6"
 _GROUP = f"/sys/fs/cgroup/system.slice/{IMEX}/cgroup.procs"
-_NODE_FILE = regex(r"^[ \t]*IMEX_NODE_CONFIG_FILE[ \t]*=[ \t]*(\S+)")
+_NODE_FILE = regex(r"^[ \t]*IMEX_NODE_CONFIG_FILE[ \t]*=[ \t]*(\S+)", re.MULTILINE)
 _LOCAL = regex(r"\|-- (\S+)\n[ \t]+/32 host LOCAL\n")
 _PACKAGE = regex(r"nvidia-imex(?:-\d+)?")
 # Folders of scripts that Slurm runs before a job: its own examples, and AWS ParallelCluster's.
 _PROLOGS = ("/etc/slurm/prolog.d", "/opt/slurm/etc/scripts/prolog.d")
-_SLURM_PROLOG = regex(r"^[ \t]*(?:Task)?Prolog[ \t]*=[ \t]*(\S+)")
+_SLURM_PROLOG = regex(r"^[ \t]*(?:Task)?Prolog[ \t]*=[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
 _MOST_NODES = 4096
 
 
@@ -138,24 +141,19 @@ def _address(spelled: str) -> str:
 def _names_this_host(reader: Reader, facts: Facts, nodes: Iterable[str]) -> bool:
     """Raises UnknownFact where neither an address nor its absence is certain."""
     listed = {_address(one) or one for one in nodes}
-    names = {one for one in (attempt(lambda: facts.host.name),) if isinstance(one, str)}
+    names = {one for one in (attempt(lambda: facts.host.hostname),) if isinstance(one, str)}
     if listed & names:
         return True
     if any(not _address(one) for one in listed):
         raise UnknownFact("the list of nodes has names, and which addresses these have is not asked")
-    try:
-        fib_trie = if_absent(text(reader, FIB_TRIE), "")
-        return bool(listed & parse_addresses(fib_trie, if_absent(text(reader, IF_INET6), "")))
-    except UnknownFact:
-        if listed & _of_rdma(reader):
-            return True
-        subnets = parse_routes(if_absent(text(reader, "/proc/net/route"), ""))
-        reached = [ip_network(one) for own in subnets.values() for one in own]
-        if any(ip_address(one) in subnet for one in listed for subnet in reached):
-            raise
-        return False  # an address of this host is in a subnet that a route reaches directly, or in a table of RoCE
-
-
-def _of_rdma(reader: Reader) -> frozenset[str]:
-    """The IPv4 addresses in the tables of RoCE ports."""
-    return frozenset()
+    own = attempt(lambda: parse_addresses(*(if_absent(text(reader, path), "") for path in (FIB_TRIE, IF_INET6))))
+    if isinstance(own, frozenset) and own:
+        return bool(listed & own)
+    if listed & ipv4_of_roce(reader):
+        return True
+    # Each address is in a subnet that a route reaches directly, or in a table of RoCE.
+    subnets = parse_routes(if_absent(text(reader, ROUTES), "")).values()
+    reached = [ip_network(subnet) for own_subnets in subnets for subnet in own_subnets]
+    if not reached or any(ip_address(one) in subnet for one in listed for subnet in reached):
+        raise UnknownFact("the addresses of this host are not known")
+    return False

@@ -62,7 +62,9 @@ def collect(reader: Reader, facts: Facts) -> Peermem:
     return Peermem(
         devices=lazy(_devices, reader),
         is_loaded=lazy(lambda: any(is_there(reader, f"/sys/module/{name}") for name in _MODULES)),
-        has_mlx5=lazy(lambda: is_there(reader, _MLX5) or any(one.driver.startswith("mlx5") for one in _devices(reader))),
+        has_mlx5=lazy(
+            lambda: is_there(reader, _MLX5) or any(one.driver.startswith("mlx5") for one in _devices(reader))
+        ),
         has_umad=lazy(lambda: any(is_there(reader, path) for path in _UMAD)),
         is_used=lazy(_is_used, reader),
         at_boot=lazy(_at_boot, reader),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.reading import if_absent, line, names_in
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ _EMPTY = 8  # so many in a row: the rest is empty, too
 _NOTHING = "0000:0000:0000:0000:0000:0000:0000:0000"
 _OF_EMPTY = "Invalid argument"  # EINVAL, as the door words it
 _LINK_LOCAL = "fe80:"
+_MAPPED = "0000:0000:0000:0000:0000:ffff:"
+_HEX = regex(r"[0-9a-f]{8}")
+_MOST_OF_IPV4 = 16
 
 
 @frozen
@@ -72,6 +76,21 @@ def shared_gid(tables: Sequence[Gids]) -> int:
     """The first entry with an address of RoCE v2 in all of these tables; -1 where there is none."""
     sound = [{index for index, kind in one.kinds.items() if kind == "RoCE v2"} for one in tables]
     return min(set.intersection(*sound), default=-1) if sound else -1
+
+
+def ipv4_of_roce(reader: Reader) -> frozenset[str]:
+    """The IPv4 addresses in the tables of all ports: such an entry ends with one (RFC 4291, IPv4-mapped)."""
+    found = set()
+    for device in names_in(reader, _CLASS):
+        for number in names_in(reader, f"{_CLASS}/{device}/ports"):
+            folder = f"{_CLASS}/{device}/ports/{number}/gids"
+            entries = sorted(names_in(reader, folder), key=lambda name: (len(name), name))[:_MOST_OF_IPV4]
+            gids = (if_absent(line(reader, f"{folder}/{name}"), _NOTHING) for name in entries)
+            mapped = (gid.replace(":", "")[-8:] for gid in gids if gid.startswith(_MAPPED))
+            found |= {
+                ".".join(str(byte) for byte in bytes.fromhex(digits)) for digits in mapped if _HEX.fullmatch(digits)
+            }
+    return frozenset(found)
 
 
 def _folder(port: str) -> str:

@@ -2,7 +2,7 @@
 
 Source: NCCL user guide, "Environment Variables". NCCL_SOCKET_IFNAME and NCCL_IB_HCA are lists of prefixes; `^` before
 the list excludes them, `=` asks for whole names, and of a device `:1` is its port. NCCL_IB_GID_INDEX is an entry of the
-table of addresses (GIDs) of each RoCE port; one that is empty there ends every job that starts (NVIDIA/nccl issue 1333).
+table of addresses (GIDs) of each RoCE port; with an empty one every job ends when it starts (NVIDIA/nccl issue 1333).
 """
 
 from __future__ import annotations
