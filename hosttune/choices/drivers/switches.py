@@ -68,8 +68,8 @@ def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
         return f"drain the node; {first}read {LOG}; sudo systemctl restart {SERVICE}, then {_RESET}"
     if facts.host.is_vm:
         return (
-            f"drain the node; {first}if your provider's guide has Fabric Manager in the virtual machine, start it; if not, "
-            "stop and start the machine, so that it comes up elsewhere, and report it to your provider"
+            f"drain the node; {first}if your provider's guide has Fabric Manager in the virtual machine, start it; "
+            "if not, stop and start the machine, so that it comes up elsewhere, and report it to your provider"
         )
     start = f"sudo systemctl start {SERVICE}"
     return f"drain the node; {first}start Fabric Manager in the version of the driver ({start}), then {_RESET}"
