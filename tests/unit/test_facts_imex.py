@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hosttune.actions.record_shared import shared_text
 from hosttune.facts import UnknownFact
 from hosttune.facts.gpu.imex import CONFIG, FIB_TRIE, IF_INET6, NODES, collect, parse_addresses, parse_nodes
 from hosttune.facts.gpu.platforms import IMEX
@@ -134,3 +135,8 @@ def test_only_racks_have_it():
 )
 def test_service_that_nothing_was_said_to_is_not_set_up(files, enabled, set_up):
     assert imex(files, enabled=enabled).is_set_up is set_up
+
+
+def test_shared_record_keeps_the_list_without_its_comments():
+    assert shared_text(NODES, "# rack 3 of Bob\n10.0.1.7\n") == "\n10.0.1.7\n"
+    assert shared_text(CONFIG, "IMEX_NODE_CONFIG_FILE=/srv/nodes\n") == "IMEX_NODE_CONFIG_FILE=/srv/nodes\n"

@@ -33,7 +33,7 @@ def without_umad(facts: Facts) -> tuple[str, str] | None:
 
 
 def _load_modules(facts: Facts) -> tuple[str, str] | None:
-    """The kernel modules that are missing on a board whose NVSwitches are behind ConnectX functions, and the command."""
+    """The kernel modules that a board lacks whose NVSwitches are behind ConnectX functions, and the command."""
     try:
         has = {"mlx5_ib": facts.peermem.has_mlx5, "ib_umad": facts.peermem.has_umad}
         if facts.gpus.nvswitches or not any(is_bridged(gpu.device_id) for gpu in facts.gpus.devices):
