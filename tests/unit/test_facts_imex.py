@@ -138,5 +138,5 @@ def test_service_that_nothing_was_said_to_is_not_set_up(files, enabled, set_up):
 
 
 def test_shared_record_keeps_the_list_without_its_comments():
-    assert shared_text(NODES, "# rack 3 of Bob\n10.0.1.7\n") == "\n10.0.1.7\n"
+    assert shared_text(NODES, "# rack 3 of Bob\n10.0.1.7\n") == "#\n10.0.1.7\n"
     assert shared_text(CONFIG, "IMEX_NODE_CONFIG_FILE=/srv/nodes\n") == "IMEX_NODE_CONFIG_FILE=/srv/nodes\n"
