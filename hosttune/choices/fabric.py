@@ -12,9 +12,9 @@ from typing import Any
 from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.driver_state import before_boot
 from hosttune.choices.drivers.components import fabric_packages, managers
-from hosttune.choices.drivers.switches import LOG, SERVICE, without_switches, without_umad
+from hosttune.choices.drivers.switches import LOG, SERVICE, way_into_fabric, without_switches, without_umad
 from hosttune.facts import Facts
-from hosttune.facts.base import Fact
+from hosttune.facts.base import Fact, lazy
 from hosttune.frozen import frozen
 
 
@@ -27,12 +27,13 @@ class Fabric(Fact):
     refused: str = ""  # why it cannot be started as things are; empty where it can
     todo: str = ""  # the command that a person types then
     evidence: tuple[str, ...] = ()
+    way_in: str = ""  # what a person does about a GPU that is not in its fabric, whoever runs that
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 - the interface of all choices
     """Raises UnknownFact where the answer hangs on something that could not be read."""
     if why_not := _not_here(facts):
-        return Fabric(is_needed=False, reason=why_not)
+        return Fabric(is_needed=False, reason=why_not, way_in=lazy(way_into_fabric, facts, is_run_here=False))
     seen = f"{facts.gpus.nvswitches} NVSwitches on the PCI bus"
     if not facts.gpus.nvswitches:
         seen = "the NVSwitches of HGX B200 and newer do not show on the PCI bus; that they are here is told by the GPUs"
@@ -40,7 +41,14 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 -
     if facts.units[SERVICE].active_state == "failed":
         evidence = (*evidence, f"it failed: {LOG} say why")
     refused, todo = _obstacle(facts)
-    return Fabric(is_needed=True, reason="", refused=refused, todo=todo, evidence=evidence)
+    return Fabric(
+        is_needed=True,
+        reason="",
+        refused=refused,
+        todo=todo,
+        evidence=evidence,
+        way_in=lazy(way_into_fabric, facts, is_run_here=True),
+    )
 
 
 def _not_here(facts: Facts) -> str:

@@ -12,6 +12,7 @@ from hosttune.facts.gpu.components import Components
 from hosttune.facts.gpu.driver import Driver, DriverPackage
 from hosttune.facts.gpu.packaging import Packaging, parse_show
 from hosttune.facts.packages import Packages
+from hosttune.facts.services.units import Unit
 from tests.unit.driver_machine import GivenArchives, filled, stanza
 
 H100, B200, B300, RTX5090, GB200 = "0x2330", "0x2901", "0x3182", "0x2b85", "0x2941"
@@ -45,11 +46,15 @@ def host(
         boot=SimpleNamespace(takes_own_modules=True, next_kernel="6.8.0-71-generic", secure_boot=False, reboot_required=False, reboot_packages=()),
         archives=GivenArchives(origins=("Ubuntu",), packages_there=()), role=SimpleNamespace(vendor_image=""), os=SimpleNamespace(is_ubuntu=True),
         nvidia=SimpleNamespace(is_vgpu=False, all_lost="", rejected_key=False, legacy_branch="", needs_open=False, not_for_open=False, smi="", refused=""),
-        units={SERVICE: SimpleNamespace(is_active=active, active_state=state)},
+        units={SERVICE: more.get("unit") or unit_of(active, state)},
         packaging=Packaging(parse_show(more.get("shown", ""), {}), "" if more.get("shown") else "not in this record"),
-        components=Components(more.get("components", ())), peermem=SimpleNamespace(has_umad=more.get("umad", True)), module_options=SimpleNamespace(kept_out={}),
+        components=Components(more.get("components", ())), peermem=SimpleNamespace(has_umad=more.get("umad", True), has_mlx5=more.get("mlx5", True)), module_options=SimpleNamespace(kept_out={}),
         work=SimpleNamespace(is_gpu_busy=busy, evidence=("slurm job 7 runs",)),
     )  # fmt: skip
+
+
+def unit_of(active, state):
+    return replace(unit("loaded"), active_state="active" if active else state)
 
 
 def test_same_version_on_an_idle_host_can_be_started():
@@ -206,7 +211,13 @@ def test_switches_that_are_not_on_the_bus_are_reached_by_ib_umad():
     packages = SAME | {"nvlsm": "1"}
     found = choose(host(B200, switches=0, packages=packages, state="failed", umad=False), {})
     assert "ib_umad is not loaded" in found.refused
-    assert found.todo.startswith("sudo modprobe ib_umad && echo ib_umad | sudo tee /etc/modules-load.d/ib_umad.conf; ")
+    file = "/etc/modules-load.d/nvlink-fabric.conf"
+    assert found.todo.startswith(f"sudo modprobe -a ib_umad && printf '%s\\n' ib_umad | sudo tee {file}; ")
+    found = choose(host(B200, switches=0, packages=packages, state="failed", umad=False, mlx5=False), {})
+    assert "mlx5_ib and ib_umad are not loaded" in found.refused
+    assert found.todo.startswith(
+        f"sudo modprobe -a mlx5_ib ib_umad && printf '%s\\n' mlx5_ib ib_umad | sudo tee {file}; "
+    )
     assert choose(host(B200, switches=0, packages=packages, umad=True), {}).refused == ""
     assert choose(host(packages=packages, umad=False), {}).refused == ""  # these are on the bus
 
@@ -243,3 +254,31 @@ def test_fabric_manager_that_no_archive_has_in_the_drivers_version_is_not_named(
     assert "=580.126.20*" not in found.todo
     assert ("the -server driver, which Fabric Manager goes with" in found.todo) is has_server
     assert ("no list of apt has nvidia-fabricmanager-580 in 580.126.20, but 580.142" in found.todo) is not has_server
+
+
+def test_way_into_the_fabric_is_that_of_what_runs_it():
+    here = choose(host(active=True), {}).way_in
+    assert "journalctl -b -u nvidia-fabricmanager" in here
+    assert "modprobe" not in here
+    rack = choose(host(GB200, count=4, switches=0, packages={}, architecture="aarch64"), {}).way_in
+    assert "NMX-C" in rack
+    assert "nvidia-fabricmanager" not in rack
+    operator = choose(host(operator=True, branch="", packages={}), {}).way_in
+    assert "nvidia-driver-ctr" in operator
+    lacking = choose(host(B200, switches=0, umad=False, mlx5=False), {}).way_in
+    assert "sudo modprobe -a mlx5_ib ib_umad" in lacking
+
+
+def test_way_into_the_fabric_of_a_virtual_machine_names_its_manager_where_it_has_one():
+    assert "restart nvidia-fabricmanager" in choose(host(B200, switches=0, is_vm=True), {}).way_in
+    units = {SERVICE: unit("not-found")}
+    lent = host(B200, switches=0, packages={}, is_vm=True)
+    lent.units = units
+    assert "your provider" in choose(lent, {}).way_in
+
+
+def unit(load):
+    return Unit(
+        name=SERVICE, exists=load != "not-found", load_state=load, active_state="inactive", enabled_state="disabled",
+        preset="unknown", fragment="", drop_ins=(), needs_reload=False,
+    )  # fmt: skip

@@ -163,7 +163,7 @@ def host(
         nvidia=SimpleNamespace(**quiet | (nvidia or {})),
         module_options=SimpleNamespace(kept_out=kept_out or {}),
         file_owners=Facts(FakeReader(dict.fromkeys((kept_out or {}).values(), ""))).file_owners,
-        peermem=SimpleNamespace(has_umad="no umad" not in here),
+        peermem=SimpleNamespace(has_umad="no umad" not in here, has_mlx5=True),
         gsp_firmware=GspFirmware(failures),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
         apt=SimpleNamespace(

@@ -9,6 +9,7 @@ import pytest
 from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.gpu_count import INSTANCE_DATA, board_of, expected_of, registered_in, type_in
+from hosttune.facts.gpu.platforms import platform_of
 from hosttune.host.record import RecordingReader
 from tests.hosts.kinds import NAMES, record_of
 from tests.unit.fake_reader import FakeReader
@@ -24,6 +25,8 @@ PCI = "/sys/bus/pci/devices"
         ("", "DGXH100", "system", 8), ("", "DGX Station A100 920-23487-2530-000", "system", 4), ("", "DGXA100 920-23687", "system", 8),
         ("", "PowerEdge XE9680/0KK0RG", "chassis", 8), ("", "PowerEdge R760xa", "", 0), ("", "p5.48xlarge", "", 0), ("", "", "", 0),
         ("BM.GPU.H100.8", "", "instance", 8), ("VM.GPU.A100.80G.1", "", "instance", 1), ("BM.Standard3.64", "", "", 0),
+        ("Standard_ND128isr_NDR_GB200_v6", "", "instance", 4), ("Standard_ND128isr_GB300_v6", "", "instance", 4), ("g7e.12xlarge", "", "instance", 2),
+        ("g7e.2xlarge", "", "instance", 1), ("g7.8xlarge", "", "instance", 2), ("g6f.xlarge", "", "", 0), ("", "ARS-121GL-NB2B-LCC", "chassis", 4),
     ],
 )  # fmt: skip
 def test_what_a_name_says(instance, product, kind, count):
@@ -32,15 +35,15 @@ def test_what_a_name_says(instance, product, kind, count):
 
 
 @pytest.mark.parametrize(
-    ("sxm", "generation", "nvswitches", "whole"),
+    ("sxm", "device", "nvswitches", "whole"),
     [
-        (7, "hopper", 4, 8), (8, "hopper", 4, 0), (4, "hopper", 0, 0), (3, "hopper", 0, 4), (5, "blackwell", 0, 8), (1, "hopper", 0, 0),
-        (2, "hopper", 0, 0), (1, "hopper", 4, 8), (7, "ampere", 6, 8), (15, "volta", 12, 16), (16, "volta", 12, 0), (17, "volta", 0, 0),
-        (0, "hopper", 4, 0), (8, "ampere", 5, 0), (4, "ampere", 0, 0),
+        (7, "0x2330", 4, 8), (8, "0x2330", 4, 0), (4, "0x2330", 0, 0), (3, "0x2330", 0, 4), (5, "0x2901", 0, 8), (1, "0x2330", 0, 0),
+        (2, "0x2330", 0, 0), (1, "0x2330", 4, 8), (7, "0x20b2", 6, 8), (15, "0x1db8", 12, 16), (16, "0x1db8", 12, 0), (17, "0x1db8", 0, 0),
+        (0, "0x2330", 4, 0), (8, "0x20b2", 5, 0), (4, "0x20b2", 0, 0), (3, "0x2901", 0, 8), (3, "0x2941", 0, 4), (4, "0x31c2", 0, 0),
     ],
 )  # fmt: skip
-def test_what_a_board_has(sxm, generation, nvswitches, whole):
-    assert board_of(sxm, generation, nvswitches) == whole
+def test_what_a_board_has(sxm, device, nvswitches, whole):
+    assert board_of(sxm, platform_of(device), nvswitches) == whole
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.network.nccl import fits_none, prefixes
+from hosttune.facts.network.nccl import fits_none, prefixes, takes
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -47,7 +47,7 @@ def test_list_that_fits_no_name(value, verdict):
 )  # fmt: skip
 def test_setting_that_slows_or_stops_jobs_is_named(line, name):
     seen = nccl(line)
-    judged = [one for one in seen.__slots__ if one not in {"all", "has_topology"} and getattr(seen, one)]
+    judged = [one for one in seen.__slots__ if one not in {"all", "has_topology", "good_gid"} and getattr(seen, one)]
     assert (judged, getattr(seen, name)) == ([name], (f"{line} (/etc/nccl.conf:1)",))
 
 
@@ -61,7 +61,9 @@ def test_setting_that_slows_or_stops_jobs_is_named(line, name):
 )  # fmt: skip
 def test_setting_that_fits_is_left_alone(line):
     seen = nccl(line)
-    assert [one for one in seen.__slots__ if one not in {"all", "has_topology"} and getattr(seen, one)] == []
+    assert [
+        one for one in seen.__slots__ if one not in {"all", "has_topology", "good_gid"} and getattr(seen, one)
+    ] == []
 
 
 def test_topology_file_that_is_there():
@@ -81,3 +83,53 @@ def test_interfaces_that_are_not_known_leave_the_rest():
     assert len(seen.shm_disabled) == 1
     with pytest.raises(UnknownFact):
         _ = seen.absent_interfaces
+
+
+EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"
+V4 = "0000:0000:0000:0000:0000:ffff:0a0a:0a0a"
+
+
+def roce(device, *gids):
+    folder = f"/sys/class/infiniband/{device}"
+    port = f"{folder}/ports/1"
+    return {
+        f"{folder}/node_type": "1: CA\n", f"{folder}/device/net/eth0/mtu": "9000\n", f"{folder}/device/device": "0x1021\n",
+        f"{port}/link_layer": "Ethernet\n", f"{port}/state": "4: ACTIVE\n", f"{port}/phys_state": "5: LinkUp\n",
+        f"{port}/rate": "400 Gb/sec (4X NDR)\n",
+        **{f"{port}/gids/{number}": f"{gid}\n" for number, gid in enumerate(gids)},
+        **{f"{port}/gid_attrs/types/{number}": "RoCE v2\n" for number, gid in enumerate(gids) if gid != EMPTY},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "empty"),
+    [
+        (("NCCL_IB_GID_INDEX=1",), ("NCCL_IB_GID_INDEX=1 (/etc/nccl.conf:1) on mlx5_0/1",)),
+        (("NCCL_IB_GID_INDEX=9",), ("NCCL_IB_GID_INDEX=9 (/etc/nccl.conf:1) on mlx5_0/1, mlx5_1/1",)),
+        (("NCCL_IB_GID_INDEX=2",), ()), (("NCCL_IB_GID_INDEX=-1",), ()), (("NCCL_IB_GID_INDEX=$INDEX",), ()),
+        (("NCCL_IB_GID_INDEX=1", "NCCL_IB_HCA==mlx5_1"), ()), (("NCCL_IB_GID_INDEX=1", "NCCL_IB_HCA=^mlx5_0"), ()),
+        (("NCCL_IB_GID_INDEX=1", "NCCL_IB_HCA=mlx5_0:2"), ()),
+    ],
+)  # fmt: skip
+def test_entry_of_the_table_of_addresses_has_to_hold_one_on_each_card_in_use(lines, empty):
+    seen = nccl(*lines, **roce("mlx5_0", V4, EMPTY, V4), **roce("mlx5_1", EMPTY, V4, V4))
+    assert seen.empty_gids == empty
+    if empty:
+        assert seen.good_gid == 2
+
+
+def test_entry_that_cannot_be_read_is_unknown():
+    reader = FakeReader(
+        {**HOST, "/etc/nccl.conf": "NCCL_IB_GID_INDEX=1\n", **roce("mlx5_0", V4, V4)},
+        unreadable={"/sys/class/infiniband/mlx5_0/ports/1/gids/1": "no permission"},
+    )
+    with pytest.raises(UnknownFact):
+        _ = Facts(reader).nccl.empty_gids
+
+
+@pytest.mark.parametrize(
+    ("value", "taken"),
+    [("mlx5", True), ("=mlx5", False), ("^mlx5_0", False), ("mlx5_0:1", True), ("mlx5_0:2", False), ("^mlx5_0:2", True), ("", True)],
+)  # fmt: skip
+def test_card_that_a_list_takes(value, taken):
+    assert takes(value, "mlx5_0/1") is taken

@@ -245,7 +245,7 @@ def test_errors_are_told_by_slot():
 def test_fabric_that_is_not_told_is_none():
     assert fabric_of({}) == ((), ())
     assert fabric_of({"fabric.state": "Not Supported", "fabric.status": "N/A"}) == ((), ())
-    assert fabric_of({"fabric.state": "Not Started"}) == (("it has not joined",), ())
+    assert fabric_of({"fabric.state": "Not Started"}) == ((), ())
     busy = {"fabric.state": "Completed", "fabric.status": "Success", "fabric.health.access_timeout_recovery": "True"}
     assert fabric_of(busy) == ((), ("it is being recovered",))
 
@@ -260,8 +260,8 @@ def test_fabric_that_is_not_told_is_none():
 def test_fabric_in_words_that_are_not_known_is_unknown_and_not_well(said):
     with pytest.raises(ValueError, match=r"nvidia-smi says '.*' of fabric\."):
         fabric_of({"fabric.state": "Completed", "fabric.status": "Success", **said})
-    assert fabric_of({"fabric.state": "Not Started", "fabric.health.summary": "Strange"}) == (
-        ("it has not joined",),
+    assert fabric_of({"fabric.health.route_unhealthy": "True", "fabric.health.summary": "Strange"}) == (
+        ("a route is not healthy",),
         (),
     )
     every = {f"fabric.health.{name}": "Not Supported" for name in ("summary", "bandwidth", "route_unhealthy")}

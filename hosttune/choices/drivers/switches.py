@@ -4,29 +4,75 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
-from hosttune.facts.gpu.nvidia_tables import is_switched
+from hosttune.facts.base import UnknownFact, attempt
+from hosttune.facts.gpu.platforms import FABRIC_MANAGER, is_bridged, is_of_rack, is_switched
+from hosttune.facts.services.units import Unit
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
 
-SERVICE = "nvidia-fabricmanager.service"
+SERVICE = FABRIC_MANAGER
 LOG = f"sudo journalctl -b -u {SERVICE}, and /var/log/fabricmanager.log"
 
-_UMAD = "sudo modprobe ib_umad && echo ib_umad | sudo tee /etc/modules-load.d/ib_umad.conf"
+_MODULES = ("mlx5_ib", "ib_umad")  # Fabric Manager opens the umad and issm devices of the mlx5 functions
+_RESET = "reset all GPUs of this host together (sudo nvidia-smi -r without -i), or reboot"
+# NVIDIA, GPU Operator documentation: names of the daemon set, of its container and of the namespace by default.
+_POD_LOG = "kubectl -n gpu-operator logs -c nvidia-driver-ctr"
 
 
 def without_umad(facts: Facts) -> tuple[str, str] | None:
     """What keeps Fabric Manager from the NVSwitches that are not on the PCI bus, and the command: it reaches those by
     InfiniBand's management datagrams (NVIDIA, Fabric Manager User Guide, "NVLink 5"). None where nothing is missing.
     """
+    loads = _load_modules(facts)
+    if not loads:
+        return None
+    names, command = loads
+    said = f"{names} not loaded, by which Fabric Manager reaches the NVSwitches"
+    return said, f"{command}; sudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
+
+
+def _load_modules(facts: Facts) -> tuple[str, str] | None:
+    """The kernel modules that a board lacks whose NVSwitches are behind ConnectX functions, and the command."""
     try:
-        if facts.gpus.nvswitches or facts.peermem.has_umad:
+        has = {"mlx5_ib": facts.peermem.has_mlx5, "ib_umad": facts.peermem.has_umad}
+        if facts.gpus.nvswitches or not any(is_bridged(gpu.device_id) for gpu in facts.gpus.devices):
             return None
     except UnknownFact:
         return None
-    said = "the kernel module ib_umad is not loaded, by which Fabric Manager reaches the NVSwitches"
-    return said, f"{_UMAD}; sudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
+    missing = [name for name in _MODULES if not has[name]]
+    if not missing:
+        return None
+    words = " and ".join(missing)
+    named = f"the kernel module {words} is" if len(missing) == 1 else f"the kernel modules {words} are"
+    file = "/etc/modules-load.d/nvlink-fabric.conf"
+    return named, f"sudo modprobe -a {' '.join(missing)} && printf '%s\\n' {' '.join(missing)} | sudo tee {file}"
+
+
+def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
+    """What to do about a GPU that is outside of its fabric, by what runs that fabric."""
+    if any(is_of_rack(gpu.device_id) for gpu in facts.gpus.devices):
+        return (
+            "drain the node; the switch trays of the rack run this fabric (NMX-C), and no Fabric Manager here: ask its "
+            f"administrator whether NMX-C and the switch trays are well and know this tray; then {_RESET}"
+        )
+    loads = _load_modules(facts)
+    first = f"{loads[1]}; " if loads else ""
+    if not is_run_here and attempt(lambda: facts.managers.gpu_operator and not facts.driver.branch) is True:
+        return (
+            f"drain the node; {first}read the log of its driver pod, which runs Fabric Manager ({_POD_LOG} "
+            f"nvidia-driver-daemonset-...), delete that pod so that it starts again, then {_RESET}"
+        )
+    unit = attempt(lambda: facts.units[SERVICE])
+    if is_run_here or (isinstance(unit, Unit) and unit.exists):
+        return f"drain the node; {first}read {LOG}; sudo systemctl restart {SERVICE}, then {_RESET}"
+    if facts.host.is_vm:
+        return (
+            f"drain the node; {first}if your provider's guide has Fabric Manager in the virtual machine, start it; "
+            "if not, stop and start the machine, so that it comes up elsewhere, and report it to your provider"
+        )
+    start = f"sudo systemctl start {SERVICE}"
+    return f"drain the node; {first}start Fabric Manager in the version of the driver ({start}), then {_RESET}"
 
 
 def has_switches(facts: Facts) -> bool:
@@ -39,7 +85,7 @@ def without_switches(facts: Facts) -> str:
     switched = [gpu for gpu in facts.gpus.devices if is_switched(gpu.device_id)]
     if not switched:
         return "there is no NVSwitch on the PCI bus"
-    if facts.kernel.architecture == "aarch64":
+    if facts.kernel.architecture == "aarch64" or any(is_of_rack(gpu.device_id) for gpu in switched):
         return "the NVSwitches of an NVL rack are in trays of their own, which this host cannot see (nvidia-imex)"
     if facts.host.is_vm:
         return (

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.gpus import Gpus
     from hosttune.facts.gpu.gsp_firmware import GspFirmware
     from hosttune.facts.gpu.health import Health
+    from hosttune.facts.gpu.imex import Imex
     from hosttune.facts.gpu.licence import Licence
     from hosttune.facts.gpu.nvidia import Nvidia
     from hosttune.facts.gpu.nvlink import Nvlink
@@ -46,6 +47,7 @@ class GpuFacts:
     gpus: Gpus
     gsp_firmware: GspFirmware
     health: Health
+    imex: Imex
     licence: Licence
     nvidia: Nvidia
     nvlink: Nvlink

@@ -19,13 +19,14 @@ from hosttune.errors import HosttuneError
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.containers.kubernetes import ROOTS
 from hosttune.facts.globs import fits_glob
-from hosttune.facts.gpu.nvlink import is_of_sxm
+from hosttune.facts.gpu.platforms import Switches, platform_of
 from hosttune.facts.reading import parsed, texts
 from hosttune.frozen import frozen
 from hosttune.textfiles import own_file
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.gpu.platforms import Platform
     from hosttune.host.door import Reader
 
 TABLE = "tables/gpu-counts.tsv"
@@ -35,9 +36,6 @@ CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
 TYPE_KEYS = {"azure": ("ds", "meta_data", "imds", "compute", "vmSize"), "oracle": ("ds", "shape")}
 _RESOURCE = "nvidia.com/gpu"
 _DGX_DISPLAY = ("0x1fb0", "10de:1485")  # the card for the screen of a DGX Station, which computes nothing
-_BOARDS = (4, 8, 16)
-# NVSwitches of a board of eight, by generation: HGX-2 and HGX A100, which come in pairs too; HGX H100 and H200.
-_SWITCHES = {"volta": 6, "ampere": 6, "hopper": 4}
 
 
 @frozen
@@ -56,7 +54,7 @@ class GpuCount(Fact):
     present: int  # NVIDIA's; where there is none, those of AMD and Intel (other_gpus)
     by_name: Expected  # from the instance type, or the product name
     by_kubelet: int  # GPUs that the device plugin has registered, MIG devices left out
-    by_board: int  # GPUs of a board such as theirs, where there are fewer; not in virtual machines
+    by_board: int  # GPUs of a board such as theirs, where there are fewer; in virtual machines of racks only
 
 
 @cache
@@ -100,14 +98,14 @@ def registered_in(checkpoint: str) -> int:
     return len({name.partition("::")[0] for name in shares}) if shares else len(gpus)
 
 
-def board_of(sxm: int, generation: str, nvswitches: int) -> int:
+def board_of(sxm: int, platform: Platform, nvswitches: int) -> int:
     """How many GPUs a board with these has, where it has fewer; 0 where it has all, or nobody knows. One or two GPUs of
     an SXM board are no board.
     """
-    boards, rest = divmod(nvswitches, _SWITCHES.get(generation, 1 << 30))
+    boards, rest = divmod(nvswitches, platform.chips or 1 << 30)
     whole = 8 * boards if boards and not rest else 0
     if not whole and sxm > 2:
-        whole = next((size for size in _BOARDS if size >= sxm), 0)
+        whole = next((size for size in platform.boards if size >= sxm), 0)
     return whole if 0 < sxm < whole else 0
 
 
@@ -144,11 +142,12 @@ def _by_kubelet(reader: Reader, facts: Facts) -> int:
 
 
 def _by_board(facts: Facts) -> int:
-    if not facts.gpus.has_gpu or facts.host.is_vm:
+    if not facts.gpus.has_gpu:
         return 0
-    sxm = [gpu for gpu in facts.gpus.devices if is_of_sxm(gpu.device_id)]
-    generations = {gpu.generation for gpu in sxm}
-    return board_of(len(sxm), generations.pop(), facts.gpus.nvswitches) if len(generations) == 1 else 0
+    found = [one for gpu in facts.gpus.devices if (one := platform_of(gpu.device_id))]
+    if len({one.name for one in found}) != 1 or (facts.host.is_vm and found[0].switches is not Switches.RACK):
+        return 0  # a virtual machine may be given a part of a board; a tray of a rack is always lent whole
+    return board_of(len(found), found[0], facts.gpus.nvswitches)
 
 
 def _json(content: str, what: str) -> object:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
 from hosttune.facts.gpu.gpu_boards import board_of
-from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, GRACE, MEMORY_GIB, generation_of
+from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, MEMORY_GIB, generation_of
+from hosttune.facts.gpu.platforms import has_grace
 from hosttune.facts.reading import hint, if_absent, line, sure
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
@@ -107,7 +108,7 @@ class Gpus(Fact):
     @property
     def is_on_grace(self) -> bool:
         """A GPU here shares its module with a Grace processor of NVIDIA."""
-        return any(gpu.device_id.lower() in GRACE for gpu in self.devices)
+        return any(has_grace(gpu.device_id) for gpu in self.devices)
 
     @property
     def ours(self) -> tuple[Gpu, ...]:

@@ -246,14 +246,14 @@ def yes(spelled: str, what: str) -> bool:
 
 
 def fabric_of(row: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(what keeps a GPU from its fabric, what makes it slow there), phrases; nothing where it has none, or the driver
-    does not tell. Raises ValueError for words that are not known, beside which nothing bad is told. Source:
-    nvmlGpuFabricState_t, nvmlGpuFabricHealthMask (NVML API reference).
+    """(what ails a GPU in its fabric, what makes it slow there), phrases; nothing where it has none, or the driver does
+    not tell. That it has not joined is its state. Raises ValueError for words that are not known, beside which nothing
+    bad is told. Source: nvmlGpuFabricState_t, nvmlGpuFabricHealthMask (NVML API reference).
     """
     said = {name: row.get(field, "N/A") for name, field in _FABRIC.items()}
     told = {name: words.lower() for name, words in said.items() if is_supported(words)}
     state = row.get(FABRIC_STATE, "N/A")
-    apart = ["it has not joined"] if state.lower() == "not started" else []
+    apart: list[str] = []
     if state == "Completed" and told.get("status", "success") != "success":
         apart.append(f"joining it failed ({said['status']})")
     if told.get("health.summary") == "unhealthy" or told.get("health.route_unhealthy") in {"true", "yes"}:

@@ -50,17 +50,6 @@ _STARTS: Final = tuple(first for first, _, _ in _BLOCKS)
 
 # Below it lie the nForce chip sets, whose network and power functions also have class 0680.
 FIRST_NVSWITCH: Final = 0x1AC0
-# GPUs that share a module with a Grace processor (pci.ids: GH200, GB200, GB300).
-GRACE: Final = frozenset({"0x2342", "0x2345", "0x2348", "0x2941", "0x31c2", "0x31c3"})
-
-# GB100 and GB110 (PCI ID Project): B200, B300 and their kin, which come with NVSwitches alone.
-_SWITCHED: Final = ((0x2900, 0x29FF), (0x3180, 0x31FF))
-
-
-def is_switched(device_id: str) -> bool:
-    """Whether a GPU of this PCI device id (0x2901) comes with NVSwitches that do not show on the PCI bus as such."""
-    number = int(device_id, 16) if device_id.startswith("0x") and device_id[2:].isalnum() else -1
-    return any(first <= number <= last for first, last in _SWITCHED)
 
 
 def generation_of(device: int) -> str:

@@ -8,19 +8,19 @@ outputs that utkuozdemir/nvidia_gpu_exporter keeps (internal/captures); links an
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.gpu.nvidia_smi import corrupted_in, printed, slots_of
+from hosttune.facts.gpu.platforms import platform_of
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.gpu.gpus import Gpu
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 
 STATUS = ("nvidia-smi", "nvlink", "-s")
 _TIMEOUT_S = 30.0
-# GPUs of SXM boards by PCI device id: links, and GB/s of each in one direction; 0 where that is not known.
-_SXM: Mapping[str, tuple[int, float]] = {
-    "0x1db1": (6, 25.781), "0x1db5": (6, 25.781), "0x1db8": (6, 25.781),  # V100
-    "0x20b0": (12, 25.0), "0x20b2": (12, 25.0), "0x20b3": (0, 0.0),  # A100; one of 64 GB that was made to order
-    "0x20bd": (0, 0.0), "0x20f3": (0, 0.0),  # A800
-    "0x2330": (18, 26.562), "0x2335": (18, 26.562), "0x2339": (18, 26.562), "0x2324": (0, 0.0), "0x2329": (0, 0.0),
-    "0x232c": (0, 0.0), "0x2337": (0, 0.0), "0x2342": (0, 0.0),  # H20-3e, H100 of 64 GB, GH200
-    "0x2901": (18, 53.125), "0x3182": (18, 53.125), "0x2941": (18, 53.125), "0x31c2": (18, 53.125),  # Blackwell
-}  # fmt: skip
 _SOLD_ALONE = "0x2342"  # GH200: one is joined to nobody, four on a board are
 # V100 (SXM2): eight are joined to each other without switches, each to four of the others; or four, each to all.
 _MESH = frozenset({"0x1db1", "0x1db5"})
@@ -52,6 +43,7 @@ _NO_LINKS = regex(r"\s*Device does not have or support Nvlink\s*", re.IGNORECASE
 _IN_MIG = regex(r"\s*Nvlink queries are not supported .*", re.IGNORECASE)
 _SOUND = 0.97  # of the speed of a link: it is rounded
 _DISABLED = "NVreg_NvLinkDisable"
+_APART = frozenset({"not started", "in progress"})  # nvmlGpuFabricState_t; a GPU without a fabric says Not Supported
 
 
 @frozen
@@ -61,6 +53,9 @@ class Links:
     speeds: tuple[float, ...]  # GB/s of each link that is up
     down: int  # links that are told as inactive; -1 for all, however many these are
     unclear: str = ""  # the first line about them that says something else
+
+
+_ALL_OFF = Links((), -1)
 
 
 @frozen
@@ -75,6 +70,7 @@ class NvlinkGpu(Fact):
     gbytes: float  # GB/s of its slowest link that is up, in one direction; 0 where none is
     model_gbytes: float  # what a link of its model moves; 0 where that is not known
     fabric_state: str  # Not Started, In Progress, Completed; empty without a fabric, or on drivers that do not say
+    awaits_fabric: bool  # it has not joined a fabric that it could join: until then CUDA does not start (error 802)
     fabric_faults: tuple[str, ...]  # what keeps it from its fabric, phrases
     fabric_delays: tuple[str, ...]  # what makes it slow there
 
@@ -86,7 +82,7 @@ class NvlinkGpu(Fact):
 
 @frozen
 class Nvlink(Fact):
-    """The GPUs with NVLinks, by slot; none where there cannot be any."""
+    """The GPUs with NVLinks or a fabric, by slot; none where there cannot be any."""
 
     gpus: tuple[NvlinkGpu, ...]
     is_possible: bool  # GPUs here can be joined by NVLinks
@@ -126,7 +122,7 @@ def status_in(output: str) -> Mapping[int, Links | None]:
 
 def is_of_sxm(device_id: str) -> bool:
     """Whether a GPU of this PCI device id (0x2330) sits on an SXM board."""
-    return device_id in _SXM
+    return platform_of(device_id) is not None
 
 
 def may_have_links(gpus: Sequence[Gpu]) -> bool:
@@ -140,7 +136,8 @@ def lacks_peers(model: str, ups: Sequence[int]) -> bool:
     """Whether links of GPUs of a model may lead to GPUs that belong to another machine, by how many are up on each of
     those that are here: a part of a board without NVSwitches.
     """
-    links, here = _SXM.get(model, (0, 0.0))[0], len(ups)
+    board, here = platform_of(model), len(ups)
+    links = board.links if board else 0
     if model in _MESH:  # four that have all their links are a board of four
         return here < 8 and (here > 4 or max(ups) < links)
     return links > 0 and 1 < here < 4 and {*ups} == {links // 3 * (here - 1)}  # of four, each joined to all others
@@ -158,7 +155,9 @@ def asked(reader: Reader, facts: Facts, question: tuple[str, ...]) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Nvlink:
-    is_possible = shared(lambda: may_have_links([gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"]))
+    is_possible = shared(
+        lambda: may_have_links([gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"]) or bool(_apart(facts))
+    )
     return Nvlink(
         gpus=lazy(lambda: _gpus(reader, facts) if is_possible() else ()),
         is_possible=lazy(is_possible),
@@ -175,6 +174,17 @@ def _is_disabled(facts: Facts) -> bool:
 
 
 def _gpus(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:
+    """Where its links are not known, a GPU that says that it is outside of its fabric is still looked at."""
+    try:
+        return _linked(reader, facts)
+    except UnknownFact as error:
+        apart, why = _apart(facts), str(error)
+        if not apart:
+            raise
+        return tuple(_unlinked(facts, slot, why) for slot in apart)
+
+
+def _linked(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:
     output = asked(reader, facts, STATUS)
     try:
         told = status_in(output)
@@ -182,11 +192,51 @@ def _gpus(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:
         raise UnknownFact(str(error)) from None
     every = _named(facts, told)
     boards = _Boards(facts, every)
+    apart = _apart(facts) if any(links and boards.has_none(model, links) for _, model, links in every) else ()
     return tuple(
-        _gpu(facts, name, model, links, boards)
+        _gpu(facts, name, model, _ALL_OFF if boards.has_none(model, links) else links, boards)
         for name, model, links in every
-        if links and not boards.has_none(model, links)
+        if links and (name in apart or not boards.has_none(model, links))
     )
+
+
+def _apart(facts: Facts) -> tuple[str, ...]:
+    """The slots of the GPUs that say that they have a fabric and are not in it."""
+    gpus = attempt(lambda: facts.health.gpus)
+    return tuple(one.slot for one in gpus if _is_apart(raw(one, "fabric_state"))) if isinstance(gpus, tuple) else ()
+
+
+def _is_apart(state: object) -> bool:
+    return isinstance(state, str) and state.lower() in _APART
+
+
+def _unlinked(facts: Facts, slot: str, why: str) -> NvlinkGpu:
+    model = next((gpu.device_id for gpu in facts.gpus.devices if gpu.slot == slot), "")
+
+    def unknown() -> Any:
+        raise UnknownFact(why)
+
+    return NvlinkGpu(
+        slot=slot,
+        is_sxm=is_of_sxm(model),
+        up=lazy(unknown),
+        missing=lazy(unknown),
+        sibling_up=0,
+        gbytes=0.0,
+        model_gbytes=0.0,
+        awaits_fabric=lazy(lambda: True if len(facts.gpus.devices) > 1 else unknown()),
+        **_fabric(facts, slot),
+    )
+
+
+def _fabric(facts: Facts, slot: str) -> dict[str, Any]:
+    """What the GPU says of its fabric; nothing of one that does not answer."""
+    health = shared(lambda: next((gpu for gpu in facts.health.gpus if gpu.slot == slot), None))
+    return {
+        "fabric_state": lazy(lambda: one.fabric_state if (one := health()) else ""),
+        "fabric_faults": lazy(lambda: one.fabric_faults if (one := health()) else ()),
+        "fabric_delays": lazy(lambda: one.fabric_delays if (one := health()) else ()),
+    }
 
 
 def _named(facts: Facts, told: Mapping[int, Links | None]) -> list[tuple[str, str, Links | None]]:
@@ -235,7 +285,8 @@ class _Boards:
 
 
 def _gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards) -> NvlinkGpu:
-    (count, gbytes), siblings = _SXM.get(model, (0, 0.0)), boards.ups[model]
+    board, siblings = platform_of(model), boards.ups[model]
+    count, gbytes = (board.links, board.gbytes) if board else (0, 0.0)
     health = shared(lambda: next((gpu for gpu in facts.health.gpus if gpu.slot == name), None))
     unclear = links.unclear or ("" if links.speeds or links.down else "it prints none")
     if not model:
@@ -257,6 +308,11 @@ def _gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards) -> 
             return 0  # older drivers tell links of MIG as inactive
         return lacking
 
+    def awaits_fabric() -> bool:
+        """One GPU in a virtual machine may have been lent without its links: it has no fabric to join."""
+        one = health()
+        return _is_apart(one.fabric_state if one else "") and (len(facts.gpus.devices) > 1 or up() > 0)
+
     return NvlinkGpu(
         slot=name,
         is_sxm=is_of_sxm(model),
@@ -265,7 +321,6 @@ def _gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards) -> 
         sibling_up=max(siblings),
         gbytes=min(links.speeds, default=0.0),
         model_gbytes=gbytes,
-        fabric_state=lazy(lambda: one.fabric_state if (one := health()) else ""),
-        fabric_faults=lazy(lambda: one.fabric_faults if (one := health()) else ()),
-        fabric_delays=lazy(lambda: one.fabric_delays if (one := health()) else ()),
+        awaits_fabric=lazy(awaits_fabric),
+        **_fabric(facts, name),
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _CLASS = "/sys/class/infiniband"
 _UMAD = ("/sys/module/ib_umad", "/sys/class/infiniband_mad")  # the class is there also where it is built in
+_MLX5 = "/sys/module/mlx5_ib"
 _FOLDERS = (
     "/etc/modules-load.d", "/run/modules-load.d", "/usr/local/lib/modules-load.d", "/usr/lib/modules-load.d",
     "/lib/modules-load.d",
@@ -47,6 +48,7 @@ class Peermem(Fact):
     is_used: bool  # ib_core, which the cards' drivers share, has taken it
     at_boot: str  # the file that has it loaded at boot; empty for none
     is_available: bool  # the running kernel has the module
+    has_mlx5: bool  # mlx5_ib, which makes RDMA devices of ConnectX functions
     has_umad: bool  # ib_umad, by which Fabric Manager reaches the NVSwitches of HGX B200 and newer
     has_dmabuf: bool  # kernel and driver can share GPU memory by DMA-BUF; NCCL and UCX use it by themselves
 
@@ -60,6 +62,9 @@ def collect(reader: Reader, facts: Facts) -> Peermem:
     return Peermem(
         devices=lazy(_devices, reader),
         is_loaded=lazy(lambda: any(is_there(reader, f"/sys/module/{name}") for name in _MODULES)),
+        has_mlx5=lazy(
+            lambda: is_there(reader, _MLX5) or any(one.driver.startswith("mlx5") for one in _devices(reader))
+        ),
         has_umad=lazy(lambda: any(is_there(reader, path) for path in _UMAD)),
         is_used=lazy(_is_used, reader),
         at_boot=lazy(_at_boot, reader),

@@ -1,7 +1,8 @@
 """What files of the system tell NCCL, and whether it fits this machine.
 
 Source: NCCL user guide, "Environment Variables". NCCL_SOCKET_IFNAME and NCCL_IB_HCA are lists of prefixes; `^` before
-the list excludes them, `=` asks for whole names, and of a device `:1` is its port.
+the list excludes them, `=` asks for whole names, and of a device `:1` is its port. NCCL_IB_GID_INDEX is an entry of the
+table of addresses (GIDs) of each RoCE port; with an empty one every job ends when it starts (NVIDIA/nccl issue 1333).
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
+from hosttune.facts.network.gids import gids_of, has_gid, shared_gid
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,6 +44,8 @@ class Nccl(Fact):
     absent_interfaces: tuple[str, ...]  # a list that no interface fits
     local_interfaces: tuple[str, ...]  # a list that names bridges of containers or virtual machines
     absent_devices: tuple[str, ...]  # a list that no RDMA device fits
+    empty_gids: tuple[str, ...]  # an entry of the cards' tables of addresses that holds none, and the cards
+    good_gid: int  # the first entry with an address of RoCE v2 on all of these cards; -1 where there is none
     absent_files: tuple[str, ...]  # files that are named and are not there
     has_topology: bool  # a topology file is named
     plugin: str  # what tells that a vendor's plug-in carries the traffic between hosts; empty for NCCL's own transports
@@ -64,6 +69,18 @@ def fits_none(value: str, names: Iterable[str]) -> bool:
     return not any(name == one or (not is_whole and name.startswith(one)) for name in there for one in asked)
 
 
+def takes(value: str, port: str) -> bool:
+    """Whether a list of NCCL_IB_HCA leaves in a port (mlx5_0/1)."""
+    device, _, number = port.partition("/")
+    rest = value.removeprefix("^")
+    is_whole = rest.startswith("=")
+    entries = [one.strip().partition(":")[::2] for one in rest.removeprefix("=").split(",") if one.strip()]
+    is_named = any(
+        (device == name if is_whole else device.startswith(name)) and wanted in {"", number} for name, wanted in entries
+    )
+    return not entries or is_named is not value.startswith("^")
+
+
 def collect(reader: Reader, facts: Facts) -> Nccl:
     def shown(*names: str, when: Callable[[str], bool] = lambda value: value.lower() in _ON) -> tuple[str, ...]:
         return tuple(one.shown for one in facts.environment.nccl if one.name in names and when(one.value))
@@ -82,6 +99,8 @@ def collect(reader: Reader, facts: Facts) -> Nccl:
         absent_interfaces=lazy(_absent, facts, "NCCL_SOCKET_IFNAME", lambda: facts.network.names),
         local_interfaces=lazy(shown, "NCCL_SOCKET_IFNAME", when=_is_local),
         absent_devices=lazy(_absent, facts, "NCCL_IB_HCA", lambda: facts.role.rdma_devices),
+        empty_gids=lazy(_empty_gids, reader, facts),
+        good_gid=lazy(lambda: shared_gid([gids_of(reader, name) for name in _cards(facts)])),
         absent_files=lazy(lambda: shown(*_FILES, when=lambda value: not _is_there(reader, value))),
         has_topology=lazy(lambda: any(one.name == "NCCL_TOPO_FILE" for one in facts.environment.nccl)),
         plugin=lazy(_plugin, reader, facts),
@@ -103,6 +122,23 @@ def _plugin(reader: Reader, facts: Facts) -> str:
 def _absent(facts: Facts, name: str, names: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
     asked = (one for one in facts.environment.nccl if one.name == name and "$" not in one.value)
     return tuple(one.shown for one in asked if fits_none(one.value, names()))
+
+
+def _cards(facts: Facts) -> list[str]:
+    """The RoCE ports that NCCL may use."""
+    lists = [one.value for one in facts.environment.nccl if one.name == "NCCL_IB_HCA" and "$" not in one.value]
+    ports = [port for port in facts.rdma.ports if port.link_layer == "Ethernet" and port.is_active]
+    return [port.name for port in ports if all(takes(value, port.name) for value in lists)]
+
+
+def _empty_gids(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    found = []
+    for one in facts.environment.nccl:
+        if one.name == "NCCL_IB_GID_INDEX" and (index := parse_digits(one.value, None)) is not None:
+            without = [name for name in _cards(facts) if not has_gid(reader, name, index)]
+            if without:
+                found.append(f"{one.shown} on {', '.join(without)}")
+    return tuple(found)
 
 
 def _is_local(value: str) -> bool:

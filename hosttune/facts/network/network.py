@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CLASS = "/sys/class/net"
 BONDING_MASTERS = "bonding_masters"  # a file among the interfaces, there while the bonding driver is loaded
-_ROUTES = "/proc/net/route"
+ROUTES = "/proc/net/route"
 _IPV4 = "/proc/sys/net/ipv4"
 _UP = 0x1  # RTF_UP
 _GATEWAY = 0x2  # RTF_GATEWAY
@@ -110,7 +110,7 @@ def _arp(reader: Reader, name: str) -> int:
 
 def _cards(reader: Reader) -> tuple[NetworkInterface, ...]:
     """A host of containers has thousands of interfaces; of those without a device nothing is read."""
-    subnets = shared(lambda: derived(if_absent(text(reader, _ROUTES), ""), _ROUTES, parse_routes))
+    subnets = shared(lambda: derived(if_absent(text(reader, ROUTES), ""), ROUTES, parse_routes))
     names = (name for name in _names(reader) if is_there(reader, f"{_CLASS}/{name}/device"))
     return tuple(_card(reader, name, subnets) for name in names)
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
+from hosttune.facts.network.gids import gids_of
 from hosttune.facts.reading import if_absent, integer, line, names_in, require_known
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
 
 _CLASS = "/sys/class/infiniband"
 _NET = "/sys/class/net"
-_MOST_GIDS = 64  # of a table; mlx5 has 256
-_EMPTY_GIDS = 8  # so many in a row: the rest is empty, too
-_NOTHING = "0000:0000:0000:0000:0000:0000:0000:0000"
-_OF_EMPTY = "Invalid argument"  # EINVAL, as the door words it
-_LINK_LOCAL = "fe80:"
 _PRIORITIES = regex(r"\bprio-pfc((?: \d:(?:on|off))+)")
 _FEW = 3  # ports that are near no GPU are rails of one kind from so many on: two may be for two networks
 
@@ -125,7 +121,6 @@ def _rails(reader: Reader, facts: Facts) -> tuple[Rail, ...]:
 def _rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:
     """`kin` are all of its kind, in the end."""
     interface, device = port.interfaces[0], port.name.partition("/")[0]
-    folder = f"{_CLASS}/{device}/ports/{port.name.rpartition('/')[2]}"
 
     def most(name: str) -> Any:
         values = [value for one in kin if type(value := raw(one, name)) in {int, bool, str}]
@@ -145,7 +140,7 @@ def _rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:
         name=port.name,
         interface=interface,
         mtu=lazy(lambda: require_known(integer(reader, f"{_NET}/{interface}/mtu"), f"{_NET}/{interface}/mtu")),
-        has_address=lazy(_has_address, reader, folder),
+        has_address=lazy(lambda: gids_of(reader, port.name).is_reached),
         lossless=lazy(_lossless, reader, interface),
         trust=lazy(_trust, reader, interface),
         ecn=lazy(_ecn, reader, interface),
@@ -155,26 +150,6 @@ def _rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:
         most_have_address=lazy(lambda: bool(most("has_address"))),
     )
     return rail
-
-
-def _has_address(reader: Reader, folder: str) -> bool:
-    empty, unread = 0, ""
-    for number in range(min(_MOST_GIDS, len(names_in(reader, f"{folder}/gids")))):
-        gid = if_absent(line(reader, f"{folder}/gids/{number}"), _NOTHING)
-        empty = empty + 1 if gid == _NOTHING else 0
-        if empty == _EMPTY_GIDS:
-            break
-        # the type of an entry that is empty by now answers EINVAL
-        if empty or gid.startswith(_LINK_LOCAL):
-            continue
-        kind = reader.read(f"{folder}/gid_attrs/types/{number}")
-        if isinstance(kind, bytes) and kind.strip() == b"RoCE v2":
-            return True
-        if isinstance(kind, Unreadable) and _OF_EMPTY not in kind.reason:
-            unread = unread or kind.reason
-    if unread:
-        raise UnknownFact(unread)
-    return False
 
 
 def _dcb(reader: Reader, parse: Callable[[str], str], *words: str) -> str:

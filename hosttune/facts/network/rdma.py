@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES
-from hosttune.facts.gpu.nvidia_tables import is_switched
 from hosttune.facts.gpu.pcie import ports_of
+from hosttune.facts.gpu.platforms import is_switched
 from hosttune.facts.reading import derived, hint, if_absent, integer, is_there, line, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex

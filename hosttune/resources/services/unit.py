@@ -146,9 +146,10 @@ def _compare(wish: Wish, context: Context) -> Finding:
     present = context.state[Address("unit", wish.name)]
     said = tuple(wish.fields.get("evidence", ()))
     if refused := str(wish.fields.get("refused", "")):
-        hold = Hold(HoldKind.REFUSED, refused)
-        reason = f"{wish.name} cannot serve this host as things are"
-        return Finding(wish.rule, wish.name, Verdict.DIFFERS, hold, reason, said, todo=str(wish.fields.get("todo", "")))
+        hold = Hold(HoldKind.REFUSED, "it cannot run as things are")
+        return Finding(
+            wish.rule, wish.name, Verdict.DIFFERS, hold, refused, said, todo=str(wish.fields.get("todo", ""))
+        )
     if isinstance(present, Unreadable):
         return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=prefix_reason(wish.name, present.reason))
     if not isinstance(present, tuple):
