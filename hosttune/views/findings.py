@@ -122,9 +122,15 @@ def explain_finding(finding: Finding, page: Page) -> Told:
         clean(finding.subject),
         reason,
         tuple(clean(line) for line in finding.evidence),
-        clean(str(finding.hold)) if has_reason_why_not else "",
+        _why_not(finding) if has_reason_why_not else "",
         page.todo(finding.todo) if finding.todo else "",
     )
+
+
+def _why_not(finding: Finding) -> str:
+    """A reason that the first line gives already is not repeated."""
+    hold = finding.hold
+    return clean(str(hold.kind if hold.detail == finding.reason else hold))
 
 
 def sections(

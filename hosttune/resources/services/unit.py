@@ -146,7 +146,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
     present = context.state[Address("unit", wish.name)]
     said = tuple(wish.fields.get("evidence", ()))
     if refused := str(wish.fields.get("refused", "")):
-        hold = Hold(HoldKind.REFUSED, "it cannot run as things are")
+        hold = Hold(HoldKind.REFUSED, refused)
         return Finding(
             wish.rule, wish.name, Verdict.DIFFERS, hold, refused, said, todo=str(wish.fields.get("todo", ""))
         )
