@@ -41,7 +41,7 @@ def host(
             Driver, loaded_version=loaded, is_open=True, userspace_version=libraries, branch=branch, flavour="server-open",
             has_module_for_running_kernel=True, has_module_for_next_kernel=more["next_module"],
         ),
-        host=SimpleNamespace(**more), kernel=SimpleNamespace(architecture=architecture, release="6.8.0-60-generic"),
+        host=SimpleNamespace(**more), apt=SimpleNamespace(pins=()), kernel=SimpleNamespace(architecture=architecture, release="6.8.0-60-generic"),
         managers=SimpleNamespace(gpu_operator=more["operator"], kubelet=False), packages=Packages(status),
         boot=SimpleNamespace(takes_own_modules=True, next_kernel="6.8.0-71-generic", secure_boot=False, reboot_required=False, reboot_packages=()),
         archives=GivenArchives(origins=("Ubuntu",), packages_there=()), role=SimpleNamespace(vendor_image=""), os=SimpleNamespace(is_ubuntu=True),

@@ -207,12 +207,8 @@ def is_undriven_until_boot(facts: Facts) -> bool:
 
 
 def is_mute(facts: Facts) -> bool:
-    """Whether not every GPU answers nvidia-smi: one that does is driven, supported or not. True where that is not
-    known."""
-    try:
-        return facts.nvidia.smi != "answers" or bool(facts.gpus.undriven or facts.nvidia.silent)
-    except UnknownFact:
-        return True
+    """Whether not every GPU answers nvidia-smi: one that does is driven, supported or not."""
+    return facts.nvidia.smi != "answers" or bool(facts.gpus.undriven or facts.nvidia.silent)
 
 
 def _module_in_use(facts: Facts) -> tuple[str, bool] | None:

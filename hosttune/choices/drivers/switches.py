@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SERVICE = FABRIC_MANAGER
 LOG = f"sudo journalctl -b -u {SERVICE}, and /var/log/fabricmanager.log"
 
+_AT_BOOT = "/etc/modules-load.d/nvlink-fabric.conf"
 _MODULES = ("mlx5_ib", "ib_umad")  # Fabric Manager opens the umad and issm devices of the mlx5 functions
 _RESET = "reset all GPUs of this host together (sudo nvidia-smi -r without -i), or reboot"
 # NVIDIA, GPU Operator documentation: names of the daemon set, of its container and of the namespace by default.
@@ -45,8 +46,7 @@ def _load_modules(facts: Facts) -> tuple[str, str] | None:
         return None
     words = " and ".join(missing)
     named = f"the kernel module {words} is" if len(missing) == 1 else f"the kernel modules {words} are"
-    file = "/etc/modules-load.d/nvlink-fabric.conf"
-    return named, f"sudo modprobe -a {' '.join(missing)} && printf '%s\\n' {' '.join(missing)} | sudo tee {file}"
+    return named, f"sudo modprobe -a {' '.join(missing)} && printf '%s\\n' {' '.join(missing)} | sudo tee {_AT_BOOT}"
 
 
 def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
