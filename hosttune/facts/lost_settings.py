@@ -19,7 +19,7 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.precedence import LIMITS, MODPROBE, SYSCTL, TMPFILES, UDEV, losers, unit_order
 from hosttune.facts.reading import drop_in_texts, names_in
 from hosttune.facts.services.systemd_config import files_of
-from hosttune.facts.services.unit_files import ADMIN, UnitFiles, assignments
+from hosttune.facts.services.unit_files import ADMIN, UnitFiles, assignments, is_mask
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.facts.storage.ageing_files import parse_tmpfiles
 from hosttune.frozen import frozen
@@ -196,6 +196,8 @@ def _units(reader: Reader, facts: Facts) -> Iterator[_Contest]:
         if UnitSettings.name_fault(f"{unit}/Service/Type"):
             continue
         real, fragment = files.find(unit)
+        if fragment and is_mask(reader, fragment):
+            continue  # nothing of it counts, which is a decision
         own = [path for path in (fragment, *files.drop_ins(real)) if path.startswith(f"{ADMIN}/")]
         rows = (row for path in own for row in assignments(files.content(path)))
         keys = {(section, key) for _, section, key, _ in rows if key in _ALONE or key.startswith(_SINGLE)}

@@ -4,6 +4,7 @@ import pytest
 
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from hosttune.resources.storage.mount_causes import MountCauses
+from hosttune.values import Unreadable
 from hosttune.views.disks import disks_of, disks_text
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
@@ -176,3 +177,9 @@ def test_disks_shows_the_unit_below_the_disk_that_it_names(links, end):
     tree = disks_of(with_units({f"{ETC}/data.mount": unit(HERE)}, links))
     text = disks_text(tree, Page(screen=Screen(300)))
     assert f"{ETC}/data.mount line 4: {HERE} on /data{end} " in " ".join(text.split()) + " "
+
+
+def test_masked_drop_in_of_another_unit_is_not_read():
+    links = {**link(), f"{ETC}/docker.service.d/10-disk.conf": "/dev/null"}
+    files = {f"{ETC}/data.mount": unit(HERE), "/dev/null": Unreadable("/dev/null is not a regular file")}
+    assert [one.name for one in with_units(files, links).mount_units.all] == ["data.mount"]

@@ -351,3 +351,9 @@ def test_image_is_judged_without_its_run():
 def test_order_of_tmpfiles_is_the_other_way_round():
     assert TMPFILES.is_over("10-a.conf", "90-b.conf")
     assert SYSCTL.is_over("90-b.conf", "10-a.conf")
+
+
+def test_masked_unit_has_nothing_to_lose():
+    mask = {"/etc/systemd/system/slurmd.service": "/dev/null"}
+    files = {"/usr/lib/systemd/system/slurmd.service": "[Service]\nType=simple\n"}
+    assert lost(files, links=mask, unreadable={"/dev/null": "/dev/null is not a regular file"}) == ()

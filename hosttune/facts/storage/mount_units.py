@@ -270,7 +270,8 @@ class _Pulls:
             stem, dot, suffix = entry.rpartition(".")
             if suffix == "d":
                 places = [f"{ADMIN}/{entry}/{base}" for base in self._files.names(f"{ADMIN}/{entry}")]
-                places = [one for one in places if one.endswith(".conf")]
+                link = self._files.reader.link
+                places = [one for one in places if one.endswith(".conf") and link(one) != "/dev/null"]
             else:
                 is_file = dot and f"{dot}{suffix}" not in _LINKS
                 is_file = is_file and not isinstance(self._files.reader.link(f"{ADMIN}/{entry}"), str)
