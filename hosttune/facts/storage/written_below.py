@@ -146,7 +146,7 @@ def describe_rescue(folders: Iterable[DataFolder], target: str, step: str) -> st
     if is_system(target) or target in _IN_USE:
         way = f"{step}; what that hides is in /mnt{quote(target)} after sudo mount --bind / /mnt"
     elif target in {one.path for one in listed}:
-        way = f"keep it: sudo mv {quote(target)} {quote(aside)} && sudo mkdir {quote(target)}; then {step}"
+        way = f"keep it: sudo mv -T {quote(target)} {quote(aside)} && sudo mkdir {quote(target)}; then {step}"
     else:
         way = f"keep it: sudo mkdir {quote(aside)} && sudo mv {' '.join(paths)} {quote(aside)}; then {step}"
     return (
