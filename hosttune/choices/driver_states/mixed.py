@@ -12,7 +12,7 @@ from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, 
 from hosttune.choices.drivers.branch import describe_not_driven
 from hosttune.choices.next_kernel import commands
 from hosttune.facts.apt_decisions import unhold
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.gpu.archives import Offer, branch_in, policy_of
 from hosttune.facts.gpu.strangers import (
     GRAPHICS_PPA,
@@ -259,10 +259,11 @@ def _all_to_one(
     facts: Facts, mix: Mixture, wanted: Mapping[str, str], gone: list[str], known: Mapping[str, Offer]
 ) -> str:
     """All of the driver to the newest version that one archive has for all of it: of its branch, where there is one,
-    else of the branch of the strangers, if that drives the GPUs."""
+    else of the branch of the strangers, if that is known to drive the GPUs."""
     names = [one.name for one in (*mix.own, *mix.strangers) if one.upstream and one.name not in gone]
     theirs = {branch_in(one.version) for one in mix.strangers}
-    branches = {branch_in(mix.version), *(one for one in theirs if not describe_not_driven(facts, one))} - {0}
+    fitting = {one for one in theirs if attempt(describe_not_driven, facts, one) == ""}
+    branches = {branch_in(mix.version), *fitting} - {0}
     found: dict[tuple[str, str], dict[str, str]] = {}
     for name in (*names, *wanted):
         for version, origin in known[name].versions.items() if name in known else ():
