@@ -7,6 +7,7 @@ A file in /etc or /run comes before the unit that systemd makes of a line of fst
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from shlex import quote
 from types import MappingProxyType
@@ -25,7 +26,7 @@ from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader

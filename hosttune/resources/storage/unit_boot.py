@@ -64,7 +64,7 @@ def _explain_mask(unit: MountUnit, line: FstabEntry, *, is_mounted: bool) -> Boo
     note = (
         f"{line.where} does not count: {unit.name} is masked ({unit.entry.file}), and the next boot does not mount it"
     )
-    todo = f"if that is meant, write noauto into the line; else: sudo systemctl unmask {quote(unit.name)}"
+    todo = "an administrator's decision: if it stays, write noauto into the line, so that both say the same"
     told = BootLine(line.target, line.line, is_mounted=is_mounted)
     return replace(told, note=note, way_out=todo) if is_mounted else told
 
