@@ -15,6 +15,7 @@ import pytest
 
 from hosttune.facts import Facts
 from hosttune.facts.storage.mounts import unit_name
+from hosttune.facts.storage.sources import Sources
 from hosttune.host import open_reader
 from hosttune.resources.storage.fstab_lint_options import is_required
 from tests.live.namespace import loop_disk, own_etc, passes, run
@@ -114,10 +115,28 @@ def scenario_generator(folder: Path) -> None:
         assert required == (wanted if is_required(entry.options, entry.fstype) else []), entry
 
 
+def scenario_capitals(folder: Path) -> None:
+    with loop_disk(folder / "disk", "mkfs.ext4", "-q") as disk:
+        os.environ["BLKID_FILE"] = str(folder / "tab")  # where no udev runs, mount(8) finds what is in this cache
+        uuid = run("blkid", "-s", "UUID", "-o", "value", disk).strip()
+        sources = Sources(Facts(open_reader()))
+        (folder / "t").mkdir()
+        for tag in (f"UUID={uuid}", f'UUID="{uuid}"', f"UUID={uuid.upper()}"):
+            told = subprocess.run(("mount", tag, folder / "t"), check=False, capture_output=True, timeout=60)
+            assert (told.returncode == 0) == bool(sources.find(tag)), (tag, told.stderr)
+            if not told.returncode:
+                run("umount", folder / "t")
+
+
 @pytest.mark.skipif(not shutil.which("findmnt"), reason="no findmnt")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_what_findmnt_verify_finds_is_found(tmp_path: Path) -> None:
     passes(__file__, "verify", tmp_path, timeout_s=240)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_uuid_is_a_string_as_mount_has_it(tmp_path: Path) -> None:
+    passes(__file__, "capitals", tmp_path)
 
 
 @pytest.mark.skipif(not Path(GENERATOR).exists(), reason="no systemd")

@@ -58,7 +58,7 @@ DATA = "31 22 8:16 / /data rw shared:9 - ext4 /dev/sdb rw\n"
 @pytest.mark.parametrize(
     "source",
     [
-        f"UUID={UUID}", f'UUID="{UUID}"', f"UUID={UUID.upper()}", "LABEL=my\\040data", "/dev/sdb",
+        f"UUID={UUID}", f'UUID="{UUID}"', "LABEL=my\\040data", "/dev/sdb",
         f"/dev/disk/by-uuid/{UUID}", "/dev/disk/by-label/my\\134x20data", "/dev/disk/by-id/wwn-0x5", "ID=wwn-0x5",
     ],
 )  # fmt: skip
@@ -158,6 +158,15 @@ def test_disk_that_is_not_mounted_is_missed_also_where_no_signature_can_be_read(
     """As findmnt --verify does: blkid reads nothing on some virtual machines."""
     assert fault(f"UUID={OTHER} /data ext4 defaults 0 2", held=()).kind is SourceKind.MISSING
     assert fault("/dev/sdz1 /data ext4 defaults 0 2", held=()).kind is SourceKind.MISSING
+
+
+@pytest.mark.parametrize("source", [f"UUID={UUID.upper()}", f"/dev/disk/by-uuid/{UUID.upper()}"])
+@pytest.mark.parametrize("mounts", [(DATA,), ()])
+def test_capitals_in_a_uuid_are_another_name(source, mounts):
+    found = fault(f"{source} /data ext4 defaults,nofail 0 2", *mounts)
+    text = f"names {source}, which no device has; /dev/sdb (UUID={UUID}, ext4) has it in other case"
+    assert (found.kind, found.sentence) == (SourceKind.MISSING, text)
+    assert found.way_out == f"write UUID={UUID}, if that is meant"
 
 
 def test_without_the_devices_nothing_is_said():

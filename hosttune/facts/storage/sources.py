@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL")
 _LINKS = {f"/dev/disk/by-{tag.lower()}/": tag for tag in _TAGS}
-_ANY_CASE = frozenset({"UUID", "PARTUUID"})  # people write them in capitals; blkid prints them as the type has them
+_ANY_CASE = frozenset({"UUID", "PARTUUID"})  # of which people write capitals; mount(8) and udev take them as strings
 _ENCODED = regex(r"\\x([0-9a-fA-F]{2})")  # how udev writes a blank in the name of a link
 # What /sys/block lists whole, or what a boot makes of disks that are there: where it is not, no device has that name.
 # Left out: what a program brings later (nbd, rbd, drbd, zvol, loop) and what has no medium at times (sr, fd).
@@ -126,12 +126,27 @@ class Sources:
         if not self.is_known:
             return None
         if equals and tag in _TAGS:
-            return tuple(self._tagged.get((tag, _fold(tag, value)), ())) if value else None
+            return self._find_tag(tag, value) if value else None
         if equals and tag == "ID":
             source = f"/dev/disk/by-id/{value}"
         if not source.startswith("/dev/"):
             return None
         return self._find_path(source)
+
+    def _find_tag(self, tag: str, value: str) -> tuple[str, ...]:
+        """The devices with exactly this value: util-linux/util-linux#1014."""
+        words = {"UUID": "uuid", "PARTUUID": "part_uuid"}
+        named = self._tagged.get((tag, _fold(tag, value)), ())
+        return tuple(name for name in named if tag not in words or getattr(self._held[name], words[tag]) == value)
+
+    def find_other_case(self, source: str) -> str:
+        """The name of a device whose UUID is that of a source but for capitals; empty for none."""
+        tag, _, value = plain_source(source).partition("=")
+        folder = next((one for one in _LINKS if source.startswith(one)), "")
+        if folder:
+            tag, value = _LINKS[folder], source.removeprefix(folder)
+        named = self._tagged.get((tag, _fold(tag, value)), ()) if tag in _ANY_CASE else ()
+        return next((name for name in named if name in self._disks), "")
 
     def _find_path(self, path: str) -> tuple[str, ...] | None:
         if path in self._names:
@@ -139,7 +154,7 @@ class Sources:
         for folder, tag in _LINKS.items():
             if path.startswith(folder):
                 value = _ENCODED.sub(lambda match: chr(int(match[1], 16)), path.removeprefix(folder))
-                return tuple(self._tagged.get((tag, _fold(tag, value)), ()))
+                return self._find_tag(tag, value)
         canonical = self._facts.reader.resolve(path)
         if isinstance(canonical, str):
             return (self._names[canonical],) if canonical in self._names else None
@@ -404,6 +419,9 @@ def _choose_device(sources: Sources, names: Iterable[str]) -> str:
 def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> SourceFault:
     source = plain_source(entry.source)
     what = f"names {source}, which no device has"
+    if name := sources.find_other_case(source):
+        what += f"; {sources.describe(name)} has it in other case"
+        return SourceFault(SourceKind.MISSING, what, f"write {sources.name_like(source, name)}, if that is meant")
     if mounted:
         what += f", while {sources.describe(mounted)} is mounted there"
         return SourceFault(SourceKind.MISSING, what, f"write {sources.name_like(source, mounted)}, if that is meant")
