@@ -231,8 +231,9 @@ def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
     said = f"no driver for {facts.gpus.summary}{held}"
     if failed := _failed_build(facts):
         said += f"; DKMS could not build nvidia {failed.version} for {failed.kernel or 'a kernel'} ({failed.log})"
-        newer = f"a newer release of branch {failed.version.partition('.')[0]} in the way that this build came"
-        way_out = f"{newer}, or an older kernel, if that is the driver to have; or {way_out}"
+        branch = failed.version.partition(".")[0]
+        newer = f"install a newer release of branch {branch} from the source of this build, or boot an older kernel"
+        way_out = f"{newer}; for another driver, {way_out}"
     return DriverState("absent", is_fault=True, evidence=said, way_out=way_out, is_dead=True)
 
 

@@ -13,7 +13,7 @@ from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
-from hosttune.facts.kernel.kernel import HEADERS, flavour_of, headers_for, is_proxmoxs, is_ubuntus, metapackages
+from hosttune.facts.kernel.kernel import HEADERS, flavour_of, headers_for, is_of_proxmox, is_ubuntus, metapackages
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -134,7 +134,7 @@ def _say_no_headers(facts: Facts, kernel: str) -> str:
     """The archives keep headers of the newest kernels only, so that a kernel goes together with its headers."""
     flavour, said = flavour_of(kernel), f"no list of apt has {headers_for(kernel)}"
     newer = (f"linux-image-{flavour}", f"{HEADERS}-{flavour}") if flavour else ()
-    if is_proxmoxs(kernel):
+    if is_of_proxmox(kernel):
         newer = ("proxmox-default-kernel", "proxmox-default-headers")
     ways = []
     if newer and has_all(facts, *newer):

@@ -24,7 +24,7 @@ BREAKS = "breaks: "  # begins a line of a change that names what runs
 
 Reason = tuple[str, str]  # why a rule is refused, and what to do
 
-_NOTE = " (no reboot before "
+_BLOCKED_REBOOT = " (no reboot before "
 _REBOOT = regex(r"(?<![\w-])reboots?(?![\w-])")  # not within the name of a rule
 _SEVERITY = (Verdict.UNKNOWN, Verdict.DIFFERS, Verdict.ADVICE, Verdict.OK, Verdict.NOT_APPLICABLE)
 
@@ -117,7 +117,7 @@ def put_reboots_last(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         return listed
     note = f"no reboot before {' and '.join(blockers)} is solved"
     return tuple(
-        replace(one, todo=f"{one.todo.partition(_NOTE)[0]} ({note})")
+        replace(one, todo=f"{one.todo.partition(_BLOCKED_REBOOT)[0]} ({note})")
         if not one.blocks_reboot and _REBOOT.search(one.todo)
         else one
         for one in listed

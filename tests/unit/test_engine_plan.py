@@ -281,4 +281,4 @@ def test_advice_that_the_rule_before_gives_of_the_same_subject_is_not_repeated(o
     assert (found[1].verdict is Verdict.NOT_APPLICABLE) is is_dropped
     told = replace(two, yields_to="")
     assert is_dropped or found[1] == told
-    assert drop_repeated((two,), policy) == (told,)  # asked alone, it is told
+    assert drop_repeated((two,), policy) == (told,)  # without the other one, it is reported

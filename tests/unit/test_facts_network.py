@@ -62,3 +62,9 @@ def test_host_without_ipv4_has_no_subnets():
 def test_file_of_the_bonding_driver_is_no_interface():
     seen = network(**{f"{NET}/bonding_masters": "bond0\n"})
     assert seen.names == ("docker0", "eth0", "eth1", "eth2")
+
+
+def test_route_with_an_impossible_address_is_refused_as_a_sentence():
+    row = "\neth0\t1FFFFFFFF\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
+    with pytest.raises(ValueError, match="1FFFFFFFF is no IPv4 address"):
+        parse_routes(f"Iface{row}")

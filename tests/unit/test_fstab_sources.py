@@ -164,7 +164,7 @@ def test_disk_that_is_not_mounted_is_missed_also_where_no_signature_can_be_read(
 @pytest.mark.parametrize("mounts", [(DATA,), ()])
 def test_capitals_in_a_uuid_are_another_name(source, mounts):
     found = fault(f"{source} /data ext4 defaults,nofail 0 2", *mounts)
-    text = f"names {source}, which no device has; /dev/sdb (UUID={UUID}, ext4) has it in other case"
+    text = f"names {source}, which no device has; /dev/sdb (UUID={UUID}, ext4) differs only in capitals"
     assert (found.kind, found.sentence) == (SourceKind.MISSING, text)
     assert found.way_out == f"write UUID={UUID}, if that is meant"
 

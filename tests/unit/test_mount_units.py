@@ -8,6 +8,7 @@ from hosttune.values import Unreadable
 from hosttune.views.disks import disks_of, disks_text
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
+from tests.unit.growth import count_calls
 from tests.unit.test_fstab_sources import DATA, OTHER, UUID, host
 
 GONE = f"/dev/disk/by-uuid/{OTHER}"
@@ -183,3 +184,41 @@ def test_masked_drop_in_of_another_unit_is_not_read():
     links = {**link(), f"{ETC}/docker.service.d/10-disk.conf": "/dev/null"}
     files = {f"{ETC}/data.mount": unit(HERE), "/dev/null": Unreadable("/dev/null is not a regular file")}
     assert [one.name for one in with_units(files, links).mount_units.all] == ["data.mount"]
+
+
+def flat(size):
+    files = {f"{ETC}/m{n}.mount": unit(where=f"/m{n}") for n in range(size)}
+    return files, {key: value for n in range(size) for key, value in link(LOCAL, f"m{n}.mount").items()}
+
+
+def with_services(size):
+    files, links = flat(size)
+    services = {f"{ETC}/s{n}.service": f"[Unit]\nRequiresMountsFor=/m{n}\nAfter=s0.service\n" for n in range(size)}
+    return files | services, links
+
+
+def binds(size):
+    files = {f"{ETC}/m{n}.mount": unit("/gone/there", f"/m{n}", "none", "bind") for n in range(size)}
+    return files, flat(size)[1]
+
+
+@pytest.mark.parametrize("make", [flat, with_services, binds])
+def test_time_grows_linearly_with_unit_files(make):
+    def count(size):
+        facts = with_units(*make(size))
+        causes = MountCauses(facts)
+        return count_calls(
+            lambda: ([*look_at_boot_lines(facts)], [causes.find(one.file, one.line) for one in facts.mounts.expected])
+        )
+
+    assert count(160) < 2.5 * count(80)
+
+
+def test_mounts_in_each_other_cost_what_their_paths_do():
+    def count(size):
+        names = ["-".join(["d"] * n) for n in range(1, size + 1)]
+        files = {f"{ETC}/{name}.mount": unit(where=f"/{name.replace('-', '/')}") for name in names}
+        links = link(LOCAL, f"{names[-1]}.mount")
+        return count_calls(lambda: with_units(files, links).mount_units.all)
+
+    assert count(160) < 4.5 * count(80)  # the paths are that much longer together

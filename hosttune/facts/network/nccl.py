@@ -53,11 +53,16 @@ class Nccl(Fact):
 
 def prefixes(value: str) -> tuple[str, bool, tuple[str, ...]]:
     """(`^` or nothing, whether names are whole, names) of a list of interfaces or devices."""
+    excluded, is_whole, entries = _parse_list(value)
+    return excluded, is_whole, tuple(name for name, _ in entries if name)
+
+
+def _parse_list(value: str) -> tuple[str, bool, tuple[tuple[str, str], ...]]:
+    """As `prefixes`, with (name, port) for each name; the port is empty if none is named."""
     excluded = "^" if value.startswith("^") else ""
     rest = value.removeprefix("^")
-    is_whole = rest.startswith("=")
-    names = (name.strip().partition(":")[0] for name in rest.removeprefix("=").split(","))
-    return excluded, is_whole, tuple(name for name in names if name)
+    entries = (one.strip().partition(":")[::2] for one in rest.removeprefix("=").split(",") if one.strip())
+    return excluded, rest.startswith("="), tuple(entries)
 
 
 def fits_none(value: str, names: Iterable[str]) -> bool:
@@ -72,13 +77,11 @@ def fits_none(value: str, names: Iterable[str]) -> bool:
 def takes(value: str, port: str) -> bool:
     """Whether a list of NCCL_IB_HCA leaves in a port (mlx5_0/1)."""
     device, _, number = port.partition("/")
-    rest = value.removeprefix("^")
-    is_whole = rest.startswith("=")
-    entries = [one.strip().partition(":")[::2] for one in rest.removeprefix("=").split(",") if one.strip()]
+    excluded, is_whole, entries = _parse_list(value)
     is_named = any(
         (device == name if is_whole else device.startswith(name)) and wanted in {"", number} for name, wanted in entries
     )
-    return not entries or is_named is not value.startswith("^")
+    return not entries or is_named is not bool(excluded)
 
 
 def collect(reader: Reader, facts: Facts) -> Nccl:

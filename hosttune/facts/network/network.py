@@ -67,7 +67,7 @@ def parse_routes(content: str) -> Mapping[str, tuple[str, ...]]:
     """Interface -> subnets of /proc/net/route that it reaches directly. The order of bytes is little-endian on all
     machines that Ubuntu and Debian support with NVIDIA GPUs.
     """
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for row in content.splitlines()[1:]:
         fields = row.split()
         if len(fields) < 8:
@@ -75,12 +75,13 @@ def parse_routes(content: str) -> Mapping[str, tuple[str, ...]]:
         flags, mask = int(fields[3], 16), int(fields[7], 16)
         if flags & _UP and not flags & _GATEWAY and mask:
             subnet = f"{_dotted(int(fields[1], 16))}/{mask.bit_count()}"
-            if subnet not in found.setdefault(fields[0], []):
-                found[fields[0]].append(subnet)
+            found.setdefault(fields[0], {})[subnet] = None
     return {name: tuple(subnets) for name, subnets in found.items()}
 
 
 def _dotted(number: int) -> str:
+    if number >> 32:
+        raise ValueError(f"{number:X} is no IPv4 address")
     return ".".join(str(byte) for byte in number.to_bytes(4, "little"))
 
 

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused, Where
 from hosttune.facts.base import Fact, keep_last, unread
-from hosttune.facts.storage.fstab_lines import PATH, FstabLine, FstabText, LineKind, line_problem, parse, separator_of
+from hosttune.facts.storage.fstab_lines import (
+    PATH,
+    FstabLine,
+    FstabText,
+    LineKind,
+    describe_place,
+    line_problem,
+    parse,
+    separator_of,
+)  # fmt: skip
 from hosttune.facts.storage.fstab_options import decode, is_automount, is_on_demand, items, masked, masked_line
 from hosttune.facts.storage.mounts import is_network
 from hosttune.frozen import frozen
@@ -46,7 +55,7 @@ class FstabEntry(Fact):
     @property
     def where(self) -> str:
         """`line 3 of /etc/fstab`; a file that lacks the line by itself."""
-        return f"line {self.line} of {self.file}" if self.line else self.file
+        return describe_place(self.line, self.file)
 
 
 @frozen

@@ -16,6 +16,8 @@ from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
 from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
+from hosttune.host.mountinfo import folders_above
+from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -305,10 +307,13 @@ class Sources:
 
     def _is_below_unmounted(self, path: str) -> bool:
         """Whether a boot mounts something above a path that is not mounted now."""
+        return len(path) < PATH_MAX and not self._unmounted.isdisjoint(folders_above(path))
+
+    @cached_property
+    def _unmounted(self) -> frozenset[str]:
+        """The targets of lines and unit files at which nothing is mounted now."""
         there = {mount.target for mount in self._facts.mounts.all}
-        return any(
-            path.startswith(f"{one.target.rstrip('/')}/") and not {one.target, one.path} & there for one in self.entries
-        )
+        return frozenset(one.target for one in self.entries if not {one.target, one.path} & there)
 
     @cached_property
     def _ways(self) -> Ways:
@@ -420,7 +425,7 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
     source = plain_source(entry.source)
     what = f"names {source}, which no device has"
     if name := sources.find_other_case(source):
-        what += f"; {sources.describe(name)} has it in other case"
+        what += f"; {sources.describe(name)} differs only in capitals"
         return SourceFault(SourceKind.MISSING, what, f"write {sources.name_like(source, name)}, if that is meant")
     if mounted:
         what += f", while {sources.describe(mounted)} is mounted there"

@@ -63,7 +63,7 @@ class MountCauses:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._entries = {(one.file, one.line): one for one in facts.fstab.entries}
-        self._units = {(one.entry.file, one.entry.line): one for one in facts.mount_units.all}
+        self._units = facts.mount_units.by_place
 
     def find(self, file: str, number: int) -> MountCause:
         """The cause of a line of fstab, or of a unit file, whose line is that of its What=."""
