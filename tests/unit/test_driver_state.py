@@ -672,6 +672,33 @@ def test_other_kind_of_module_in_nvidias_archive_is_the_same_version(here, is_op
     assert f"sudo apt-get install {install.format(version)}; then" in state.way_out
 
 
+@pytest.mark.parametrize(
+    ("here", "lacking", "install"),
+    [
+        ("nvidia-kernel-dkms", ("nvidia-open",), "nvidia-kernel-open-dkms={0} nvidia-kernel-dkms-; then"),
+        ("nvidia-dkms", (), "nvidia-driver-pinning-590 && sudo apt-get install nvidia-open; then"),
+        ("nvidia-kernel-dkms", ("nvidia-open", "nvidia-kernel-open-dkms"), ""),
+    ],
+)
+def test_ended_branch_of_the_right_kind_is_better_than_a_module_that_drives_nothing(here, lacking, install):
+    """github.com/metal-stack/metal-images/issues/399; 590 is in no matrix any more."""
+    version = "590.48.01-1"
+    others = [f"{name}-{number}" for name in ("nvidia-driver-pinning", "nvidia-open") for number in (580, 595)]
+    found = states(
+        host(packages=(DriverPackage(here, version, False, "installed"),), generations=("blackwell",), is_open=False,
+             archives={"origins": ("NVIDIA",), "lacking": (*others, "nvidia-open-590", *lacking)}, branch="590", flavour="",
+             modules=(module(is_open=False, source="dkms"),), names=(here,), nvidia={"smi": "refused"})
+    )  # fmt: skip
+    way = next(one.way_out for one in found if one.name == "wrong flavour")
+    if install:
+        assert f"sudo apt-get install {install.format(version)}" in way
+    else:
+        assert way == (
+            "the open kernel module: apt has none of branch 595 or 580 or 590 from NVIDIA's archive: "
+            "sudo apt-get update, and look again"
+        )
+
+
 def test_probe_that_was_refused_is_mended_by_no_reboot():
     facts = host(**NOT_LOADED, nvidia={"refused": "release"})
     assert names(facts) == ["GPU refused"]

@@ -19,6 +19,7 @@ from hosttune.choices.drivers.nvidia_archive import switch_within_archive, tell_
 from hosttune.facts import UnknownFact
 from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.driver import DriverPackage
+from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.gpu.strangers import GRAPHICS_PPA, home_of, maker_of, mixture_of, strangers_of
 from hosttune.facts.packages import Packages
 from hosttune.facts.versions import sorted_versions
@@ -279,6 +280,14 @@ def test_nvidias_archive_is_a_way_like_ubuntus_and_says_who_updates_it():
     pinned = {"nvidia-dkms-open": "595.71.05-1ubuntu1", "nvidia-driver-pinning-595": "1"}
     assert tell_updates(host(pinned, {}, branch="595"))[1] == "nvidia-driver-pinning-595 keeps the branch"
     assert tell_updates(host(driver(NEW), UBUNTU)) == ()
+
+
+def test_branch_that_does_not_drive_the_gpus_is_not_kept():
+    """github.com/anomixer/proxmox-vgpu-installer/issues/29: the hold would block the way out of `unsupported GPU`."""
+    old = host({"cuda-drivers": "595.71.05-1ubuntu1"}, {}, branch="595", generations=("pascal",))
+    old.gpus.ours = (SimpleNamespace(generation="pascal", slot="", title="pascal", device_id="0x15f8"),)
+    old.nvidia, old.packaging = SimpleNamespace(gpus=()), Packaging({}, "not in this record")
+    assert tell_updates(old) == ("it is of NVIDIA's archive",)
 
 
 @pytest.mark.parametrize(
