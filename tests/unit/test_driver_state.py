@@ -488,6 +488,21 @@ def test_absent_driver_that_somebody_else_brings_names_the_way_there(here, way, 
     assert "apt-get install nvidia-driver" not in state.way_out
 
 
+@pytest.mark.parametrize(
+    ("holder", "way"),
+    [
+        (GpuHolder("nouveau", ("nouveau",), ("0000:43:00.0",), False, "", False), r"printf 'blacklist nouveau\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf; sudo update-initramfs"),
+        (GpuHolder("nouveau", ("nouveau",), ("0000:43:00.0",), False, "/etc/modprobe.d/a.conf", False), ""),
+        (GpuHolder("pci-stub", (), ("0000:43:00.0",), True, "", False), ""),
+    ],
+)  # fmt: skip
+def test_gpu_is_freed_before_a_container_brings_the_driver(holder, way):
+    """github.com/kubernetes-sigs/image-builder/issues/1468."""
+    (state,) = states(host(here=("kubelet",), holders=(holder,), **NOTHING))
+    assert ("free the GPU first: " in state.way_out) == bool(way)
+    assert way in state.way_out
+
+
 def test_update_that_brought_its_module_with_a_new_kernel_is_mended_by_a_reboot():
     modules = (module(version="580.95.05"), module(NEXT))
     facts = host(loaded_version="580.95.05", modules=modules, boot={"next_kernel": NEXT})
