@@ -167,7 +167,7 @@ def host(
         gsp_firmware=GspFirmware(failures),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
         apt=SimpleNamespace(
-            pins=(PIN,), disabled_sources=(SWITCHED_OFF,), would=defaultdict(lambda: Transaction(would))
+            pins=(PIN,), disabled_sources=(SWITCHED_OFF,), sources=(), would=defaultdict(lambda: Transaction(would))
         ),
     )
 
@@ -359,6 +359,31 @@ def test_archive_of_nvidia_that_is_switched_off_is_named():
         "no archive has the installed version of nvidia-open and 1 more: /etc/apt/cuda.list:2"
     )
     assert state.way_out == "take the # away in line 2 of /etc/apt/cuda.list, then sudo apt-get update"
+
+
+NVIDIA_SOURCE = Placed(
+    "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /", "/etc/apt/cuda.list", 1
+)
+
+
+@pytest.mark.parametrize("generation", ["hopper", "volta"])
+def test_archive_of_nvidia_of_which_apt_has_no_list_is_named(generation):
+    """github.com/NVIDIA/cuda-repo-management/issues/39: nothing is known then of the branches that it has."""
+    version, undriven = "595.71.05-1ubuntu1", generation == "volta"
+    facts = host(
+        packages=(DriverPackage("nvidia-driver", version, False, "installed"),), branch="595", name="595", flavour="",
+        generations=(generation,), is_open=False, modules=(module(is_open=False, source="dkms"),),
+        nvidia={"smi": "refused" if undriven else "answers"},
+        archives={"origins": (), "without_origin": ("nvidia-driver",), "lacking": ("cuda-drivers", "nvidia-driver-pinning-580", "cuda-drivers-580")},
+    )  # fmt: skip
+    facts.apt.sources = (NVIDIA_SOURCE,)
+    found = {one.name: one for one in states(facts)}
+    missing = f"apt has no list of {NVIDIA_SOURCE.value} (/etc/apt/cuda.list:1)"
+    update = "sudo apt-get update, and solve what it says of that archive"
+    assert found["kept back"].evidence == f"no archive has the installed version of nvidia-driver: {missing}"
+    assert found["kept back"].way_out == update
+    if undriven:  # no purge for an archive that is not known
+        assert found["unsupported GPU"].way_out == f"a branch that does: {missing}: {update}, then look again"
 
 
 def test_phased_update_is_said_to_be_one():

@@ -84,7 +84,7 @@ def host(
         archives=Archives(),
         packages=Packages({n: (v, "install ok installed") for n, v in installed.items()}, depends=defaultdict(tuple, needs)),
         reader=SimpleNamespace(has_tried_packages=False, now=lambda: NOW, query=lambda *_, **__: answer(offers)),
-        kernel=SimpleNamespace(architecture="x86_64"), gpus=SimpleNamespace(generations=generations, ours=()), apt=SimpleNamespace(pins=()), branches=tables(), os=SimpleNamespace(is_ubuntu=True),
+        kernel=SimpleNamespace(architecture="x86_64"), gpus=SimpleNamespace(generations=generations, ours=()), apt=SimpleNamespace(pins=(), sources=()), branches=tables(), os=SimpleNamespace(is_ubuntu=True),
     )  # fmt: skip
 
 
@@ -280,6 +280,13 @@ def test_nvidias_archive_is_a_way_like_ubuntus_and_says_who_updates_it():
     pinned = {"nvidia-dkms-open": "595.71.05-1ubuntu1", "nvidia-driver-pinning-595": "1"}
     assert tell_updates(host(pinned, {}, branch="595"))[1] == "nvidia-driver-pinning-595 keeps the branch"
     assert tell_updates(host(driver(NEW), UBUNTU)) == ()
+
+
+def test_names_that_only_nvidias_archives_for_debian_have_tell_the_maker():
+    assert maker_of("nvidia-kernel-open-dkms", "590.48.01-1", "") == "NVIDIA"
+    assert maker_of("nvidia-open-kernel-dkms", "550.163.01-2", "") == ""
+    rest = {"nvidia-kernel-open-dkms": "590.48.01-1", "libcuda1": "590.48.01-1"}
+    assert home_of(host(rest, {}, branch="590")) == "NVIDIA"
 
 
 def test_branch_that_does_not_drive_the_gpus_is_not_kept():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all, lacks
 from hosttune.choices.drivers.branch import describe_not_driven, not_driven
+from hosttune.facts.apt_decisions import nvidia_without_list
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import branch_in, fits_every_driver
 from hosttune.facts.gpu.nvidia_tables import is_older
@@ -85,6 +86,8 @@ def switch_kind(facts: Facts, *, is_open: bool) -> str:
         return own
     if way := _find_branch(facts, numbers) or own or _find_branch(facts, [installed]):
         return way
+    if missing := nvidia_without_list(facts):
+        return f"{missing.what}: {missing.undo}, then look again"
     words = " or ".join(dict.fromkeys(map(str, (*numbers, installed))))
     return f"apt has none of branch {words} from NVIDIA's archive: sudo apt-get update, and look again"
 
@@ -126,7 +129,9 @@ def _install_from_archive(packages: tuple[str, ...]) -> str:
 
 def _leave_archive(facts: Facts, numbers: list[int]) -> str:
     """Where NVIDIA's archive for this release has none of these branches: the distribution's own driver, or NVIDIA's
-    installer; for a driver that works that is no advice."""
+    installer; for a driver that works that is no advice. An archive of which apt has no list may have all of them."""
+    if missing := nvidia_without_list(facts):
+        return f"{missing.what}: {missing.undo}, then look again"
     words = f" {' or '.join(map(str, numbers))}" if numbers else ""
     said = f"NVIDIA's archive for this release has no branch{words}"
     if not not_driven(facts):

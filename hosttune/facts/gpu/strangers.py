@@ -34,6 +34,8 @@ _LOOKS: Final = (
     (regex(r"[~+](?:deb|bpo)\d+"), "Debian"),
     (regex(r"^[1-9]\d*ubuntu\d+$"), "NVIDIA"),
 )
+# NVIDIA's archives for Debian have names of their own; Debian's own package is nvidia-open-kernel-dkms.
+_OF_NVIDIA: Final = frozenset({"nvidia-kernel-open-dkms", "nvidia-driver-cuda"})
 _FIRST_OF_A_RELEASE = regex(r"0ubuntu\d+")  # Ubuntu's for a new release, and NVIDIA's up to 580
 _DRIVER_VERSION = regex(r"\d{3}\.\d+(?:\.\d+)*")
 _FIRMWARE = regex(r"nvidia-firmware-\d{3}(?:-server)?-(\d{3}\.[\d.]+)")  # one package for each version, side by side
@@ -100,6 +102,8 @@ def maker_of(name: str, version: str, origin: str) -> str:
 def _by_look(name: str, version: str) -> str:
     if is_of_kernel(name):
         return "Ubuntu"
+    if name in _OF_NVIDIA:
+        return "NVIDIA"
     revision = version.rpartition("-")[2]
     if found := next((maker for look, maker in _LOOKS if look.search(revision)), ""):
         return found
