@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.dpkg_stop import Cause, find_stop
+from hosttune.choices.driver_states.packages import others_broken
 from hosttune.facts import Facts
 from hosttune.facts.kernel.boot_room import make_room
 from hosttune.host.rooted import RootReader
@@ -153,6 +154,18 @@ class Tree:
         assert not statuses or done.returncode in statuses, done.stdout + done.stderr
         return done.returncode
 
+    def upgrade_from(self, name: str, version: str):
+        """Install a package of this name without relations, which the list of the archive has in a newer version."""
+        row = build(name, {"Version": version}, self.tree / "archive", self.base / "build")
+        file = re.search(r"^Filename: (?:\./)?(\S+)$", row, re.MULTILINE)[1]
+        self.type(f"dpkg -i /archive/{file}", 0)
+
+    def facts(self):
+        facts = Facts(RootReader(str(self.tree)))
+        facts.__dict__["kernel"] = SimpleNamespace(release=OLD)  # it is none of this machine's
+        facts.__dict__["boot_room"] = SimpleNamespace(is_full=False, way_out="")
+        return facts
+
     def stop(self, spare=()):
         """`spare`: kernels that can go; with them /boot is full, which no file of a tree tells."""
         facts = Facts(RootReader(str(self.tree)))
@@ -271,3 +284,30 @@ def test_two_packages_with_one_file_leave_the_one_of_the_driver(tree):
     assert host.is_whole()
     assert host.has("nvidia-driver-590-open")
     assert not host.has("nvidia-firmware-590-590.48.01")
+
+
+@pytest.mark.parametrize("is_upgrade", [False, True])
+def test_file_of_the_driver_in_a_package_of_others_ends_without_that_package(tree, is_upgrade):
+    """github.com/xlibre-debian/ubuntu/issues/1: the driver stays, and what was there before the upgrade stays, too."""
+    names = {
+        "xserver-xorg-video-nvidia-580": {"Version": VERSION},
+        "xserver-xlibre-core": {"Version": "25.0-1"},
+        "xserver-xlibre": {"Version": "25.0-1", "Depends": "xserver-xlibre-core"},
+    }
+    files = {name: {"usr/share/X11/10-nvidia.conf": name} for name in names if name != "xserver-xlibre"}
+    host = tree(names, files=files)
+    host.type("apt-get install xserver-xorg-video-nvidia-580", 0)
+    if is_upgrade:
+        host.upgrade_from("xserver-xlibre", "24.0-1")
+    host.type("apt-get install xserver-xlibre", 100)
+    assert host.stop() is None
+    facts = host.facts()
+    evidence, repair = others_broken(facts)
+    assert "xserver-xlibre (unpacked): none is of the driver" in evidence
+    first, _, rest = repair.partition("; where dpkg ends with the same error, /var/log/apt/term.log says why")
+    host.type(typed(first), 100)
+    assert ("sudo apt-get remove xserver-xlibre" in rest) is not is_upgrade
+    if not is_upgrade:
+        host.type(typed(rest.rpartition(": ")[2]), 0)
+        assert host.is_whole()
+        assert host.has("xserver-xorg-video-nvidia-580")

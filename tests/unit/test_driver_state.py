@@ -24,7 +24,7 @@ from hosttune.facts.gpu.gsp_firmware import GspFailure, GspFirmware
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.gpu.strangers import GRAPHICS_PPA
-from hosttune.facts.packages import Packages
+from hosttune.facts.packages import REPAIR, Packages
 from hosttune.facts.placed import Placed
 from hosttune.frozen import frozen
 from tests.unit.driver_machine import NOW, GivenArchives, tables
@@ -351,6 +351,19 @@ def test_hold_that_keeps_the_branch_is_not_said_to_be_lifted():
 def test_pin_that_keeps_the_driver_out_of_another_branch_is_not_said():
     newer = Offer("nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", newest="595.71.05-1")
     assert names(host(archives={"kept_back": (newer,)})) == ["current"]
+
+
+def test_package_of_others_that_misses_one_can_go_where_it_is_new():
+    """What another package has in its way is unpacked again by `-f install`, and fails again."""
+    facts = host(half="xserver-xlibre")
+    assert states(facts)[0].way_out == REPAIR
+    entries = {**facts.packages.entries, "xserver-xlibre": ("25.0-1", "install ok unpacked")}
+    needs = defaultdict(tuple, {"xserver-xlibre": ("xserver-xlibre-core",)})
+    for is_new in (True, False):
+        facts.packages = Packages(entries, depends=needs, is_new=defaultdict(lambda new=is_new: new))
+        way = states(facts)[0].way_out
+        assert way.startswith(f"{REPAIR}; where dpkg ends with the same error, /var/log/apt/term.log says why")
+        assert way.endswith(": sudo apt-get remove xserver-xlibre") is is_new
 
 
 def test_archive_of_nvidia_that_is_switched_off_is_named():
