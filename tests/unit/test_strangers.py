@@ -282,6 +282,22 @@ def test_nvidias_archive_is_a_way_like_ubuntus_and_says_who_updates_it():
     assert tell_updates(host(driver(NEW), UBUNTU)) == ()
 
 
+@pytest.mark.parametrize("step", ["nvidia-driver-550-server", "nvidia-headless-no-dkms-550-server"])
+def test_empty_step_to_another_branch_is_no_stranger(step):
+    """github.com/pop-os/pop/issues/3549: without it `apt autoremove` would take the driver away."""
+    new = "570.172.08-0ubuntu0.22.04.1"
+    rest = dict.fromkeys(
+        (f"{one}-570-server" for one in ("nvidia-driver", "nvidia-utils", "nvidia-kernel-common")), new
+    )
+    facts = host(
+        {**rest, step: "550.163.01-0ubuntu0.22.04.2"}, {}, branch="570", loaded="570.172.08", module="570.172.08"
+    )
+    assert other_versions(facts) is None
+    assert strangers_of(facts) == ()
+    library = host({**rest, "libnvidia-compute-550-server": "550.163.01-0ubuntu0.22.04.2"}, {}, branch="570")
+    assert [one.name for one in strangers_of(library)] == ["libnvidia-compute-550-server"]
+
+
 def test_names_that_only_nvidias_archives_for_debian_have_tell_the_maker():
     assert maker_of("nvidia-kernel-open-dkms", "590.48.01-1", "") == "NVIDIA"
     assert maker_of("nvidia-open-kernel-dkms", "550.163.01-2", "") == ""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.gpu.archives import BESIDE
+from hosttune.facts.gpu.driver import transitional
 from hosttune.facts.gpu.package_roles import PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
@@ -144,7 +145,11 @@ def _members(facts: Facts) -> tuple[DriverMember, ...]:
     except UnknownFact:
         offers = {}
     found = []
+    # An empty step to another branch has a version of its old one, and keeps the rest from `apt autoremove`.
+    steps = transitional((one.name, one.version) for one in facts.driver.packages)
     for one in facts.driver.packages:
+        if one.name in steps:
+            continue
         if not BESIDE.fullmatch(one.name) and not _OTHER_DRIVER.search(one.name):
             origin = offers[one.name].installed_from if one.name in offers else ""
             found.append(DriverMember(one.name, one.version, maker_of(one.name, one.version, origin), one.is_held))
