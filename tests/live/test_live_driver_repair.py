@@ -13,13 +13,16 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.dpkg_stop import Cause, find_stop
+from hosttune.choices.driver_states.mixed import other_versions
 from hosttune.choices.driver_states.packages import others_broken
 from hosttune.facts import Facts
 from hosttune.facts.kernel.boot_room import make_room
+from hosttune.host.door import Completed
 from hosttune.host.rooted import RootReader
 from tests.debian import copied
 from tests.live.driver_server import UBUNTU, put
 from tests.live.test_live_packages import build, inside
+from tests.unit.fake_reader import FakeReader
 
 pytestmark = pytest.mark.live
 VERSION = "580.142-0ubuntu0.24.04.1"
@@ -311,3 +314,46 @@ def test_file_of_the_driver_in_a_package_of_others_ends_without_that_package(tre
         host.type(typed(rest.rpartition(": ")[2]), 0)
         assert host.is_whole()
         assert host.has("xserver-xorg-video-nvidia-580")
+
+
+class InTree(FakeReader):
+    """Dpkg's own account, and the answers of the tree's apt."""
+
+    def __init__(self, tree, kernel, **more):
+        files = {"/var/lib/dpkg/status": (tree / "var/lib/dpkg/status").read_text(), **more}
+        super().__init__(files | {"/proc/sys/kernel/osrelease": f"{kernel}\n"})
+        self.tree = tree
+
+    def query(self, argv, *, timeout_s=10.0):
+        if argv[0] != "apt-cache":
+            return super().query(argv, timeout_s=timeout_s)
+        done = inside(self.tree, *argv)
+        return Completed(done.returncode, done.stdout.encode(), b"")
+
+
+def test_libraries_of_the_other_series_bring_their_prebuilt_modules(tree):
+    """The metapackages and modules as Ubuntu has them: modules need the nvidia-kernel-common of their own series."""
+    plain, server = "580.126.09-0ubuntu0.24.04.2", "580.126.20-0ubuntu0.24.04.1"
+    names = {"linux-image-generic": {"Version": "1"}}
+    for series, version in (("580", plain), ("580-server", server)):
+        common = f"nvidia-kernel-common-{series}"
+        names |= {f"{one}-{series}": {"Version": version} for one in ("libnvidia-compute", "nvidia-utils")}
+        names[f"nvidia-compute-utils-{series}"] = {"Version": version}
+        names[common] = {"Version": version, "Conflicts": "nvidia-kernel-common", "Provides": "nvidia-kernel-common"}
+        of_kernel = f"linux-modules-nvidia-{series}-open-{OLD}"
+        names[of_kernel] = {"Version": "6.8.0-45.45", "Depends": f"{common} (>= 580.126)"}
+        names[f"linux-modules-nvidia-{series}-open-generic"] = {"Version": "6.8.0-45.45", "Depends": of_kernel}
+    host = tree(names)
+    ours = " ".join(f"{one}-580-server" for one in ("libnvidia-compute", "nvidia-utils", "nvidia-compute-utils"))
+    host.type(f"apt-get install linux-image-generic {ours} linux-modules-nvidia-580-open-generic", 0)
+    loaded = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.09  Release Build\n"
+    facts = Facts(InTree(host.tree, OLD, **{"/proc/driver/nvidia/version": loaded}))
+    evidence, way = other_versions(facts)
+    assert "two versions in one driver: nvidia-kernel-common-580 580.126.09" in evidence
+    host.type(typed(way.partition("; then ")[0]), 0)
+    assert host.is_whole()
+    assert host.has(f"linux-modules-nvidia-580-server-open-{OLD}")
+    assert host.has("linux-modules-nvidia-580-server-open-generic")
+    assert not host.has(f"linux-modules-nvidia-580-open-{OLD}")
+    left = Facts(InTree(host.tree, OLD, **{"/proc/driver/nvidia/version": loaded}))
+    assert other_versions(left) is None

@@ -25,6 +25,7 @@ from hosttune.facts.packages import Packages
 from hosttune.facts.versions import sorted_versions
 from tests.unit.driver_machine import NOW, tables
 
+KERNEL = "6.8.0-45-generic"
 OLD, NEW, OTHER = "580.105.08-1ubuntu1", "580.142-0ubuntu0.24.04.1", "590.44.01-1ubuntu1"
 DRIVER = (
     "libnvidia-cfg1-580",
@@ -84,7 +85,7 @@ def host(
         archives=Archives(),
         packages=Packages({n: (v, "install ok installed") for n, v in installed.items()}, depends=defaultdict(tuple, needs)),
         reader=SimpleNamespace(has_tried_packages=False, now=lambda: NOW, query=lambda *_, **__: answer(offers)),
-        kernel=SimpleNamespace(architecture="x86_64"), gpus=SimpleNamespace(generations=generations, ours=()), apt=SimpleNamespace(pins=(), sources=()), branches=tables(), os=SimpleNamespace(is_ubuntu=True),
+        kernel=SimpleNamespace(architecture="x86_64", release=KERNEL), boot=SimpleNamespace(next_kernel=KERNEL), gpus=SimpleNamespace(generations=generations, ours=()), apt=SimpleNamespace(pins=(), sources=()), branches=tables(), os=SimpleNamespace(is_ubuntu=True),
     )  # fmt: skip
 
 
@@ -280,6 +281,28 @@ def test_nvidias_archive_is_a_way_like_ubuntus_and_says_who_updates_it():
     pinned = {"nvidia-dkms-open": "595.71.05-1ubuntu1", "nvidia-driver-pinning-595": "1"}
     assert tell_updates(host(pinned, {}, branch="595"))[1] == "nvidia-driver-pinning-595 keeps the branch"
     assert tell_updates(host(driver(NEW), UBUNTU)) == ()
+
+
+def test_prebuilt_modules_follow_the_libraries_to_the_other_series():
+    """Apt removes the modules with the nvidia-kernel-common that they need: the reboot would bring no module."""
+    server, plain = "580.126.20-0ubuntu0.24.04.1", "580.126.09-0ubuntu0.24.04.2"
+    ours = {f"{one}-580-server": server for one in ("libnvidia-compute", "nvidia-utils", "nvidia-compute-utils")}
+    here = {**ours, "nvidia-kernel-common-580": plain}
+    names = ("linux-modules-nvidia-580-open", "linux-modules-nvidia-580-server-open")
+    there = {f"{name}-{kernel}": {"6.8.0-45.45": "Ubuntu"} for name in names for kernel in (KERNEL, "generic")}
+    lists = {name: {version: "Ubuntu"} for name, version in here.items()} | there
+    lists["nvidia-kernel-common-580-server"] = {server: "Ubuntu"}
+    installed = here | {name: "6.8.0-45.45" for name in there if "server" not in name} | {"linux-image-generic": "1"}
+    more = {"loaded": "580.126.09", "module": "580.126.09", "source": "prebuilt"}
+    evidence, way = other_versions(host(installed, lists, **more))
+    assert "nvidia-kernel-common-580 580.126.09" in evidence
+    come = " ".join(f"{names[1]}-{kernel}" for kernel in (KERNEL, "generic"))
+    go = " ".join(f"{names[0]}-{kernel}-" for kernel in (KERNEL, "generic"))
+    common = f"nvidia-kernel-common-580-server={server}"
+    assert way.startswith(f"sudo apt-get install {common} {come} nvidia-kernel-common-580- {go}; then drain")
+    del lists[f"{names[1]}-{KERNEL}"]
+    _, way = other_versions(host(installed, lists, **more))
+    assert way == f"no list of apt has {names[1]}-{KERNEL}: sudo apt-get update, and look again"
 
 
 @pytest.mark.parametrize("step", ["nvidia-driver-550-server", "nvidia-headless-no-dkms-550-server"])
