@@ -387,9 +387,10 @@ def test_archive_of_nvidia_of_which_apt_has_no_list_is_named(generation):
         packages=(DriverPackage("nvidia-driver", version, False, "installed"),), branch="595", name="595", flavour="",
         generations=(generation,), is_open=False, modules=(module(is_open=False, source="dkms"),),
         nvidia={"smi": "refused" if undriven else "answers"},
-        archives={"origins": (), "without_origin": ("nvidia-driver",), "lacking": ("cuda-drivers", "nvidia-driver-pinning-580", "cuda-drivers-580")},
+        archives={"origins": (), "without_origin": ("nvidia-driver",), "lacking": ("cuda-drivers", "cuda-keyring", "nvidia-open", "nvidia-driver-pinning-580", "cuda-drivers-580")},
     )  # fmt: skip
-    facts.apt.sources = (NVIDIA_SOURCE,)
+    other = Placed("https://developer.download.nvidia.com/devtools/repos/ubuntu2404/amd64/ /", "/etc/apt/a.list", 1)
+    facts.apt.sources = (other, NVIDIA_SOURCE)
     found = {one.name: one for one in states(facts)}
     missing = f"apt has no list of {NVIDIA_SOURCE.value} (/etc/apt/cuda.list:1)"
     update = "sudo apt-get update, and solve what it says of that archive"

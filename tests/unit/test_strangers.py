@@ -300,6 +300,8 @@ def test_prebuilt_modules_follow_the_libraries_to_the_other_series():
     go = " ".join(f"{names[0]}-{kernel}-" for kernel in (KERNEL, "generic"))
     common = f"nvidia-kernel-common-580-server={server}"
     assert way.startswith(f"sudo apt-get install {common} {come} nvidia-kernel-common-580- {go}; then drain")
+    compiled = host(installed | {"nvidia-dkms-580-server-open": server}, lists, **more)
+    assert names[1] not in other_versions(compiled)[1]  # DKMS brings the module
     del lists[f"{names[1]}-{KERNEL}"]
     _, way = other_versions(host(installed, lists, **more))
     assert way == f"no list of apt has {names[1]}-{KERNEL}: sudo apt-get update, and look again"

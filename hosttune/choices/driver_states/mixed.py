@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told
 from hosttune.choices.drivers.branch import describe_not_driven
-from hosttune.choices.next_kernel import commands, kernels_in_use
+from hosttune.choices.next_kernel import commands, dkms_packages, is_from_nvidia, kernels_in_use
 from hosttune.facts.apt_decisions import unhold
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.gpu.archives import Offer, branch_in, policy_of
@@ -221,7 +221,7 @@ def _modules_elsewhere(facts: Facts, style: str | None) -> Mapping[str, str]:
     """Ubuntu's prebuilt modules of another branch or series (-server) than the rest, for the kernels in use, with the
     rest's names for them. They need the nvidia-kernel-common of their own names, so apt removes them with it, and the
     next boot has no module."""
-    if not style:
+    if not style or dkms_packages(facts) or is_from_nvidia(facts):  # the module of the rest is compiled
         return {}
     releases, brought = kernels_in_use(facts), facts.packages.brought
     kernels = {*releases, *(one for release in releases for one in metapackages(brought, flavour_of(release)))}
