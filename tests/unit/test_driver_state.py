@@ -169,9 +169,7 @@ def host(
         file_owners=Facts(FakeReader(dict.fromkeys((kept_out or {}).values(), ""))).file_owners,
         peermem=SimpleNamespace(has_umad="no umad" not in here, has_mlx5=True),
         gsp_firmware=GspFirmware(failures),
-        reader=SimpleNamespace(
-            now=lambda: now, has_tried_packages=False, persistent_only=True, stat=lambda _: ABSENT
-        ),
+        reader=SimpleNamespace(now=lambda: now, has_tried_packages=False, persistent_only=True, stat=lambda _: ABSENT),
         apt=SimpleNamespace(
             pins=(PIN,), disabled_sources=(SWITCHED_OFF,), would=defaultdict(lambda: Transaction(would))
         ),

@@ -10,7 +10,7 @@ UNIT = "/etc/systemd/system/gpu-power.service"
 
 
 def caps(**files):
-    return Facts(FakeReader({path: text for path, text in files["files"].items()})).power_caps.all
+    return Facts(FakeReader(dict(files["files"]))).power_caps.all
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,10 @@ def test_commands_that_set_a_limit(line, watts):
     [
         ({UNIT: "[Service]\nExecStart=/usr/bin/nvidia-smi -pl 280\n"}, UNIT),
         ({UNIT: "[Service]\nExecStart=/bin/sh /opt/cap.sh\n", "/opt/cap.sh": "nvidia-smi -pl 280\n"}, "/opt/cap.sh"),
-        ({"/etc/cron.d/gpu": "@reboot root /usr/local/bin/cap\n", "/usr/local/bin/cap": "nvidia-smi -pl 280\n"}, "/usr/local/bin/cap"),
+        (
+            {"/etc/cron.d/gpu": "@reboot root /usr/local/bin/cap\n", "/usr/local/bin/cap": "nvidia-smi -pl 280\n"},
+            "/usr/local/bin/cap",
+        ),
         ({"/var/spool/cron/crontabs/root": "@reboot nvidia-smi -pl 280\n"}, "/var/spool/cron/crontabs/root"),
         ({"/etc/rc.local": "#!/bin/sh\nnvidia-smi -pl 280\n"}, "/etc/rc.local"),
         ({"/etc/lact/config.yaml": "gpus:\n  10DE:2204:\n    power_cap: 280.0\n"}, "/etc/lact/config.yaml"),

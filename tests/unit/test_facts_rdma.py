@@ -250,7 +250,11 @@ def test_mark_of_nvidia_decides_which_cards_are_before_the_nvswitches():
     assert Facts(reader).rdma.bridges == ("mlx5_2",)
 
 
-@pytest.mark.parametrize(("reason", "is_known"), [("Invalid argument", True), ("Operation not supported", True), ("no", False)])
+@pytest.mark.parametrize(
+    ("reason", "is_known"), [("Invalid argument", True), ("Operation not supported", True), ("no", False)]
+)
 def test_counter_that_the_device_does_not_have_counts_nothing(reason, is_known):
-    (one,) = Facts(FakeReader(port("mlx5_0") | {f"{CLASS}/mlx5_0/ports/1/counters/link_downed": Unreadable(reason)})).rdma.ports
+    (one,) = Facts(
+        FakeReader(port("mlx5_0") | {f"{CLASS}/mlx5_0/ports/1/counters/link_downed": Unreadable(reason)})
+    ).rdma.ports
     assert (raw(one, "link_downed") == 0) is is_known

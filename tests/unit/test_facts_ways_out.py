@@ -91,7 +91,13 @@ def reader(*services, **more):
 
 
 def test_services_that_hold_gpus_are_found_by_their_control_groups():
-    names = ("nvidia-dcgm.service", "dcgm-exporter.service", "nvidia_gpu_exporter.service", "gdm3.service", "ssh.service")
+    names = (
+        "nvidia-dcgm.service",
+        "dcgm-exporter.service",
+        "nvidia_gpu_exporter.service",
+        "gdm3.service",
+        "ssh.service",
+    )
     place = find_place(reader(*names), Here(running=("nv-hostengine",)))
     assert place.monitors == ("dcgm-exporter.service", "nvidia-dcgm.service", "nvidia_gpu_exporter.service")
     assert place.displays == ("gdm3.service",)
@@ -101,7 +107,9 @@ def test_services_that_hold_gpus_are_found_by_their_control_groups():
 def test_dcgm_of_a_container_is_named():
     place = find_place(reader("docker.service"), Here(running=("nv-hostengine",)))
     assert place.contained == ("nv-hostengine",)
-    assert any("stop the container that runs nv-hostengine" in step for step in steps_of(way_of(("RESET_GPU",), SLOT, place)))
+    assert any(
+        "stop the container that runs nv-hostengine" in step for step in steps_of(way_of(("RESET_GPU",), SLOT, place))
+    )
 
 
 def test_persistence_daemon_of_the_host_lets_go_by_itself():

@@ -16,7 +16,9 @@ LOG = f"sudo journalctl -b -u {SERVICE}, and /var/log/fabricmanager.log"
 
 _AT_BOOT = "/etc/modules-load.d/nvlink-fabric.conf"
 _MODULES = ("mlx5_ib", "ib_umad")  # Fabric Manager opens the umad and issm devices of the mlx5 functions
-_RESET = "reset all GPUs of this host together: sudo nvidia-smi -r\nif that is refused or does not help, reboot: sudo reboot"
+_RESET = (
+    "reset all GPUs of this host together: sudo nvidia-smi -r\nif that is refused or does not help, reboot: sudo reboot"
+)
 # NVIDIA, GPU Operator documentation: names of the daemon set, of its container and of the namespace by default.
 _POD_LOG = "kubectl -n gpu-operator logs -c nvidia-driver-ctr"
 

@@ -205,9 +205,7 @@ def way_out(failure: GspFailure, facts: Facts) -> str:
         return f"{_reinstall(failure, facts)}\n{REBUILD}\n{_REBOOT}"
     if failure.cause == MISSING and failure.is_there:
         return f"{again}\nif it is missing again after a boot, the initial RAM disk lacks it: {REBUILD}"
-    look = (
-        "" if failure.cause == MISSING else f"see whether it can be read: sudo sha256sum {_names(failure)}\nif not, "
-    )
+    look = "" if failure.cause == MISSING else f"see whether it can be read: sudo sha256sum {_names(failure)}\nif not, "
     return f"{look}{_reinstall(failure, facts)}\n{again}"
 
 

@@ -52,8 +52,8 @@ from hosttune.facts.gpu.health_smi import (
 from hosttune.facts.gpu.nvidia import narrowed
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.nvidia_smi import instead, slots_of
-from hosttune.facts.gpu.ways_out import find_place, way_of
 from hosttune.facts.gpu.smi_words import BROKEN, asks_for_reset, is_supported, word_of
+from hosttune.facts.gpu.ways_out import find_place, way_of
 from hosttune.facts.reading import ask, is_there, parsed, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed

@@ -72,7 +72,7 @@ class GpuPlace:
 
 def find_place(reader: Reader, facts: Facts) -> GpuPlace:
     """What of this host decides how a GPU is reset."""
-    services = sorted(_known(lambda: running_services(reader), frozenset()))
+    services = sorted(_known(lambda: running_services(reader), frozenset[str]()))
 
     def running(patterns: Iterable[str]) -> tuple[str, ...]:
         return tuple(name for name in services if any(fits_glob(name, pattern) for pattern in patterns))
@@ -141,13 +141,13 @@ def _let_go(place: GpuPlace, slot: str) -> tuple[list[str], list[str]]:
     before, after = [], []
     if place.has_operator:
         node = quote(place.host.lower() or "NODE")
-        off, on = (
-            " ".join(f"nvidia.com/gpu.deploy.{one}={word}" for one in _OPERANDS) for word in ("false", "true")
-        )
+        off, on = (" ".join(f"nvidia.com/gpu.deploy.{one}={word}" for one in _OPERANDS) for word in ("false", "true"))
         before.append(f"take the GPU Operator's pods from the node: kubectl label node {node} --overwrite {off}")
         after.append(f"let them come again: kubectl label node {node} --overwrite {on}")
     elif place.is_kubernetes:
-        before.append("delete the pods of the device plugin and of DCGM on this node, which hold the GPU: kubectl get pods -A -o wide")
+        before.append(
+            "delete the pods of the device plugin and of DCGM on this node: kubectl get pods -A -o wide shows them"
+        )
     if place.monitors:
         before.append(f"stop what watches the GPU: sudo systemctl stop {' '.join(map(quote, place.monitors))}")
         after.append(f"start it again: sudo systemctl start {' '.join(map(quote, place.monitors))}")
@@ -158,7 +158,9 @@ def _let_go(place: GpuPlace, slot: str) -> tuple[list[str], list[str]]:
         after.append(f"start the desktop again: sudo systemctl start {' '.join(map(quote, place.displays))}")
     if place.is_persistence_kept:
         which = f" -i {quote(slot)}" if slot else ""
-        before.append(f"switch persistence mode off, because its daemon runs in a container: {place.prefix(f'nvidia-smi{which} -pm 0')}")
+        before.append(
+            f"switch persistence mode off, as a container has its daemon: {place.prefix(f'nvidia-smi{which} -pm 0')}"
+        )
     return before, after
 
 
@@ -196,7 +198,8 @@ WAYS: Mapping[str, Callable[[GpuPlace, str], list[str]]] = {
     "RESTART_BM": _restart,
     "RESET_FABRIC": _reset_fabric,
     "CHECK_MECHANICALS": lambda place, slot: [
-        *_drain(place, slot), "power the host off: sudo poweroff", "see that the power cables of the board are connected",
+        *_drain(place, slot), "power the host off: sudo poweroff",
+        "see that the power cables of the board are connected",
     ],
     "RESTART_VM": lambda place, slot: [*_drain(place, slot), "restart the virtual machine: sudo reboot", SUPPORT],
     "RESET_GPU": lambda place, slot: [*_drain(place, slot), *_report(place), *_reset(place, slot), SUPPORT],

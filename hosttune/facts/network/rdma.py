@@ -21,7 +21,7 @@ from hosttune.facts.base import Fact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
 from hosttune.facts.gpu.platforms import is_switched
-from hosttune.facts.reading import counter, derived, hint, if_absent, is_there, line, names_in
+from hosttune.facts.reading import counter, derived, hint, is_there, line, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT

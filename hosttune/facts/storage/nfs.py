@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _TYPES = frozenset({"nfs", "nfs4"})
 _UDEV = "/etc/udev/rules.d"
 _OURS = "60-hosttune-"
+_UNBOUNDED_KIB = 1 << 30
 _SECTION = regex(r"\s*\[\s*([^\]\s]+)(?:\s[^\]]*)?\]")
 
 
@@ -60,6 +61,11 @@ class Nfs(Fact):
     settings: tuple[str, ...]  # `/etc/nfs.conf:12 (nfs4 = 16000)`: lines of an administrator, not ours
     widest_rsize_bytes: int = 0  # the largest rsize of these mounts, without those of pods; 0 where none says
     servers: tuple[str, ...] = ()  # of all that is mounted, as it was mounted: nfs01, 10.0.0.7
+
+    @property
+    def usual_read_ahead_kib(self) -> int:
+        """15 times the largest rsize, as Linux up to 5.3 had it, and 128 at least; without bound where none says."""
+        return max(128, 15 * self.widest_rsize_bytes // 1024) if self.widest_rsize_bytes else _UNBOUNDED_KIB
 
 
 def read_ahead_lines(content: str) -> Iterator[tuple[int, str, str]]:
