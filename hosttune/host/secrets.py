@@ -81,7 +81,7 @@ _SERIAL = regex(
 
 # Files whose whole content identifies a machine or opens one.
 _SECRET_FILES = regex(
-    r"""^/sys/.*/(?:(?=\w*serial)\w*|\w*uuid|\w*asset_tag|wwid|nguid|eui|vpd_pg80|vpd_pg83|unique_id|address|cid)$
+    r"""^/sys/.*/(?:(?=\w*serial)\w*|\w*uuid|\w*asset_tag|wwid|nguid|eui|vpd|vpd_pg80|vpd_pg83|unique_id|address|cid)$
     |^/proc/sys/net/.*(?:tcp_fastopen_key|stable_secret)$
     |^/proc/(?:sys/kernel/random/uuid|keys|[^/]+/environ|driver/nvidia/.*registry)$
     |^/etc/(?:g?shadow-?|ssh/ssh_host_.*|ssl/private/.*|sudoers.*|docker/key\.json)$

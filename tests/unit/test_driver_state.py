@@ -27,6 +27,7 @@ from hosttune.facts.gpu.strangers import GRAPHICS_PPA
 from hosttune.facts.packages import REPAIR, Packages
 from hosttune.facts.placed import Placed
 from hosttune.frozen import frozen
+from hosttune.values import ABSENT
 from tests.unit.driver_machine import NOW, GivenArchives, tables
 from tests.unit.fake_reader import FakeReader
 
@@ -143,9 +144,12 @@ def host(
             is_container="container" in here,
             is_wsl="wsl" in here,
             is_vm=False,
+            hostname="gpu01",
             cloud="azure" if "azure" in here else "",
         ),
-        managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here),
+        managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here, slurm=False),
+        processes=defaultdict(lambda: SimpleNamespace(commands=())),
+        dcgm=SimpleNamespace(version=""),
         role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else ""),
         packages=Packages(
             {name: (version, "install ok installed") for name, version in here_too.items()}
@@ -165,7 +169,7 @@ def host(
         file_owners=Facts(FakeReader(dict.fromkeys((kept_out or {}).values(), ""))).file_owners,
         peermem=SimpleNamespace(has_umad="no umad" not in here, has_mlx5=True),
         gsp_firmware=GspFirmware(failures),
-        reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
+        reader=SimpleNamespace(now=lambda: now, has_tried_packages=False, persistent_only=True, stat=lambda _: ABSENT),
         apt=SimpleNamespace(
             pins=(PIN,), disabled_sources=(SWITCHED_OFF,), sources=(), would=defaultdict(lambda: Transaction(would))
         ),

@@ -42,29 +42,6 @@ SAID = {
     "Recover IMEX Domain": "RECOVER_IMEX",
 }  # fmt: skip
 
-_SUPPORT = "where it comes again, NVIDIA's or your vendor's support decides about the board"
-_RESET = "reset the GPU (sudo nvidia-smi -r -i {slot}) or reboot"
-_KEEP = "drain the node, keep nvidia-bug-report.sh, then"
-# What a person does about NVIDIA's action; what asks for most stands first.
-WAYS: Mapping[str, str] = {
-    "RESTART_BM": f"{_KEEP} reboot, and power it off and on where the GPU stays away; {_SUPPORT}",
-    "CHECK_MECHANICALS": "drain the node, power it off, and see that the power cables of the board are connected",
-    "RESTART_VM": f"drain the node and restart the virtual machine; {_SUPPORT}",
-    "RESET_GPU": f"{_KEEP} {_RESET}; {_SUPPORT}",
-    "DRAIN_RESET": f"let no new job on this GPU; when the running ones have ended, {_RESET}",
-    "DRAIN_P2P": "end the jobs on this GPU that talk to other GPUs; others can go on",
-    "RECOVER_IMEX": "stop the jobs of this NVLink domain, and restart nvidia-imex on its nodes",
-    "CONTACT_SUPPORT": "keep nvidia-bug-report.sh and ask NVIDIA's or your vendor's support: no other way is published",
-    "UPDATE_SWFW": "bring the driver of this guest and that of its hypervisor to one release of NVIDIA's vGPU software",
-    "RESTART_APP": f"start the program that was hit again; when the GPU is idle, {_RESET}: the board is not to be "
-    "replaced for it",
-    "LATER": f"when the GPU is idle, {_RESET}; {_SUPPORT}",
-}
-_AS = {
-    "WORKFLOW_XID_48": "RESET_GPU", "WORKFLOW_NVLINK_ERR": "RESET_GPU", "WORKFLOW_NVLINK5_ERR": "RESET_GPU",
-    "CHECK_UVM": "RESET_GPU", "IGNORE": "LATER", "-": "CONTACT_SUPPORT",
-}  # fmt: skip
-
 
 @frozen
 class GpuError(Fact):
@@ -326,13 +303,6 @@ def sxids_in(messages: Iterable[str], now: float = 0.0) -> Mapping[str, tuple[Gp
         )
         found[slot] = (*found.get(slot, ()), error)
     return found
-
-
-def way_of(actions: Iterable[str], slot: str) -> str:
-    """What a person does about these actions of NVIDIA's, by the one that asks for most; empty for none."""
-    wanted = {_AS.get(action, action) for action in actions}
-    best = next((name for name in WAYS if name in wanted), "CONTACT_SUPPORT" if wanted else "")
-    return WAYS[best].format(slot=slot) if best else ""
 
 
 def ago(seconds: float) -> str:

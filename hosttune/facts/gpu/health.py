@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
-from hosttune.facts.gpu.gpu_errors import SAID, GpuError, sxids_in, way_of, xids_in
+from hosttune.facts.gpu.gpu_errors import SAID, GpuError, sxids_in, xids_in
 from hosttune.facts.gpu.gsp_firmware import GspFailure, way_out
 from hosttune.facts.gpu.health_smi import (
     APPLICATION_CLOCKS,
@@ -53,6 +53,7 @@ from hosttune.facts.gpu.nvidia import narrowed
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.nvidia_smi import instead, slots_of
 from hosttune.facts.gpu.smi_words import BROKEN, asks_for_reset, is_supported, word_of
+from hosttune.facts.gpu.ways_out import find_place, way_of
 from hosttune.facts.reading import ask, is_there, parsed, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
@@ -71,6 +72,7 @@ _MICROSECONDS = 1e6
 _RETIREMENTS = frozenset({63, 64})
 _MOST_REFUSALS = 4  # each costs one more run of nvidia-smi
 _VGPU_HOST = "/sys/module/nvidia_vgpu_vfio"  # lends vGPUs to virtual machines (NVIDIA, vGPU User Guide)
+_NO_REPAIR = "Unrepairable Memory"
 _CORRUPTED = 14  # NVML_ERROR_CORRUPTED_INFOROM as an exit status
 
 
@@ -115,7 +117,8 @@ class GpuHealth(Fact):
     recovery_action: str  # None, Reset, Reboot, Drain P2P, Drain and Reset; empty on drivers that do not say
     breakdown: str  # what nvidia-smi says of it in the place of values: [GPU requires reset]; unread for another error
     silence: str = ""  # why it is taken not to answer, a sentence; empty for one that does, or where nobody was asked
-    silence_way_out: str = ""  # what a person does about that
+    silence_way_out: str = ""  # what a person does about that, a step on each line
+    way_out: str = ""  # what a person does about all that is wrong with one that answers: the worst decides
     model: str = ""  # its PCI device ID, 0x2330; empty for one that is gone from the bus
     ships_with_ecc: bool = False  # its model comes with ECC switched on
 
@@ -130,19 +133,19 @@ class GpuHealth(Fact):
         return tuple(error.sentence for error in self.errors if error.is_reported)
 
     @property
-    def way_out(self) -> str:
-        """What a person does about them, as NVIDIA's catalogue says."""
-        return way_of((error.action for error in self.errors if error.is_reported), self.slot)
-
-    @property
-    def recovery_way_out(self) -> str:
-        """What the recovery that the driver asks for means to a person."""
-        return way_of((SAID.get(self.recovery_action, "RESET_GPU"),), self.slot)
-
-    @property
-    def breakdown_way_out(self) -> str:
-        """What a person does about what stands in the place of values."""
-        return way_of(("RESET_GPU" if asks_for_reset(self.breakdown) else "RESTART_BM",), self.slot)
+    def actions(self) -> tuple[str, ...]:
+        """What NVIDIA asks for, for each thing that is wrong with it; what cannot be read asks for nothing."""
+        errors, repairs = raw(self, "errors"), raw(self, "repairs")
+        found = [error.action for error in errors if error.is_reported] if isinstance(errors, tuple) else []
+        names = repairs if isinstance(repairs, tuple) else ()
+        found += ["REPLACE_BOARD" if name == _NO_REPAIR else "DRAIN_RESET" for name in names]
+        found += ["REPLACE_BOARD" for name in ("remap_failed", "is_sram_over") if raw(self, name) is True]
+        found += ["DRAIN_RESET"] if raw(self, "retirement_pending") is True else []
+        wish, words = raw(self, "recovery_action"), raw(self, "breakdown")
+        found += [SAID.get(wish, "RESET_GPU")] if isinstance(wish, str) and wish not in {"", "None"} else []
+        found += ["RESET_GPU" if asks_for_reset(words) else "RESTART_BM"] if isinstance(words, str) and words else []
+        count = raw(self, "uncorrected_volatile") if raw(self, "has_ecc_counts") is True and not found else 0
+        return tuple(found) or (("RESET_GPU",) if isinstance(count, int) and count > 0 else ())
 
     @property
     def slowdowns(self) -> tuple[str, ...]:
@@ -162,6 +165,7 @@ class Health(Fact):
     gpus: tuple[GpuHealth, ...]
     switch_errors: tuple[str, ...]  # sentences for the SXid errors about which somebody has to do something
     is_switch_fatal: bool  # one of them has stopped the fabric
+    switch_way_out: str  # what a person does about them, a step on each line
     problem: str  # a sentence where nvidia-smi is not asked, or did not answer
 
     @property
@@ -183,6 +187,7 @@ def collect(reader: Reader, facts: Facts) -> Health:
         gpus=lazy(lambda: tuple(_gpu(slot, told) for slot in told.slots())),
         switch_errors=lazy(lambda: tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in told.sxids())),
         is_switch_fatal=lazy(lambda: any(error.weight == "fault" for _, error in told.sxids())),
+        switch_way_out=lazy(told.switch_way_out),
         problem=lazy(told.problem),
     )
 
@@ -194,6 +199,7 @@ class _Told:
         self.reader, self.facts = reader, facts
         self.driver = str(raw(facts.driver, "loaded_version"))
         self.held = shared(self._held)
+        self.place = shared(find_place, reader, facts)
         self.silences = shared(lambda: {gpu.slot: gpu for gpu in facts.nvidia.silent})
         self.is_vgpu = shared(lambda: attempt(lambda: facts.gpus.is_vgpu) is True)
         self.slots = shared(self._slots)
@@ -271,7 +277,13 @@ class _Told:
         if failure := self.not_set_up(slot):
             return way_out(failure, self.facts)
         silent = attempt(lambda: self.silences().get(slot))
-        return way_of((silent.action if isinstance(silent, SilentGpu) else "RESTART_BM",), slot)
+        return way_of((silent.action if isinstance(silent, SilentGpu) else "RESTART_BM",), slot, self.place())
+
+    def switch_way_out(self) -> str:
+        asks = ["RESET_FABRIC" if error.weight == "fault" else "LATER" for _, error in self.sxids()]
+        way = way_of(asks, "", self.place())
+        stalls = bool(asks) and "RESET_FABRIC" not in asks
+        return f"let no new job start on that GPU, whose traffic may have stopped\n{way}" if stalls else way
 
     def inforom(self, slot: str) -> str:
         """Drivers before 580 only warn, in a line of its own or by their exit status."""
@@ -410,7 +422,7 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
     held = attempt(told.held)
     gpu = None if isinstance(held, Unreadable) else held.get(slot)
     errors = shared(lambda: told.errors().get(slot, ()))
-    return GpuHealth(
+    found = GpuHealth(
         slot=slot,
         errors=lazy(errors),
         temperature_c=lazy(take, whole, "temperature.gpu"),
@@ -449,9 +461,11 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         breakdown=lazy(told.breakdown, slot),
         silence=lazy(told.silence, slot),
         silence_way_out=lazy(told.silence_way_out, slot),
+        way_out=lazy(lambda: way_of(found.actions, slot, told.place())),
         model=lazy(lambda: gpu.device_id if gpu else ""),
         ships_with_ecc=lazy(lambda: gpu is not None and gpu.ships_with_ecc),
     )
+    return found
 
 
 def _reasons(spelled: str, what: str) -> int:
