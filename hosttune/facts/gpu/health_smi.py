@@ -81,6 +81,10 @@ def _remapped_of(fields: tuple[str, ...]) -> tuple[str, ...]:
 
 REMAPPED, OLD_REMAPPED = map(_remapped_of, (REMAPPED_FIELDS, OLD_REMAPPED_FIELDS))
 
+# Optional: a driver that does not know it, or does not answer, leaves the state of a GPU known.
+CORRECTED_FIELDS = ("pci.bus_id", "ecc.errors.corrected.volatile.total")
+CORRECTED = ("nvidia-smi", f"--query-gpu={','.join(CORRECTED_FIELDS)}", _FORMAT)
+
 _BUS_ID = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _UNKNOWN_FIELD = regex(r'Field "([\w.]+)" is not a valid field')
 _REFUSED = regex(r"is not a valid (?:field to query|query)|Unrecognized|Invalid combination", re.IGNORECASE)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.gpu.gpu_errors import ago
 from hosttune.facts.kernel.kernel_log import lines_of, message_of
 from hosttune.facts.reading import names_in
 from hosttune.frozen import frozen
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_LINES = 500  # of a kind, the last ones: a link that comes and goes for weeks writes many
-_SOFT = regex(r"(?:NMI )?watchdog: BUG: soft lockup - CPU#\d+ stuck for (\d+)s! \[(.{0,40}?):\d+\]")
+_SOFT = regex(r"(?:NMI )?watchdog: BUG: soft lockup - CPU#(\d+) stuck for (\d{1,12})s! \[(.{0,40}?):(\d+)\]")
 _HARD = regex(r"(?:NMI )?watchdog: (?:CPU ?\d+: )?Watchdog detected hard LOCKUP on cpu \d+")
 _RCU = regex(r"(?:rcu: )?INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stalls? ")
 _OOM = regex(r"oom-kill:constraint=CONSTRAINT_NONE,.*\btask=(.{1,40}?),pid=\d+,uid=\d+$")
@@ -59,6 +60,8 @@ _KINDS = (
 )  # fmt: skip
 _SETTLED_S = 600  # after the boot: until then drivers bring links up, down and up again
 _DAY_S = 86400
+_STILL_S = 180  # the watchdog repeats its line each 20 to 40 seconds, and from Linux 5.13 on adds the times up
+_STUCK_S = 60
 
 
 @frozen
@@ -79,6 +82,7 @@ class HostLog(Fact):
     """
 
     lockups: tuple[str, ...]  # of processors in the last 24 hours: `soft lockup in python3 (27 s), 3 times`
+    stuck: tuple[str, ...]  # processors in a soft lockup that goes on: `CPU 17 in mksquashfs for 84 hours`
     out_of_memory: tuple[str, ...]  # programs killed because the host itself, no control group, had no memory left
     uncorrected: int  # errors of hardware in this boot that could not be corrected, and the host went on
     corrected_a_day: int  # reports of corrected ones in the last 24 hours; the kernel leaves some out in a storm
@@ -114,6 +118,7 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
 
     return HostLog(
         lockups=certain(lambda: lockups_in(recent())),
+        stuck=certain(lambda: stuck_in([text for at, text in timed() if at is None or now - at <= _STILL_S])),
         out_of_memory=certain(lambda: tuple(match[1] for line in lines() if (match := _OOM.match(line)))),
         uncorrected=certain(lambda: severities(lines(), is_amd=is_amd())["uncorrected"]),
         corrected_a_day=certain(lambda: severities(recent(), is_amd=is_amd())["corrected"]),
@@ -198,9 +203,9 @@ def lockups_in(texts: Sequence[str]) -> tuple[str, ...]:
     longest: dict[str, int] = {}
     for text in texts:
         if soft := _SOFT.match(text):
-            name = f"soft lockup in {soft[2]}"
+            name = f"soft lockup in {soft[3]}"
             found[name] += 1
-            longest[name] = max(longest.get(name, 0), int(soft[1]))
+            longest[name] = max(longest.get(name, 0), int(soft[2]))
         elif _HARD.match(text):
             found["hard lockup"] += 1
         elif _RCU.match(text):
@@ -208,6 +213,25 @@ def lockups_in(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         name + (f" ({longest[name]} s)" if name in longest else "") + (f", {many} times" if many > 1 else "")
         for name, many in found.items()
+    )
+
+
+def stuck_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """The processors of which the newest lines, in the order in which they came, say that the same task holds them for
+    longer and longer. A machine that was paused says so once.
+    """
+    held: dict[str, tuple[str, int, bool]] = {}  # by processor: its task, seconds, whether these grew
+    names: dict[str, str] = {}
+    for text in texts:
+        if soft := _SOFT.match(text):
+            task, seconds = soft[4], int(soft[2])
+            before = held.get(soft[1])
+            held[soft[1]] = (task, seconds, before is not None and before[0] == task and before[1] < seconds)
+            names[soft[1]] = soft[3]
+    return tuple(
+        f"CPU {cpu} in {names[cpu]} for {ago(seconds).removesuffix(' ago')}"
+        for cpu, (_, seconds, grew) in held.items()
+        if grew and seconds >= _STUCK_S
     )
 
 
