@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from hosttune.facts.kernel.boot import Boot
     from hosttune.facts.kernel.boot_room import BootRoom
     from hosttune.facts.kernel.cmdline import Cmdline
+    from hosttune.facts.kernel.device_log import DeviceLog
     from hosttune.facts.kernel.grub_arguments import GrubArguments
     from hosttune.facts.kernel.host_log import HostLog
     from hosttune.facts.kernel.initramfs import Initramfs
@@ -30,6 +31,7 @@ class KernelFacts:
     boot: Boot
     boot_room: BootRoom
     cmdline: Cmdline
+    device_log: DeviceLog
     grub_arguments: GrubArguments
     host_log: HostLog
     initramfs: Initramfs

@@ -72,6 +72,8 @@ class LoggedCard(Fact):
     link_downs: int  # how often its link went down in the last 24 hours, without the first ten minutes after the boot
     is_hot: bool  # its cable or transceiver was too hot in the last 24 hours
     cable: str  # what else its cable or transceiver had in the last 24 hours: Cable error, ...; empty for none
+    firmware_fault: str  # what it said last of its firmware and did not take back: irisc not responding; empty for none
+    is_portless: bool  # its driver is bound, and it offers neither a network interface nor an RDMA device
     slot_power: str  # what the slot offers, where the card says that it is not enough: 27W; empty for none
 
 
@@ -128,7 +130,7 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
         cards=lazy(
             lambda: tuple(
                 _as_seen(card, facts)
-                for card in cards_in(_slots(reader), lines(), recent(), _since_settled(facts, timed(), now))
+                for card in cards_in(_slots(reader, facts), lines(), recent(), _since_settled(facts, timed(), now))
             )
         ),
         peermem_errors=certain(lambda: sum(map(bool, map(_PEERMEM.match, lines())))),
@@ -143,19 +145,23 @@ def _as_seen(card: LoggedCard, facts: Facts) -> LoggedCard:
         link_downs=lazy(certain, card.link_downs),
         is_hot=lazy(certain, card.is_hot),
         cable=lazy(certain, card.cable),
+        firmware_fault=lazy(lambda: facts.device_log.mlx5_faults.get(card.slot, "")),
+        is_portless=lazy(lambda: card.slot in facts.portless.slots),
         slot_power=card.slot_power,
     )
 
 
-def _slots(reader: Reader) -> tuple[str, ...]:
-    """Where the devices of network interfaces and of RDMA stand on the PCI bus."""
+def _slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    """Where the devices of network interfaces and of RDMA are on the PCI bus, and the cards that lost theirs."""
     places = [
         reader.resolve(f"{folder}/{name}/device")
         for folder in ("/sys/class/net", "/sys/class/infiniband")
         for name in names_in(reader, folder)
     ]
     ends = (place.rpartition("/")[2] for place in places if isinstance(place, str))
-    return tuple(slot for slot in ends if _IS_SLOT.fullmatch(slot))
+    portless, said = attempt(lambda: facts.portless.slots), attempt(lambda: facts.device_log.mlx5_faults)
+    lost = (*(portless if isinstance(portless, tuple) else ()), *(said if isinstance(said, Mapping) else ()))
+    return (*(slot for slot in ends if _IS_SLOT.fullmatch(slot)), *lost)
 
 
 def _since_settled(facts: Facts, timed: Sequence[tuple[float | None, str]], now: float) -> list[str]:
@@ -260,6 +266,8 @@ def cards_in(
                 link_downs=len(downs.get(slot, ())),
                 is_hot=len(faults) < len(said),
                 cable=faults[-1] if faults else "",
+                firmware_fault="",
+                is_portless=False,
                 slot_power=watts[-1] if watts else "",
             )
         )
