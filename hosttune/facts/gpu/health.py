@@ -42,6 +42,7 @@ from hosttune.facts.gpu.health_smi import (
     has_repairs,
     mask,
     mig_devices_in,
+    mig_profiles_in,
     parse_number,
     parse_rows,
     query_of,
@@ -192,6 +193,7 @@ class Health(Fact):
     gpus: tuple[GpuHealth, ...]
     switch_errors: tuple[str, ...]  # sentences for the SXid errors about which somebody has to do something
     is_switch_fatal: bool  # one of them has stopped the fabric
+    mig_profiles: tuple[str, ...] | None  # of the MIG devices of this host, one for each: 1g.10gb; None in an older record
     problem: str  # a sentence where nvidia-smi is not asked, or did not answer
 
     @property
@@ -213,6 +215,7 @@ def collect(reader: Reader, facts: Facts) -> Health:
         gpus=lazy(lambda: tuple(_gpu(slot, told) for slot in told.slots())),
         switch_errors=lazy(lambda: tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in told.sxids())),
         is_switch_fatal=lazy(lambda: any(error.weight == "fault" for _, error in told.sxids())),
+        mig_profiles=lazy(told.mig_profiles),
         problem=lazy(told.problem),
     )
 
@@ -392,6 +395,20 @@ class _Told:
         if not found or not slots:
             raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {instead(answer)}")
         return {slots[number]: count for number, count in found.items()}
+
+    def mig_profiles(self) -> tuple[str, ...] | None:
+        """Raises UnknownFact if nvidia-smi does not list the GPUs, or may hide some from this process."""
+        known = self.reader.query(LIST, timeout_s=_TIMEOUT_S)
+        if isinstance(known, Unreadable) and known.reason.startswith("not in this record"):
+            return None
+        if reason := narrowed(self.reader, self.facts):
+            raise UnknownFact(reason)
+        if not self.reader.is_privileged:
+            raise UnknownFact("an ordinary user may be shown no MIG devices: ask as root")
+        answer = ask(self.reader, LIST, timeout_s=_TIMEOUT_S)
+        if not mig_devices_in(answer.text):
+            raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {instead(answer)}")
+        return mig_profiles_in(answer.text)
 
     def row(self, slot: str) -> Mapping[str, str]:
         """What nvidia-smi prints of a GPU; raises UnknownFact for one that does not answer."""

@@ -69,7 +69,7 @@ _REPAIR = regex(r"\s+(Channel Repair Pending|TPC Repair Pending|Unrepairable Mem
 # User Guide).
 LIST = ("nvidia-smi", "-L")
 _LISTED = regex(r"GPU (\d{1,9}): ")
-_MIG_DEVICE = regex(r"\s*MIG \S+\s+Device\s+\d+: ")
+_MIG_DEVICE = regex(r"\s*MIG (\S+)\s+Device\s+\d+: ")
 _FORMAT = "--format=csv,noheader,nounits"
 OLD_REMAPPED_FIELDS = ("gpu_bus_id", *_ROWS)
 REMAPPED_FIELDS = (*OLD_REMAPPED_FIELDS, FEW, NONE)
@@ -168,6 +168,11 @@ def mig_devices_in(output: str) -> Mapping[int, int | None]:
         else:
             found[number] = found[number] or None
     return found
+
+
+def mig_profiles_in(output: str) -> tuple[str, ...]:
+    """The profile of each MIG device of an answer to `LIST`: 1g.10gb, 1c.2g.20gb."""
+    return tuple(match[1] for line in output.splitlines() if (match := _MIG_DEVICE.match(line)))
 
 
 def _branch(driver: str) -> int:

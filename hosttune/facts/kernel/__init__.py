@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hosttune.facts.kernel.kernel import Kernel
     from hosttune.facts.kernel.kernel_log import KernelLog
     from hosttune.facts.kernel.module_options import ModuleOptions
+    from hosttune.facts.kernel.peer_paths import PeerPaths
     from hosttune.facts.kernel.sysctl import Sysctl
     from hosttune.facts.kernel.sysctl_at_boot import SysctlAtBoot
     from hosttune.facts.kernel.sysfs_at_boot import SysfsAtBoot
@@ -39,6 +40,7 @@ class KernelFacts:
     kernel: Kernel
     kernel_log: KernelLog
     module_options: ModuleOptions
+    peer_paths: PeerPaths
     sysctl: Sysctl
     sysctl_at_boot: SysctlAtBoot
     sysfs_at_boot: SysfsAtBoot
