@@ -343,6 +343,11 @@ _UNSIGNED = (
 _CONTAINED_STATES = {
     name: STATES[name]
     for name in (
-        "GPU lost", "GPU reset required", "GSP firmware", "GPU not set up", "GPU without a driver", "nvidia-smi refuses",
+        "GPU lost",
+        "GPU reset required",
+        "GSP firmware",
+        "GPU not set up",
+        "GPU without a driver",
+        "nvidia-smi refuses",
     )
 }

@@ -141,7 +141,7 @@ class GpuHealth(Fact):
 
     @property
     def correction_rate(self) -> str:
-        """its memory corrects 9,000 errors an hour, the other GPUs of its model 2."""
+        """Its memory corrects 9,000 errors an hour, the other GPUs of its model 2."""
         others = f", the other GPUs of its model {self.corrected_of_others:,.0f}" if self.corrected_of_others else ""
         return f"its memory corrects {self.corrected_an_hour:,.0f} errors an hour{others}"
 
@@ -193,7 +193,9 @@ class Health(Fact):
     gpus: tuple[GpuHealth, ...]
     switch_errors: tuple[str, ...]  # sentences for the SXid errors about which somebody has to do something
     is_switch_fatal: bool  # one of them has stopped the fabric
-    mig_profiles: tuple[str, ...] | None  # of the MIG devices of this host, one for each: 1g.10gb; None in an older record
+    mig_profiles: (
+        tuple[str, ...] | None
+    )  # of the MIG devices of this host, one for each: 1g.10gb; None in an older record
     problem: str  # a sentence where nvidia-smi is not asked, or did not answer
 
     @property

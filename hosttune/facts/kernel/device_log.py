@@ -64,7 +64,9 @@ class DeviceLog(Fact):
     """What does not count as over. Raises UnknownFact if nothing is found and lines of the last day may be missing."""
 
     reset_drives: tuple[ResetDrive, ...]
-    amd_faults: Mapping[str, str]  # by slot why a GPU of AMD's does not compute, since the driver or a reset worked last
+    amd_faults: Mapping[
+        str, str
+    ]  # by slot why a GPU of AMD's does not compute, since the driver or a reset worked last
     mlx5_faults: Mapping[str, str]  # by slot what a network card says of its firmware, since it was set up last
     evicted_by: tuple[str, ...]  # targets of Lustre that threw this client out in the last day
     conntrack_full: int  # how often connections were dropped for a full table in the last day, as far as that is logged

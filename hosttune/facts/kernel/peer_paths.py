@@ -33,7 +33,9 @@ def collect(reader: Reader, facts: Facts) -> PeerPaths:
     del reader
     return PeerPaths(
         has_pcie_peers=lazy(_has_pcie_peers, facts),
-        translated=lazy(lambda: tuple(one.slot for one in facts.iommu.devices if one.kind == "gpu" and one.is_translated)),
+        translated=lazy(
+            lambda: tuple(one.slot for one in facts.iommu.devices if one.kind == "gpu" and one.is_translated)
+        ),
         redirecting=lazy(_redirecting, facts),
         stopped=lazy(_stopped, facts),
     )
@@ -72,5 +74,7 @@ def _stopped(facts: Facts) -> tuple[str, ...]:
     faults = facts.device_log.iommu_faults
     ours = {gpu.slot for gpu in facts.gpus.ours}
     return tuple(
-        f"{slot} ({count} {'time' if count == 1 else 'times'})" for slot, count in sorted(faults.items()) if slot in ours
+        f"{slot} ({count} {'time' if count == 1 else 'times'})"
+        for slot, count in sorted(faults.items())
+        if slot in ours
     )

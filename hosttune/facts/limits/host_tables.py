@@ -32,7 +32,7 @@ class HostTables(Fact):
     most_connections: int  # 0 if connections are not tracked
     files: int  # open in all of the host
     most_files: int
-    has_dropped: bool  # the kernel logged in the last day that a table of connections was full, and it may be the host's
+    has_dropped: bool  # the kernel logged in the last day that a table was full, and that may be the host's own
     has_refused_files: bool  # the kernel logged in the last day that no program could open another file
     session_processes: str  # what a file sets as the most processes of any user; empty if no file does
     session_processes_place: str  # FILE:LINE
