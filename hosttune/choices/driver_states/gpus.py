@@ -118,13 +118,16 @@ def reset_required(facts: Facts) -> Told | None:
     gpus = attempt(lambda: facts.health.gpus)
     if isinstance(gpus, tuple) and any(map(_is_named, gpus)):
         return None
-    return (
+    said = (
         "the driver refuses work on a GPU until it is reset (NV_ERR_RESET_REQUIRED in the kernel log): CUDA calls it "
-        "busy or unavailable, and nvidia-smi shows nothing",
-        "drain the node, run sudo nvidia-bug-report.sh and save its output; then end all that uses the GPUs, unload and "
-        "load the driver (sudo modprobe -r nvidia-uvm nvidia-drm nvidia-modeset nvidia && sudo modprobe nvidia), or "
-        "reboot; if it happens again, NVIDIA's or your vendor's support decides about the board",
+        "busy or unavailable, and nvidia-smi shows nothing"
     )
+    way = (
+        "drain the node, run sudo nvidia-bug-report.sh and save its output; then end all that uses the GPUs, unload "
+        "and load the driver (sudo modprobe -r nvidia-uvm nvidia-drm nvidia-modeset nvidia && sudo modprobe nvidia), or "
+        "reboot; if it happens again, NVIDIA's or your vendor's support decides about the board"
+    )
+    return said, way
 
 
 def _is_named(gpu: GpuHealth) -> bool:

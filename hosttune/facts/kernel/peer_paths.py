@@ -42,8 +42,8 @@ def collect(reader: Reader, facts: Facts) -> PeerPaths:
 
 
 def _has_pcie_peers(facts: Facts) -> bool:
-    """Boards join all their GPUs, by NVSwitches or each to each. A bridge joins two cards, so of two with links that are
-    up none is left apart; of more, some pairs are. What nvidia-smi does not tell joins nothing.
+    """Boards join all their GPUs, by NVSwitches or each to each. A bridge joins two cards, so of two with links that
+    are up none is left apart; of more, some pairs are. What nvidia-smi does not tell joins nothing.
     """
     cards = [gpu for gpu in facts.gpus.ours if not _is_on_board(gpu)]
     if len(cards) < 2 or len(cards) == len({gpu.device_id for gpu in cards}):

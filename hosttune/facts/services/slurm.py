@@ -118,7 +118,7 @@ def mig_of(gres: str) -> Mapping[str, int]:
 
 
 def short_of(wanted: Mapping[str, int], profiles: Sequence[str] | None) -> tuple[str, ...]:
-    """A sentence for each profile of which there are fewer. As Slurm has it, a type fits a device whose name holds it."""
+    """A sentence for each profile of which there are fewer. In Slurm a type fits a device whose name holds it."""
     if profiles is None:
         return ()
     counts = {name: sum(name in one.lower() for one in profiles) for name in wanted}
