@@ -124,8 +124,8 @@ def reset_required(facts: Facts) -> Told | None:
     )
     way = (
         "drain the node, run sudo nvidia-bug-report.sh and save its output; then end all that uses the GPUs, unload "
-        "and load the driver (sudo modprobe -r nvidia-uvm nvidia-drm nvidia-modeset nvidia && sudo modprobe nvidia), or "
-        "reboot; if it happens again, NVIDIA's or your vendor's support decides about the board"
+        "and load the driver (sudo modprobe -r nvidia-uvm nvidia-drm nvidia-modeset nvidia && sudo modprobe nvidia), "
+        "or reboot; if it happens again, NVIDIA's or your vendor's support decides about the board"
     )
     return said, way
 

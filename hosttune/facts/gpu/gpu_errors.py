@@ -233,7 +233,7 @@ def is_load(message: str) -> bool:
 
 
 def wants_reset(messages: Iterable[str]) -> bool:
-    """The driver refuses to work until some GPU is reset, and neither was it loaded nor any GPU reset since it said so."""
+    """The driver refuses to work until some GPU is reset, and was not loaded, nor a GPU reset, since it said so."""
     wants = False
     for message in messages:
         if not wants:

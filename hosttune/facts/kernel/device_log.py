@@ -33,8 +33,8 @@ _IS_OURS = regex(OF_DEVICES.removeprefix("|"))
 _SLOT = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _NVME = regex(r"nvme (nvme\d{1,9}): (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset)")
 _AMD = regex(
-    rf"amdgpu {_SLOT}: (?:amdgpu: )?(?:\{{\d+\}})?(?:(GPU reset\(\d+\) succeeded)|(GPU reset\(\d+\) failed|GPU reset end "
-    r"with ret = -\d+|device lost from bus)|([Uu]ncorrectable hardware error\(ERREVENT_\w{1,40}\)))"
+    rf"amdgpu {_SLOT}: (?:amdgpu: )?(?:\{{\d+\}})?(?:(GPU reset\(\d+\) succeeded)|(GPU reset\(\d+\) failed|GPU reset "
+    r"end with ret = -\d+|device lost from bus)|([Uu]ncorrectable hardware error\(ERREVENT_\w{1,40}\)))"
 )
 _AMD_LOADED = regex(r"(?:\[drm\] )?amdgpu kernel modesetting enabled")
 _MLX5 = regex(
