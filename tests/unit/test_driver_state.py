@@ -107,7 +107,7 @@ def host(
         "transitional": (), "holders": (), "is_vgpu_manager": False,
     }  # fmt: skip
     quiet = {
-        "silent": (), "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
+        "silent": (), "wants_reset": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
         "all_lost": "", "rejected_key": False, "smi": "answers", "refusal": "", "problem": "", "gpus": (),
         "refused": "",
     }  # fmt: skip
@@ -169,6 +169,7 @@ def host(
         file_owners=Facts(FakeReader(dict.fromkeys((kept_out or {}).values(), ""))).file_owners,
         peermem=SimpleNamespace(has_umad="no umad" not in here, has_mlx5=True),
         gsp_firmware=GspFirmware(failures),
+        health=SimpleNamespace(gpus=()),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False, persistent_only=True, stat=lambda _: ABSENT),
         apt=SimpleNamespace(
             pins=(PIN,), disabled_sources=(SWITCHED_OFF,), sources=(), would=defaultdict(lambda: Transaction(would))
@@ -228,6 +229,7 @@ TABLE = {
     "in part": ({"is_gone": True}, "580.126.20 is on the disk no more", "do not reboot before"),
     "broken packages": ({"half_way": HALF}, "nvidia-dkms-580", "sudo dpkg --configure -a; sudo apt-get -f install"),
     "GPU lost": ({"nvidia": {"silent": (FALLEN,)}}, "0000:1b:00.0", "hardware"),
+    "GPU reset required": ({"nvidia": {"wants_reset": True}}, "NV_ERR_RESET_REQUIRED", "drain the node"),
     "GSP firmware": (
         {"failures": (GspFailure("0000:43:00.0", "missing", VERSION, "gsp_ga10x.bin", 2, ""),), "persistenced": False}, "/lib/firmware/nvidia/580.126.20/gsp_ga10x.bin", "nvidia-firmware-580-server-580.126.20",
     ),
@@ -670,6 +672,7 @@ class Silent(Fact):
 
     silent: tuple[SilentGpu, ...]
     all_lost: str
+    wants_reset: bool
     is_vgpu: bool
     needs_open: bool
     not_for_open: bool
@@ -682,7 +685,7 @@ class Silent(Fact):
 
 def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
     facts = host(loaded_version="580.95.05")
-    facts.nvidia = Silent(*[unread("needs root")] * 10)
+    facts.nvidia = Silent(*[unread("needs root")] * 11)
     found = states(facts)
     assert [one.name for one in found] == ["mismatch", "whether: GPU lost, nvidia-smi refuses, nvidia-smi missing"]
     assert found[1].way_out == ""
@@ -706,7 +709,7 @@ def test_wrong_flavour_is_a_fault_of_the_machine_unless_every_gpu_answers(change
 
 def test_wrong_flavour_is_not_known_where_it_is_not_known_whether_the_gpus_answer():
     facts = host(generations=("hopper", "volta"))
-    facts.nvidia = Silent(*[unread("needs root")] * 10)
+    facts.nvidia = Silent(*[unread("needs root")] * 11)
     assert names(facts) == ["whether: GPU lost, wrong flavour, nvidia-smi refuses, nvidia-smi missing"]
 
 

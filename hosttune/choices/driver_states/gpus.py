@@ -30,7 +30,7 @@ from hosttune.choices.drivers.choice import closed_alone, open_alone
 from hosttune.choices.drivers.components import fabric_packages
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches, without_umad
 from hosttune.choices.next_kernel import commands, suggest_replacement
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, attempt, raw
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, way_out
 from hosttune.facts.gpu.nvidia import smi_package
 from hosttune.facts.gpu.ways_out import RUN_REPORT, find_place, way_of
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.facts.gpu.gsp_firmware import GspFailure
+    from hosttune.facts.gpu.health import GpuHealth
 
 _HARDWARE = "it is hardware, power or cooling"
 
@@ -113,6 +114,32 @@ def lost(facts: Facts) -> Told | None:
 
 def _hardware(facts: Facts, actions: Iterable[str], slot: str = "", unless: str = "") -> str:
     return f"{_HARDWARE}{unless}\n{way_of(actions, slot, find_place(facts.reader, facts))}"
+
+
+def reset_required(facts: Facts) -> Told | None:
+    """The driver refuses work until a GPU is reset, and its lines do not name the GPU. One that names itself is told by
+    gpu-errors."""
+    if not facts.driver.is_loaded or not said_by_log(facts, "wants_reset"):
+        return None
+    gpus = attempt(lambda: facts.health.gpus)
+    if isinstance(gpus, tuple) and any(map(_is_named, gpus)):
+        return None
+    said = (
+        "the driver refuses work on a GPU until it is reset (NV_ERR_RESET_REQUIRED in the kernel log): CUDA calls it "
+        "busy or unavailable, and nvidia-smi shows nothing"
+    )
+    way = (
+        "drain the node, run sudo nvidia-bug-report.sh and save its output; then end all that uses the GPUs, unload "
+        "and load the driver (sudo modprobe -r nvidia-uvm nvidia-drm nvidia-modeset nvidia && sudo modprobe nvidia), "
+        "or reboot; if it happens again, NVIDIA's or your vendor's support decides about the board"
+    )
+    return said, way
+
+
+def _is_named(gpu: GpuHealth) -> bool:
+    """The log or nvidia-smi says of this GPU that it needs a reset, or more."""
+    errors = any(one.is_reported and one.weight == "fault" for one in gpu.errors)
+    return errors or raw(gpu, "recovery_action") in {"Reset", "Reboot"}
 
 
 def _told_slots(facts: Facts) -> frozenset[str]:

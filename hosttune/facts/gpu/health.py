@@ -7,14 +7,17 @@ A GPU that does not answer keeps its place here, with every field of nvidia-smi 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
-from hosttune.facts.gpu.gpu_errors import SAID, GpuError, sxids_in, xids_in
+from hosttune.facts.gpu.gpu_errors import SAID, GpuError, is_load, said_at, sxids_in, xids_in
 from hosttune.facts.gpu.gsp_firmware import GspFailure, way_out
 from hosttune.facts.gpu.health_smi import (
     APPLICATION_CLOCKS,
     COMMON,
+    CORRECTED,
+    CORRECTED_FIELDS,
     DETAILS,
     FABRIC_STATE,
     FAILURE,
@@ -39,6 +42,7 @@ from hosttune.facts.gpu.health_smi import (
     has_repairs,
     mask,
     mig_devices_in,
+    mig_profiles_in,
     parse_number,
     parse_rows,
     query_of,
@@ -57,6 +61,7 @@ from hosttune.facts.gpu.ways_out import find_place, way_of
 from hosttune.facts.reading import ask, is_there, parsed, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.numbers import parse_digits
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -69,6 +74,8 @@ __all__ = ["GpuHealth", "Health", "collect"]
 T = TypeVar("T")
 _TIMEOUT_S = 30.0
 _MICROSECONDS = 1e6
+_HOUR_S, _DAY_S = 3600, 86400
+_UNCORRECTED = "ecc.errors.uncorrected.volatile.total"
 _RETIREMENTS = frozenset({63, 64})
 _MOST_REFUSALS = 4  # each costs one more run of nvidia-smi
 _VGPU_HOST = "/sys/module/nvidia_vgpu_vfio"  # lends vGPUs to virtual machines (NVIDIA, vGPU User Guide)
@@ -97,6 +104,9 @@ class GpuHealth(Fact):
     ecc: str  # Enabled, Disabled; empty where the GPU has none
     ecc_pending: str  # after the next reset
     has_ecc_counts: bool
+    corrected_volatile: int  # corrected since the driver was loaded; -1 if nvidia-smi does not tell
+    corrected_an_hour: float  # of them, on average since then; 0 if nvidia-smi does not tell
+    corrected_of_others: float  # the median of the same figure of the other GPUs of its model here; 0 for none
     uncorrected_volatile: int  # since the driver was loaded
     uncorrected_aggregate: int  # in the life of the GPU
     retirement_pending: bool  # of memory pages or rows, done at the next reset
@@ -148,6 +158,27 @@ class GpuHealth(Fact):
         return tuple(found) or (("RESET_GPU",) if isinstance(count, int) and count > 0 else ())
 
     @property
+    def correction_rate(self) -> str:
+        """Its memory corrects 9,000 errors an hour, the other GPUs of its model 2."""
+        others = f", the other GPUs of its model {self.corrected_of_others:,.0f}" if self.corrected_of_others else ""
+        return f"its memory corrects {self.corrected_an_hour:,.0f} errors an hour{others}"
+
+    @property
+    def repeated_xids(self) -> tuple[str, ...]:
+        """Sentences for the Xid errors for which this GPU was reset again and again in the last day."""
+        return tuple(error.repeated_resets for error in self.errors if error.keeps_coming)
+
+    @property
+    def waived_xids(self) -> tuple[str, ...]:
+        """Sentences for the faults since the last reset from which the driver asks for no recovery."""
+        return tuple(error.sentence for error in self.errors if error.is_waived)
+
+    @property
+    def is_waived_often(self) -> bool:
+        """One of these faults came several times."""
+        return any(error.is_waived and error.is_often for error in self.errors)
+
+    @property
     def slowdowns(self) -> tuple[str, ...]:
         """Why the clocks are held down now, heat and power brake alone."""
         return tuple(words for bit, words in SLOWDOWNS.items() if self.event_reasons & bit)
@@ -166,6 +197,9 @@ class Health(Fact):
     switch_errors: tuple[str, ...]  # sentences for the SXid errors about which somebody has to do something
     is_switch_fatal: bool  # one of them has stopped the fabric
     switch_way_out: str  # what a person does about them, a step on each line
+    mig_profiles: (
+        tuple[str, ...] | None
+    )  # of the MIG devices of this host, one for each: 1g.10gb; None in an older record
     problem: str  # a sentence where nvidia-smi is not asked, or did not answer
 
     @property
@@ -188,6 +222,7 @@ def collect(reader: Reader, facts: Facts) -> Health:
         switch_errors=lazy(lambda: tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in told.sxids())),
         is_switch_fatal=lazy(lambda: any(error.weight == "fault" for _, error in told.sxids())),
         switch_way_out=lazy(told.switch_way_out),
+        mig_profiles=lazy(told.mig_profiles),
         problem=lazy(told.problem),
     )
 
@@ -207,6 +242,8 @@ class _Told:
         self.remapped = shared(self._remapped)
         self.repairs = shared(lambda: _repairs(reader) if has_repairs(self.driver) and self.asked()[0] else None)
         self.listed = shared(self._listed)
+        self.corrected = shared(self._corrected)
+        self.loaded_s = shared(self._loaded_s)
         self.errors = shared(self._errors)
         self.sxids = shared(self._sxids)
 
@@ -240,6 +277,38 @@ class _Told:
         rows = self.asked()[0]
         tells = any(PENDING in row for row in rows.values())
         return rows if tells else _remapped(self.reader, is_vgpu=self.is_vgpu()) if rows else {}
+
+    def _corrected(self) -> Mapping[str, int]:
+        """The corrected memory errors by slot, of the GPUs that count them. Nothing waits for this answer alone: what
+        does not tell is left out.
+        """
+        rows = self.asked()[0].values()
+        if not any(is_supported(row.get(_UNCORRECTED, "N/A")) for row in rows):
+            return {}
+        answer = self.reader.query(CORRECTED, timeout_s=_TIMEOUT_S)
+        told = parse_rows(answer.text, CORRECTED_FIELDS, answer.status).rows if isinstance(answer, Completed) else {}
+        counts = {slot: parse_digits(row[CORRECTED_FIELDS[1]], -1) for slot, row in told.items()}
+        return {slot: count for slot, count in counts.items() if count >= 0}
+
+    def _loaded_s(self) -> float:
+        """Seconds since the driver was loaded, or since the boot; 0 if nothing tells."""
+        log = attempt(lambda: self.facts.nvidia.messages)
+        loads = [message for message in log if is_load(message)] if isinstance(log, tuple) else []
+        stamp = said_at(loads[-1]) if loads else 0.0
+        uptime_days = attempt(lambda: self.facts.pressure.uptime_days)
+        uptime_s = uptime_days * _DAY_S if isinstance(uptime_days, float | int) else 0.0
+        return min(self.reader.now() - stamp, uptime_s) if stamp and uptime_s else uptime_s
+
+    def corrected_an_hour(self, slot: str) -> float:
+        """How many memory errors a GPU corrects in an hour, on average since the driver was loaded."""
+        count = self.corrected().get(slot, 0)
+        return count / max(1.0, self.loaded_s() / _HOUR_S) if count and self.loaded_s() else 0.0
+
+    def corrected_of_others(self, slot: str) -> float:
+        own = self.held().get(slot)
+        others = (gpu.slot for gpu in self.held().values() if own and gpu.device_id == own.device_id)
+        rates = [self.corrected_an_hour(other) for other in others if other != slot and other in self.corrected()]
+        return median(rates) if rates else 0.0
 
     def _errors(self) -> Mapping[str, tuple[GpuError, ...]]:
         messages, asked = self.facts.nvidia.messages, attempt(self.asked)
@@ -341,6 +410,20 @@ class _Told:
             raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {instead(answer)}")
         return {slots[number]: count for number, count in found.items()}
 
+    def mig_profiles(self) -> tuple[str, ...] | None:
+        """Raises UnknownFact if nvidia-smi does not list the GPUs, or may hide some from this process."""
+        known = self.reader.query(LIST, timeout_s=_TIMEOUT_S)
+        if isinstance(known, Unreadable) and known.reason.startswith("not in this record"):
+            return None
+        if reason := narrowed(self.reader, self.facts):
+            raise UnknownFact(reason)
+        if not self.reader.is_privileged:
+            raise UnknownFact("an ordinary user may be shown no MIG devices: ask as root")
+        answer = ask(self.reader, LIST, timeout_s=_TIMEOUT_S)
+        if not mig_devices_in(answer.text):
+            raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {instead(answer)}")
+        return mig_profiles_in(answer.text)
+
     def row(self, slot: str) -> Mapping[str, str]:
         """What nvidia-smi prints of a GPU; raises UnknownFact for one that does not answer."""
         rows, problem = self.asked()
@@ -439,8 +522,11 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         slowed_s=lazy(lambda: made(lambda row, _: _slowed(row))),
         ecc=lazy(take, word, "ecc.mode.current"),
         ecc_pending=lazy(take, word, "ecc.mode.pending"),
-        has_ecc_counts=lazy(lambda: is_supported(_of(told.row(slot), "ecc.errors.uncorrected.volatile.total"))),
-        uncorrected_volatile=lazy(take, whole, "ecc.errors.uncorrected.volatile.total"),
+        has_ecc_counts=lazy(lambda: is_supported(_of(told.row(slot), _UNCORRECTED))),
+        corrected_volatile=lazy(lambda: told.corrected().get(slot, -1)),
+        corrected_an_hour=lazy(told.corrected_an_hour, slot),
+        corrected_of_others=lazy(told.corrected_of_others, slot),
+        uncorrected_volatile=lazy(take, whole, _UNCORRECTED),
         uncorrected_aggregate=lazy(take, whole, "ecc.errors.uncorrected.aggregate.total"),
         retirement_pending=lazy(lambda: made(lambda row, remapped: _pending(row, remapped, errors))),
         can_remap=lazy(lambda: made(lambda _, remapped: is_supported(_of(remapped, FAILURE)))),
