@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact, attempt, raw
 from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
 from hosttune.facts.storage.mounts import is_network
-from hosttune.facts.storage.ways import Ways
+from hosttune.facts.storage.ways import Ways, ways_of
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import folders_above
 from hosttune.host.paths import PATH_MAX
@@ -317,7 +317,7 @@ class Sources:
 
     @cached_property
     def _ways(self) -> Ways:
-        return Ways(self._facts.reader, self._facts)
+        return ways_of(self._facts)
 
     def describe(self, name: str) -> str:
         """`/dev/nvme1n1 (UUID=..., xfs)`."""
