@@ -82,6 +82,11 @@ def swap_words(words: tuple[str, ...]) -> Found:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known word that may be meant; empty for none."""
+    return _nearest(name, frozenset(known))
+
+
+@lru_cache(maxsize=1024)  # thousands of lines can have the same wrong word, each of which takes difflib 1 ms
+def _nearest(name: str, known: frozenset[str]) -> str:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, sorted(known), 1, _LIKE)), "")
