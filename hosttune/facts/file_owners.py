@@ -16,7 +16,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.lookups import Lookup
@@ -26,6 +26,8 @@ from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -160,7 +162,7 @@ def _configuring(reader: Reader, path: str, text: bytes | None) -> str:
     """The package that brings a file of /etc as configuration, and whether it is still what the package brings: of a
     text that was not read (None) that is not said.
     """
-    found = _conffiles(reader).get(path)
+    found = _conffiles(cast("Hashable", reader)).get(path)
     if found is None:
         return ""
     package, digest = found
@@ -171,7 +173,7 @@ def _configuring(reader: Reader, path: str, text: bytes | None) -> str:
 
 @lru_cache(maxsize=1)  # it is asked for each of many files
 def _conffiles(reader: Reader) -> Mapping[str, tuple[str, bytes]]:
-    """Path -> (package, MD5) of the configuration files of all packages (deb-conffiles(5)); none if they cannot be read."""
+    """Path -> (package, MD5) of the configuration files of all packages (deb-conffiles(5)); none if it is unread."""
     database = reader.read(DATABASE)
     if not isinstance(database, bytes):
         return {}

@@ -54,7 +54,9 @@ _OPTION = regex(
     re.IGNORECASE,
 )
 # In Options= of a unit file with its blanks (systemd.mount(5)); a variable in quotes goes on to the next of them.
-_UNIT_OPTION = regex(rf"(?P<name>{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}|\\{{0,15}}[\"'])(?:\\,|,,|[^,\"])+", re.IGNORECASE)
+_UNIT_OPTION = regex(
+    rf"(?P<name>{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}|\\{{0,15}}[\"'])(?:\\,|,,|[^,\"])+", re.IGNORECASE
+)
 _QUOTED_VARIABLE = regex(
     rf"(?P<name>(?:(?P<double>\")|')\w{{0,64}}{_WORDS}\d?=)(?!{_HARMLESS}|[\\\"'])(?(double)[^\"\n]+(?=\")|[^'\n]+(?='))",
     re.IGNORECASE,
@@ -136,7 +138,7 @@ def mask_secrets(text: str) -> str:
 
 
 def _most_masked(line: str) -> str:
-    """The line as it is, or, where only its escapes hide secrets (`pass\\167ord=`, `?a\\046sig=`), without them."""
+    r"""The line as it is, or, where only its escapes hide secrets (`pass\167ord=`, `?a\046sig=`), without them."""
     plain = without_escapes(line)
     if plain == line:
         return line
@@ -145,7 +147,7 @@ def _most_masked(line: str) -> str:
 
 
 def without_escapes(text: str) -> str:
-    """Text with the letters, digits and signs that are written as escapes read, and no blank or comma, which end a value."""
+    """Text whose escapes are read, those of a blank or a comma left out, which end a value."""
     return _ESCAPED.sub(_unescaped, text)
 
 

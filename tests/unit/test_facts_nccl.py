@@ -139,7 +139,9 @@ def test_card_that_a_list_takes(value, taken):
 def test_time_grows_linearly_with_what_is_set():
     def count(size):
         lines = [one for n in range(size) for one in ("NCCL_IB_HCA=mlx5", f"NCCL_IB_GID_INDEX={n}")]
-        facts = Facts(FakeReader({**HOST, **roce("mlx5_0", V4), "/etc/nccl.conf": "".join(f"{one}\n" for one in lines)}))
+        facts = Facts(
+            FakeReader({**HOST, **roce("mlx5_0", V4), "/etc/nccl.conf": "".join(f"{one}\n" for one in lines)})
+        )
         return count_calls(lambda: facts.nccl.empty_gids)
 
     assert count(160) < 2.5 * count(80)

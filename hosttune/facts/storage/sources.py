@@ -240,7 +240,12 @@ class Sources:
         used |= self._mounted | (self.swapped or frozenset())
         found: dict[str, list[str]] = {}
         for name, one in sorted(self._held.items()):
-            if one.fstype and name not in used and not self._is_loop(name) and len(same := found.setdefault(one.fstype, [])) <= _MOST:
+            if (
+                one.fstype
+                and name not in used
+                and not self._is_loop(name)
+                and len(same := found.setdefault(one.fstype, [])) <= _MOST
+            ):
                 same.append(name)
         return found
 

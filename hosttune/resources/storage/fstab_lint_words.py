@@ -7,6 +7,7 @@ systemd.mount(5), systemd.time(7), swapon(8); the generator of systemd 252, trie
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from hosttune.facts.storage.fstab_options import is_automount
 from hosttune.facts.storage.fstab_words import GENERIC, SYSTEMD
