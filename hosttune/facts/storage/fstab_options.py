@@ -192,8 +192,8 @@ def hide_secrets(line: bytes, text: str) -> Shown:
 
 
 def masked_field(line: bytes, field: bytes) -> Shown:
-    r"""A field of a line as a program reads it, for people: what it takes for an option may be the end of a password, as
-    in `password=a\054b`.
+    r"""A field of a line as a program reads it, for people. What it takes for an option may be the end of a password,
+    as in `password=a\054b`.
     """
     text = decode(field)
     for value in _find_secrets(line)[:_MOST_SECRETS]:

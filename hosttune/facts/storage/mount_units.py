@@ -229,7 +229,7 @@ class _Pulls:
         return name in self._started
 
     def needing(self, name: str) -> tuple[str, ...]:
-        """The units of a boot that do not start without this one, the nearest of many; mounts further down are passed."""
+        """The units of a boot that do not start without it, the nearest of many; mounts further down are passed."""
         done, waiting = {name}, [name]
         while waiting and len(done) < _MOST_NEEDING:
             unit = waiting.pop()
