@@ -261,6 +261,7 @@ STATES: Mapping[str, Look] = {
     "in part": packages.in_part,
     "other packages broken": packages.others_broken,
     "GPU lost": gpus.lost,
+    "GPU reset required": gpus.reset_required,
     "GSP firmware": gpus.firmware,
     "GPU not set up": gpus.not_set_up,
     "vGPU guest": gpus.guest,
@@ -298,7 +299,7 @@ STATES: Mapping[str, Look] = {
 # are advice.
 DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
     "broken packages": True, "in part": True, "other packages broken": False, "nvidia-smi missing": False,
-    "GPU lost": True, "GSP firmware": True,
+    "GPU lost": True, "GPU reset required": True, "GSP firmware": True,
     "GPU not set up": True, "vGPU guest": True, "runfile": False,
     "mixed versions": mixed.splits_driver, "unmet dependencies": False, "mixed sources": False,
     "third-party archive": False, "DKMS failed": modules.leaves_none, "Secure Boot refuses": True,
@@ -342,5 +343,12 @@ _UNSIGNED = (
 # What a driver tells wherever it comes from.
 _CONTAINED_STATES = {
     name: STATES[name]
-    for name in ("GPU lost", "GSP firmware", "GPU not set up", "GPU without a driver", "nvidia-smi refuses")
+    for name in (
+        "GPU lost",
+        "GPU reset required",
+        "GSP firmware",
+        "GPU not set up",
+        "GPU without a driver",
+        "nvidia-smi refuses",
+    )
 }

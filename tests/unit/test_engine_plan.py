@@ -188,7 +188,7 @@ def test_value_that_was_set_back_twice_is_held_and_says_how_often_and_since_when
     if is_held:
         assert found.hold.detail == f"(sysctl:vm.b, set in {times} runs, last run-7)"
         afresh = "sudo hosttune undo --rule rule --yes starts afresh"
-        assert found.todo == f"find out who sets it back, or ignore rule; {afresh}; look"
+        assert found.todo == f"find out who sets it back, or ignore rule; {afresh}\nlook"
 
 
 def test_hold_says_what_would_allow_it():

@@ -235,3 +235,13 @@ def test_what_is_made_of_a_device_is_not_searched_for_among_all_for_each_line(mo
     assert [asked.made_of(f"dm-{number}") for number in range(100)] == [()] * 100
     assert len(asked.made_of("sdb")) == 100
     assert len(tried) < 300
+
+
+def test_no_line_is_to_name_a_loop_device():
+    """A user can make one of a file."""
+    loop = ("loop7", "/dev/loop7", "ext4", "", UUID, "", "")
+    args = {"held": (HELD[0], loop), "devices": [("loop7", "7:7", ())]}
+    for source in (OTHER, UUID.upper()):
+        found = fault(f"UUID={source} /scratch ext4 defaults 0 2", **args)
+        assert found.kind is SourceKind.MISSING
+        assert "loop7" not in f"{found.sentence} {found.way_out}"

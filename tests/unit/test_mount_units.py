@@ -1,7 +1,11 @@
 """Unit files that mount and swap: which file counts, what a boot starts, and what it makes of a device that is gone."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from hosttune.facts.storage import mount_units
+from hosttune.facts.storage.storage_log import mount_errors_in
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from hosttune.resources.storage.mount_causes import MountCauses
 from hosttune.values import Unreadable
@@ -200,6 +204,47 @@ def with_services(size):
 def binds(size):
     files = {f"{ETC}/m{n}.mount": unit("/gone/there", f"/m{n}", "none", "bind") for n in range(size)}
     return files, flat(size)[1]
+
+
+def of_one_target(size):
+    """All of them in one target, which as many others require."""
+    files = {f"{ETC}/m{n}.mount": unit(where=f"/m{n}") for n in range(size)}
+    links = {**link("multi-user.target.wants", "a.target"), **link("multi-user.target.wants", "m0.mount")}
+    for n in range(size):
+        links |= link("a.target.requires", f"m{n}.mount") | link(f"b{n}.target.requires", "a.target")
+        links |= link("multi-user.target.wants", f"b{n}.target")
+    return files, links
+
+
+def test_time_grows_linearly_with_units_that_need_one_target(monkeypatch):
+    monkeypatch.setattr(mount_units, "_MOST_NEEDING", 20)
+
+    def count(size):
+        return count_calls(lambda: with_units(*of_one_target(size)).mount_units.all)
+
+    assert count(160) < 2.5 * count(80)
+
+
+def test_unit_that_local_fs_needs_through_another_target_is_required():
+    links = link("a.target.requires") | link(LOCAL, "a.target")
+    found = units({f"{ETC}/data.mount": unit()}, links)["data.mount"]
+    assert (found.is_required, found.needed_by) == (True, ("a.target",))
+
+
+@pytest.mark.parametrize(
+    ("fstype", "option", "is_cause"),
+    [
+        ("ext4", "nofail", False), ("ext4", "x-systemd.device-timeout", False), ("ext4", "commit", False),
+        ("ext4", "nosuchword", True), ("cifs", "credentials", False),
+    ],
+)  # fmt: skip
+def test_kernel_says_unknown_of_what_a_user_mounts(fstype, option, is_cause):
+    """By mount(2) in a namespace of their own any user makes the kernel say so of any word and type."""
+    facts = host(f"{ROOT}\n/dev/sda2 /data {fstype} nofail,{option} 0 0")
+    errors = mount_errors_in([f"1794990001.0 kernel: {fstype}: Unknown parameter '{option}'"])
+    facts.__dict__["storage_log"] = SimpleNamespace(mount_errors=errors)
+    cause = MountCauses(facts).find("/etc/fstab", 2)
+    assert ("which the kernel log calls unknown" in cause.sentence) is is_cause
 
 
 @pytest.mark.parametrize("make", [flat, with_services, binds])

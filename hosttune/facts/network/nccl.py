@@ -135,13 +135,14 @@ def _cards(facts: Facts) -> list[str]:
 
 
 def _empty_gids(reader: Reader, facts: Facts) -> tuple[str, ...]:
-    found = []
-    for one in facts.environment.nccl:
-        if one.name == "NCCL_IB_GID_INDEX" and (index := parse_digits(one.value, None)) is not None:
-            without = [name for name in _cards(facts) if not has_gid(reader, name, index)]
-            if without:
-                found.append(f"{one.shown} on {', '.join(without)}")
-    return tuple(found)
+    asked = [
+        (one.shown, index)
+        for one in facts.environment.nccl
+        if one.name == "NCCL_IB_GID_INDEX" and (index := parse_digits(one.value, None)) is not None
+    ]
+    cards = _cards(facts) if asked else []
+    without = {index: [name for name in cards if not has_gid(reader, name, index)] for _, index in asked}
+    return tuple(f"{shown} on {', '.join(without[index])}" for shown, index in asked if without[index])
 
 
 def _is_local(value: str) -> bool:

@@ -23,7 +23,7 @@ from hosttune.facts.storage.fstab_lines import (
     parse,
     separator_of,
 )  # fmt: skip
-from hosttune.facts.storage.fstab_options import decode, is_automount, is_on_demand, items, masked, masked_line
+from hosttune.facts.storage.fstab_options import decode, is_automount, is_on_demand, items, masked_field, masked_line
 from hosttune.facts.storage.mounts import is_network
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
@@ -142,8 +142,8 @@ def _misread(document: FstabText, line: FstabLine) -> Misread:
     return Misread(
         line.number, line.target, str(problem or ""), problem.hint if problem else "",
         is_swap=seen is not None and seen.fstype == b"swap",
-        options=tuple(masked(decode(seen.options)).split(",")) if seen else (),
-        source=masked(decode(seen.source)) if seen else "",
+        options=tuple(masked_field(line.text, seen.options).split(",")) if seen else (),
+        source=masked_field(line.text, seen.source) if seen else "",
     )  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def entry_of(document: FstabText, line: FstabLine, path: str = "") -> FstabEntry
     text = masked_line(decode(line.text))
     return FstabEntry(
         line=line.number,
-        source=masked(decode(fields.source)),
+        source=masked_field(line.text, fields.source),
         target=target,
         fstype=decode(fields.fstype),
         options=_options(text),

@@ -46,6 +46,7 @@ _REACHED = frozenset({
 _REQUIRING = frozenset({"Requires", "BindsTo", "RequiresMountsFor"})
 _WANTING = _REQUIRING | {"Wants", "Upholds", "WantsMountsFor"}
 _LINKS = {".requires": "Requires", ".wants": "Wants", ".upholds": "Upholds"}
+_MOST_NEEDING = 256  # units that do not start without one
 _SPECIFIER = regex(r"%[^%]")
 
 
@@ -193,7 +194,7 @@ class _Unit:
         needing = pulls.needing(self.name) if is_started else ()
         return MountUnit(
             self.name, entry, is_masked=self.is_masked, refusal=refusal, is_started=is_started,
-            is_required=is_awaited and _LOCAL in needing, is_awaited=is_awaited,
+            is_required=is_awaited and pulls.is_local(self.name), is_awaited=is_awaited,
             needed_by=tuple(one for one in needing if one != _LOCAL),
             can_be_enabled=any(self.listed.get(key) for key in ("WantedBy", "RequiredBy", "UpheldBy")),
             is_automounted=bool(self.files.path(self.name.removesuffix(".mount") + ".automount")),
@@ -228,17 +229,44 @@ class _Pulls:
         return name in self._started
 
     def needing(self, name: str) -> tuple[str, ...]:
-        """The units of a boot that do not start without this one; mounts further down are passed."""
+        """The units of a boot that do not start without it, the nearest of many; mounts further down are passed."""
         done, waiting = {name}, [name]
-        while waiting:
+        while waiting and len(done) < _MOST_NEEDING:
             unit = waiting.pop()
             if unit in _REACHED and unit != name:
                 continue
-            new = {one for one, key in self._pullers.get(unit, ()) if key in _REQUIRING} - done
+            new = {*self._requiring.get(unit, ())} - done
             done |= new
             waiting += new
         found = (one for one in done - {name} if not one.endswith(".mount"))
         return tuple(sorted(one for one in found if one in _REACHED or self.starts(one)))
+
+    def is_local(self, name: str) -> bool:
+        """Whether local-fs.target needs it, itself or through what is no target of each boot."""
+        return name in self._local
+
+    @cached_property
+    def _requiring(self) -> dict[str, list[str]]:
+        """Name -> the units that do not start without it, the first of many."""
+        found: dict[str, list[str]] = {}
+        for name, pullers in self._pullers.items():
+            found[name] = [*dict.fromkeys(unit for unit, key in pullers if key in _REQUIRING)][:_MOST_NEEDING]
+        return found
+
+    @cached_property
+    def _local(self) -> frozenset[str]:
+        required: dict[str, list[str]] = {}
+        for name, pullers in self._pullers.items():
+            for unit, key in pullers:
+                if key in _REQUIRING:
+                    required.setdefault(unit, []).append(name)
+        done, waiting = {_LOCAL}, [_LOCAL]
+        while waiting:
+            unit = waiting.pop()
+            new = set(() if unit in _REACHED and unit != _LOCAL else required.get(unit, ())) - done
+            done |= new
+            waiting += new
+        return frozenset(done)
 
     @cached_property
     def _started(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact, attempt, raw
 from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
 from hosttune.facts.storage.mounts import is_network
-from hosttune.facts.storage.ways import Ways
+from hosttune.facts.storage.ways import Ways, ways_of
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import folders_above
 from hosttune.host.paths import PATH_MAX
@@ -148,7 +148,7 @@ class Sources:
         if folder:
             tag, value = _LINKS[folder], source.removeprefix(folder)
         named = self._tagged.get((tag, _fold(tag, value)), ()) if tag in _ANY_CASE else ()
-        return next((name for name in named if name in self._disks), "")
+        return next((name for name in named if name in self._disks and not self._is_loop(name)), "")
 
     def _find_path(self, path: str) -> tuple[str, ...] | None:
         if path in self._names:
@@ -209,6 +209,10 @@ class Sources:
             if self._is_fixed(name) and (one.path in idle or (one.fstype == "crypto_LUKS" and name not in self._parts))
         )
 
+    def _is_loop(self, name: str) -> bool:
+        disk = self._disks.get(name)
+        return disk is not None and raw(disk, "kind") == "loop"
+
     def _is_fixed(self, name: str) -> bool:
         disk = self._disks.get(name)
         ends = raw(disk, "disks") if disk else ()
@@ -228,13 +232,20 @@ class Sources:
 
     @cached_property
     def _unused(self) -> Mapping[str, list[str]]:
-        """The devices with a file system that no mount, no swap and no line uses: of each type the first ones."""
+        """The devices with a file system that no mount, no swap and no line uses: of each type the first ones. No loop
+        device: a user can make one of a file (udisks2), and no line is to name that.
+        """
         lines = (*self.entries, *self._facts.fstab.misread)
         used = {name for one in lines for name in self.find(one.source) or ()}
         used |= self._mounted | (self.swapped or frozenset())
         found: dict[str, list[str]] = {}
         for name, one in sorted(self._held.items()):
-            if one.fstype and name not in used and len(same := found.setdefault(one.fstype, [])) <= _MOST:
+            if (
+                one.fstype
+                and name not in used
+                and not self._is_loop(name)
+                and len(same := found.setdefault(one.fstype, [])) <= _MOST
+            ):
                 same.append(name)
         return found
 
@@ -317,7 +328,7 @@ class Sources:
 
     @cached_property
     def _ways(self) -> Ways:
-        return Ways(self._facts.reader, self._facts)
+        return ways_of(self._facts)
 
     def describe(self, name: str) -> str:
         """`/dev/nvme1n1 (UUID=..., xfs)`."""

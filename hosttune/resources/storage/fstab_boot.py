@@ -25,7 +25,7 @@ from hosttune.facts.storage.sources import (
     names_device,
     sources_of,
 )
-from hosttune.facts.storage.ways import Ways
+from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
@@ -310,7 +310,7 @@ def look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[
 
 
 def _is_file_missing(facts: Facts, path: str) -> bool:
-    return not Ways(facts.reader, facts).way(path)[1] and facts.reader.stat(path) is ABSENT
+    return not ways_of(facts).way(path)[1] and facts.reader.stat(path) is ABSENT
 
 
 def find_source_fault(facts: Facts, entry: FstabEntry) -> BootLine | None:
