@@ -63,6 +63,11 @@ class Nfs(Fact):
     servers: tuple[str, ...] = ()  # of all that is mounted, as it was mounted: nfs01, 10.0.0.7
 
     @property
+    def most_read_ahead_kib(self) -> int:
+        """The largest value now, without those of pods: what is kept for all of them lowers none."""
+        return max((one.read_ahead_kib for one in self.mounts if not one.is_of_pods), default=0)
+
+    @property
     def usual_read_ahead_kib(self) -> int:
         """15 times the largest rsize, as Linux up to 5.3 had it, and 128 at least; without bound where none says."""
         return max(128, 15 * self.widest_rsize_bytes // 1024) if self.widest_rsize_bytes else _UNBOUNDED_KIB
