@@ -90,4 +90,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def _nearest(name: str, known: frozenset[str]) -> str:
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, sorted(known), 1, _LIKE)), "")
+    # A first look that costs little: a host can have thousands of such words.
+    alike = [one for one in known if (one[:1] == name[:1] or one[-1:] == name[-1:]) and abs(len(one) - len(name)) <= 4]
+    return next(iter(get_close_matches(name, sorted(alike), 1, _LIKE)), "")
