@@ -245,3 +245,9 @@ def test_no_line_is_to_name_a_loop_device():
         found = fault(f"UUID={source} /scratch ext4 defaults 0 2", **args)
         assert found.kind is SourceKind.MISSING
         assert "loop7" not in f"{found.sentence} {found.way_out}"
+
+
+def test_numbers_of_devices_that_cannot_be_right_prove_nothing():
+    held = (*HELD, ("sdc", "/dev/sdc", "LVM2_member", "", "x", "", ""))
+    mounted = "31 22 8:32 / /data rw shared:9 - ext4 /dev/sdb rw\n"
+    assert fault(f"UUID={UUID} /data ext4 defaults 0 2", mounted, held=held, devices=[("sdc", "8:32", ())]) is None
