@@ -88,6 +88,25 @@ class KnownHoles(Fact):
     has_lists: bool  # apt knows what the distribution offers; true where none of its runtimes is here
     offered: tuple[Offer, ...]  # runtimes of the distribution for which apt has a newer version
 
+    @property
+    def sure_way_out(self) -> str:
+        """What a person does about the holes that are certain, a step on each line."""
+        return self._join_ways(is_sure=True)
+
+    @property
+    def unsure_way_out(self) -> str:
+        """The same for those that the maker's advisories decide about."""
+        return self._join_ways(is_sure=False)
+
+    def _join_ways(self, *, is_sure: bool) -> str:
+        ways = [one.way_out for one in self.found if one.is_sure is is_sure]
+        first = ["when no job runs, as containers may restart: sudo apt-get update"] if any(map(_uses_apt, ways)) else []
+        return "\n".join(dict.fromkeys((*first, *ways)))
+
+
+def _uses_apt(way_out: str) -> bool:
+    return "sudo apt-get" in way_out
+
 
 _SAID = {DRIVER: "NVIDIA's driver", OPERATOR: "the GPU Operator's container toolkit"}
 
@@ -154,11 +173,14 @@ def _way_out(hole: Hole, facts: Facts) -> str:
         return f"{_pinned(facts)}sudo apt-get install --only-upgrade {names}, then reboot"
     if driver.is_vgpu_manager:  # its releases have numbers of their own
         return "at a maintenance a vGPU manager whose release notes name them (docs.nvidia.com/vgpu)"
-    if driver.runfile and attempt(lambda: facts.role.vendor_image) == "":
-        return f"at a maintenance NVIDIA's installer of {newer} (nvidia.com/drivers)"
+    image = attempt(lambda: facts.role.vendor_image)
+    if driver.runfile and image == "":
+        return f"at a maintenance, NVIDIA's installer of {newer} (nvidia.com/drivers)"
     if facts.managers.gpu_operator:
         return f"driver.version of the GPU Operator's ClusterPolicy, {newer}"
-    return f"a driver of {newer}, in the way that this one came (its image, or the installer of its maker)"
+    if isinstance(image, str) and image:
+        return f"a newer image of {image} with driver {newer}: start the next instance from it"
+    return f"driver {newer} from the source of this one (its image, or the installer of its maker)"
 
 
 def _pinned(facts: Facts) -> str:
