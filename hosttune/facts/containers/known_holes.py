@@ -100,8 +100,8 @@ class KnownHoles(Fact):
 
     def _join_ways(self, *, is_sure: bool) -> str:
         ways = [one.way_out for one in self.found if one.is_sure is is_sure]
-        first = ["when no job runs, as containers may restart: sudo apt-get update"] if any(map(_uses_apt, ways)) else []
-        return "\n".join(dict.fromkeys((*first, *ways)))
+        first = "when no job runs, as containers may restart: sudo apt-get update"
+        return "\n".join(dict.fromkeys((*((first,) if any(map(_uses_apt, ways)) else ()), *ways)))
 
 
 def _uses_apt(way_out: str) -> bool:
@@ -165,7 +165,11 @@ def _way_out(hole: Hole, facts: Facts) -> str:
         return f"toolkit.version of the GPU Operator's ClusterPolicy, {hole.fixed} or newer"
     if hole.name != DRIVER:
         return f"sudo apt-get install --only-upgrade {quote(hole.name)}"
-    driver, newer = facts.driver, f"{hole.fixed} or newer"
+    return _driver_way(facts, f"{hole.fixed} or newer")
+
+
+def _driver_way(facts: Facts, newer: str) -> str:
+    driver = facts.driver
     if attempt(lambda: facts.gpus.is_vgpu) is True:  # only the driver that its hypervisor's release names drives it
         return "the next guest driver that goes with the vGPU release of this hypervisor (docs.nvidia.com/vgpu)"
     if driver.branch:
