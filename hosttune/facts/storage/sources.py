@@ -408,8 +408,8 @@ def find_fault(sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]) -> 
         return _find_other_type(sources, entry, found, is_mounted=True) if found else None
     mounted = _choose_device(sources, shown)
     held = sources.holds(mounted)
-    # What is no file system cannot be mounted: the numbers of devices are not those of this boot, or what is seen on the
-    # disks lacks even what is mounted.
+    # What is no file system cannot be mounted: the numbers of devices are not those of this boot. Or what is seen on
+    # the disks lacks even what is mounted.
     if (held and held.fstype in _OPENING) or (shown and not found and not any(map(sources.holds, shown))):
         return None
     if not shown and any(names_device(mount.source) for mount in here):
