@@ -50,7 +50,7 @@ SITE = b"""\
 profile: slurm-node
 max_risk: high
 disturb: a service
-select: [kernel-init-on-alloc, limits-pid-max, memory-dirty-limits]
+select: [memory-dirty-limits]
 data_mounts:
   - {source: LABEL=fresh, target: /mnt/fresh}
 params:
