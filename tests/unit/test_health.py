@@ -119,6 +119,16 @@ def test_line_keeps_to_its_length_and_steers_nothing(form, most):
     assert text.count("|") == (form == "nagios")
 
 
+@pytest.mark.parametrize("form", ["npd", "nagios"])
+def test_fit_says_what_was_not_judged_of_gpus_of_others_than_nvidia(form):
+    found = replace(OK, rule="gpu-other-vendors")
+    line = health_line(judge([found]), form)
+    assert "of AMD and Intel GPUs only driver, memory errors and resets are judged" in line
+    assert health_status(judge([found]), form) == 0
+    assert "only driver" not in health_line(judge([OK]), form)
+    assert len(health_line(judge([found]), "npd").encode()) <= NPD_BYTES + 1
+
+
 def test_metrics_name_one_fitness_and_each_thing_once():
     text = health_prometheus(judge([OK, SLOW, SLOW, DEAD]), 1764000000)
     assert [line for line in text.splitlines() if line.startswith("hosttune_health{") and line.endswith(" 1")] == [
