@@ -30,7 +30,8 @@ _MEANS = {
     Fitness.IMPAIRED: "it works, but slower, or not for long",
     Fitness.UNFIT: "drain it: it does not do its work",
 }
-_SHORT_REACH = "of AMD and Intel GPUs only driver, memory errors and resets are judged"  # within NPD_BYTES after `fit, `
+# Within NPD_BYTES after `fit, `
+_SHORT_REACH = "of AMD and Intel GPUs only driver, memory errors and resets are judged"
 _NOT_FIT = tuple(fitness for fitness in Fitness if fitness is not Fitness.FIT)
 HEALTH_METRICS = {
     "hosttune_health": "1 for what this host is: fit, unknown, impaired or unfit.",

@@ -144,7 +144,10 @@ def _ports(reader: Reader, facts: Facts, bridges: tuple[str, ...]) -> tuple[Rdma
     left_alone = frozenset(bridges)
     for device in names_in(reader, _CLASS):
         if device not in left_alone:
-            own = (_port(reader, facts, device, port, beside, verbs) for port in names_in(reader, f"{_CLASS}/{device}/ports"))
+            own = (
+                _port(reader, facts, device, port, beside, verbs)
+                for port in names_in(reader, f"{_CLASS}/{device}/ports")
+            )
             found += (port for port in own if attempt(_is_idle_function, port) is not True)
     return tuple(found)
 
