@@ -163,6 +163,6 @@ def reach_text(rules: Collection[str]) -> str:
     if not is_reach_short(rules):
         return ""
     return (
-        "Of GPUs of AMD and Intel only driver, memory errors and failed resets are looked at: the other rules for GPUs are "
-        "for NVIDIA's. Those for the host (memory, storage, processors, network, limits) count here, too."
+        "Of GPUs of AMD and Intel only driver, memory errors and failed resets are looked at: the other rules for GPUs "
+        "are for NVIDIA's. Those for the host (memory, storage, processors, network, limits) count here, too."
     )

@@ -14,7 +14,7 @@ what is around them, also with an interface of IP over InfiniBand (leptonai/gpud
 
 Programs open a device by /dev/infiniband/uverbsN, which the kernel makes of the entry in the class infiniband_verbs
 whose file `ibdev` names the device (Documentation/ABI/stable/sysfs-class-infiniband). It may be missing while the ports
-are up (NVIDIA/NVSentinel pull request 1546). The files of subnet managers (issm) may be left out on purpose (issue 1663).
+are up (NVIDIA/NVSentinel pull request 1546). Those of subnet managers (issm) may be left out on purpose (issue 1663).
 """
 
 from __future__ import annotations
