@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CLASS = "/sys/class/infiniband"
 _VERBS_CLASS = "/sys/class/infiniband_verbs"
-_VERBS_MODULE = "/sys/module/ib_uverbs"
 _VERBS_FILES = "/dev/infiniband"
 _FULL = 65535
 _RATE = regex(r"([\d.]+) Gb/sec(?: \((\d+)X )?")
@@ -237,12 +236,13 @@ def _common(siblings: list[RdmaPort]) -> int:
 
 
 def _verbs(reader: Reader) -> Mapping[str, str]:
-    """The entry of each device by which programs open it: mlx5_0 -> uverbs0. Without one the module for it is not
-    loaded, as where only the kernel uses the devices: raises UnknownFact.
+    """The entry of each device by which programs open it: mlx5_0 -> uverbs0. Without the class its module, ib_uverbs, is
+    not loaded, as where only the kernel uses the devices: raises UnknownFact.
     """
-    names = [name for name in names_in(reader, _VERBS_CLASS) if name.startswith("uverbs")]
-    if not names and not is_there(reader, _VERBS_MODULE):
-        raise UnknownFact("ib_uverbs is not loaded")
+    listed = reader.list(_VERBS_CLASS)
+    if not isinstance(listed, tuple):
+        raise UnknownFact("ib_uverbs is not loaded, or its class is not seen")
+    names = [name for name in listed if name.startswith("uverbs")]
     return {hint(reader, f"{_VERBS_CLASS}/{name}/ibdev").strip(): name for name in names}
 
 
