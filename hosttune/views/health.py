@@ -84,6 +84,7 @@ def health_json(health: NodeHealth, host: str, created_at: str) -> dict[str, Any
         "host": host,
         "created_at": created_at,
         "fitness": str(health.fitness),
+        "note": _SHORT_REACH if is_reach_short(health.asked) else "",
         "points": [
             {
                 "fitness": str(point.fitness),

@@ -247,13 +247,16 @@ def _verbs(reader: Reader) -> Mapping[str, str]:
 
 
 def _verbs_gap(reader: Reader, device: str, verbs: Callable[[], Mapping[str, str]]) -> str:
+    """Raises UnknownFact where an entry is there and its file cannot be looked at. A record in which nobody looked for
+    entries tells of no gap.
+    """
     entries = attempt(verbs)
     if reader.persistent_only or not isinstance(entries, Mapping) or "" in entries:  # that one may be this device's
         return ""
     if device not in entries:
         return f"the kernel has no entry of {device} in {_VERBS_CLASS}"
     path = f"{_VERBS_FILES}/{entries[device]}"
-    return f"{path} is missing" if attempt(is_there, reader, path) is False else ""
+    return "" if is_there(reader, path) else f"{path} is missing"
 
 
 def _port(
