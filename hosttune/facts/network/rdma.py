@@ -236,8 +236,8 @@ def _common(siblings: list[RdmaPort]) -> int:
 
 
 def _verbs(reader: Reader) -> Mapping[str, str]:
-    """The entry of each device by which programs open it: mlx5_0 -> uverbs0. Without the class its module, ib_uverbs, is
-    not loaded, as where only the kernel uses the devices: raises UnknownFact.
+    """The entry of each device by which programs open it: mlx5_0 -> uverbs0. Raises UnknownFact without the class: its
+    module, ib_uverbs, is not loaded, as where only the kernel uses the devices.
     """
     listed = reader.list(_VERBS_CLASS)
     if not isinstance(listed, tuple):
