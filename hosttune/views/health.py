@@ -11,7 +11,7 @@ from hosttune.host.cleaned import clean
 from hosttune.views.document import Document, Item, Items, Say, Section
 from hosttune.views.findings import todo_items
 from hosttune.views.prometheus import metrics
-from hosttune.views.summary import reach_text
+from hosttune.views.summary import is_reach_short, reach_text
 from hosttune.views.terminal import counted
 from hosttune.views.text import text
 
@@ -30,6 +30,8 @@ _MEANS = {
     Fitness.IMPAIRED: "it works, but slower, or not for long",
     Fitness.UNFIT: "drain it: it does not do its work",
 }
+# Within NPD_BYTES after `fit, `
+_SHORT_REACH = "of AMD and Intel GPUs only driver, memory errors and resets are judged"
 _NOT_FIT = tuple(fitness for fitness in Fitness if fitness is not Fitness.FIT)
 HEALTH_METRICS = {
     "hosttune_health": "1 for what this host is: fit, unknown, impaired or unfit.",
@@ -44,7 +46,7 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str]) -> st
     the rules that found nothing, by their titles.
     """
     asked = "" if health.points else f" ({counted(len(health.asked), 'rule')} asked)"
-    verdict = f"{health.fitness}: {_MEANS[health.fitness]}{asked}"
+    verdict = f"{health.fitness}: {_fit_words(health) if not health.points else _MEANS[health.fitness]}{asked}"
     host = clean(page.host)
     head = [Say(verdict, "decision", name=host, style=_STYLES[health.fitness])]
     head += [Say(reach)] if (reach := reach_text(health.asked)) else []
@@ -82,6 +84,7 @@ def health_json(health: NodeHealth, host: str, created_at: str) -> dict[str, Any
         "host": host,
         "created_at": created_at,
         "fitness": str(health.fitness),
+        "note": _SHORT_REACH if is_reach_short(health.asked) else "",
         "points": [
             {
                 "fitness": str(point.fitness),
@@ -126,7 +129,8 @@ def npd_line(health: NodeHealth) -> str:
     """The message of a custom plugin of node-problem-detector: its first line, in its length. The same findings give
     the same text, because it compares them.
     """
-    return _bounded(_worst(health) if health.points else "fit", NPD_BYTES) + "\n"
+    fit = f"fit, {_SHORT_REACH}" if is_reach_short(health.asked) else "fit"
+    return _bounded(_worst(health) if health.points else fit, NPD_BYTES) + "\n"
 
 
 def nagios_text(health: NodeHealth) -> str:
@@ -134,9 +138,14 @@ def nagios_text(health: NodeHealth) -> str:
     word = {Fitness.FIT: "OK", Fitness.UNKNOWN: "UNKNOWN", Fitness.IMPAIRED: "WARNING", Fitness.UNFIT: "CRITICAL"}
     numbers = Counter(point.fitness for point in health.points)
     data = " ".join(f"{fitness}={numbers[fitness]};;;0" for fitness in _NOT_FIT)
-    lines = [f"HOSTTUNE {word[health.fitness]} - {_worst(health) if health.points else _MEANS[Fitness.FIT]} | {data}"]
+    lines = [f"HOSTTUNE {word[health.fitness]} - {_worst(health) if health.points else _fit_words(health)} | {data}"]
     lines += [f"{point.fitness}: {_plain(point)}" for point in health.points[1:]]
     return "\n".join(lines) + "\n"
+
+
+def _fit_words(health: NodeHealth) -> str:
+    """What `fit` means here: of GPUs of others than NVIDIA little is looked at, which no reader may take for all."""
+    return _MEANS[Fitness.FIT] + (f"; {_SHORT_REACH}" if is_reach_short(health.asked) else "")
 
 
 def _worst(health: NodeHealth) -> str:
