@@ -49,6 +49,12 @@ class OnlyRunning(str):
     __slots__ = ()
 
 
+class NotRecorded(str):
+    """The reason of an Unreadable that is NOT_RECORDED and the answer, only: a command may hold any text."""
+
+    __slots__ = ()
+
+
 class TooLong(str):
     """The reason of an Unreadable where a file is longer than is read of it. The person who made it so must not decide
     anything by that.

@@ -32,7 +32,7 @@ from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderK
 from hosttune.host.effort import counted
 from hosttune.host.paths import MAX_LINKS, MAX_PARTS, PATH_MAX
 from hosttune.regex import regex
-from hosttune.values import ABSENT, NOT_RECORDED, Absent, Answer, OnlyRunning, Unreadable
+from hosttune.values import ABSENT, NOT_RECORDED, Absent, Answer, NotRecorded, OnlyRunning, Unreadable
 
 FORMAT_VERSION: Final = 1
 KIND: Final = "hosttune record"
@@ -296,7 +296,7 @@ class RecordReader:
 
 
 def _missing(what: str) -> Unreadable:
-    return Unreadable(f"{NOT_RECORDED}: {what}")
+    return Unreadable(NotRecorded(f"{NOT_RECORDED}: {what}"))
 
 
 def _is_missing(answer: object) -> bool:

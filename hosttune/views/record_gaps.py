@@ -1,11 +1,11 @@
-"""What a record does not hold, because an older version of hosttune made it: one sentence instead of one for each rule."""
+"""What a record of an older version does not hold: one sentence instead of one for each rule."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from hosttune.host.cleaned import clean
-from hosttune.values import NOT_RECORDED
+from hosttune.values import NOT_RECORDED, NotRecorded
 from hosttune.views.terminal import counted, join_words
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ _LONGEST = 60  # characters of an answer's name: some commands have 800
 def missing_answer(reason: str, page: Page) -> str:
     """Which answer the record lacks, where that is all that this reason says; else empty.
 
-    A reason may name the thing first (`eth0: not in this record: ...`). One that goes on after the answer, or that has
-    several parts, may say more than that, and stays as it is.
+    A reason may name the thing first (`eth0: not in this record: ...`). One that was made of several parts may say more
+    than that, and stays as it is.
     """
     before, mark, answer = reason.partition(_MARK)
-    is_only = bool(page.record and mark) and _MARK not in answer and "; " not in before + answer
+    is_only = bool(page.record and mark) and (isinstance(reason, NotRecorded) or "; " not in before + answer)
     if not is_only:
         return ""
     return answer.removeprefix(_OF_PROGRAM).removesuffix(")" if before.count("(") > before.count(")") else "")
