@@ -11,6 +11,7 @@ from hosttune.host.cleaned import clean
 from hosttune.views.document import Document, Item, Items, Say, Section
 from hosttune.views.findings import todo_items
 from hosttune.views.prometheus import metrics
+from hosttune.views.record_gaps import gaps_text, missing_answer
 from hosttune.views.summary import is_reach_short, reach_text
 from hosttune.views.terminal import counted
 from hosttune.views.text import text
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hosttune.facts.baseline import Learned
+    from hosttune.views.document import Block
     from hosttune.views.page import Page
 
 SLURM_BYTES = 255  # of a reason: Slurm's accounting keeps it as tinytext
@@ -52,14 +54,29 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str]) -> st
     head += [Say(reach)] if (reach := reach_text(health.asked)) else []
     sections = []
     for fitness in reversed(Fitness):
-        if own := tuple(_item(point, page) for point in health.points if point.fitness is fitness):
+        if own := [point for point in health.points if point.fitness is fitness]:
             title = str(fitness).capitalize()
-            sections.append(Section(title, (Items(own, is_aligned=True),), _STYLES[fitness], str(len(own))))
+            sections.append(Section(title, _blocks(own, page), _STYLES[fitness], str(len(own))))
     if page.is_verbose and (fine := health.fine):
         items = tuple(Item(clean(name), clean(titles.get(name, "")), look="strong") for name in fine)
         title = "Asked, and nothing against work"
         sections.append(Section(title, (Items(items, is_aligned=True),), "green", str(len(fine))))
     return text(Document(host, host, tuple(head), tuple(sections)), page.screen)
+
+
+def _blocks(points: list[HealthPoint], page: Page) -> tuple[Block, ...]:
+    """The points as a list; those that a record has no answer for, in one sentence, unless all is listed."""
+    missing = [one for one in points if _is_missing(one, page)]
+    left = points if page.is_whole or not missing else [one for one in points if not _is_missing(one, page)]
+    listed = tuple(_item(one, page) for one in left)
+    blocks: tuple[Block, ...] = (Items(listed, is_aligned=True),) if listed else ()
+    rules = () if page.is_whole else [one.rule for one in missing]
+    said = gaps_text([one.reason for one in missing], rules, page)
+    return (*blocks, Say(said, is_hanging=True)) if said else blocks
+
+
+def _is_missing(point: HealthPoint, page: Page) -> bool:
+    return point.fitness is Fitness.UNKNOWN and bool(missing_answer(point.reason, page))
 
 
 def learned_text(learned: Learned, health: NodeHealth, *, is_sibling: bool = False) -> str:
