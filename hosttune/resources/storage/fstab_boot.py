@@ -51,6 +51,10 @@ HARMLESS = frozenset({"duplicate", "relative-target"})
 MAY_FAIL = frozenset({"no-netdev"})
 # What may go well at one boot and not at the next, by the order in which systemd takes things.
 _NOTED = frozenset({"waits-for-network", "early-automount"})
+_COPIES = (
+    "detach the copy, or give it a name of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, "
+    "sgdisk -G). See which one is which first: sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS"
+)
 _HANGS_FROM, _UBUNTU_HANGS_FROM = 258, (26, 4)  # systemd/systemd#39177, open in November 2026
 
 
@@ -221,11 +225,16 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         is_absent=not here and not facts.reader.persistent_only,
     )  # fmt: skip
     found = find_fault(sources, entry, here)
-    is_tagged = entry.source.startswith(("UUID=", "LABEL="))
-    on = (sources.find(entry.source) or ()) if found is None and need.is_required and is_tagged and here else ()
+    is_made = "x-systemd.makefs" in entry.options
+    on = (sources.find(entry.source) or ()) if found is None and need.is_required and not is_made and here else ()
     if any(map(sources.is_ephemeral, on)):
         end = "a boot after a stop of the instance finds an empty disk without it, and ends in the emergency shell"
         return replace(line, is_of_device=True, note=f"{entry.where} names {entry.source}: {end}", way_out=EPHEMERAL)
+    if found is None and names_device(entry.source) and (copies := sources.find_copies(entry.source)):
+        told = ", ".join(map(sources.describe, copies[:3]))
+        note = f"{entry.where} names {entry.source}, which {len(copies)} devices have ({told}): which of them a boot"
+        note = f"{note} mounts is chance"
+        return replace(line, is_of_device=True, note=note, way_out=_COPIES)
     if found is None or ("comment=cloudconfig" in entry.options and not here):
         return line  # of cloud-init's own disks not every size of instance has each
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
