@@ -260,7 +260,7 @@ def test_name_that_a_copied_disk_has_too_is_noted(source):
     ("source", "changes"),
     [
         ("/dev/sdb", {}),  # the kernel's name is of one device
-        (f"UUID={UUID}", {"more": {one: "naa.1\n" for one in WWIDS}}),  # two paths to one disk, without multipathd
+        (f"UUID={UUID}", {"more": dict.fromkeys(WWIDS, "naa.1\n")}),  # two paths to one disk, without multipathd
         (f"UUID={UUID}", {"more": {}}),  # what the disks are is not known
         (f"UUID={UUID}", {"devices": [("sdc", "8:32", ()), ("dm-0", "253:0", ("sdb", "sdc"))]}),  # mapped
         (f"UUID={UUID}", {"devices": [("dm-1", "253:1", ())], "held": (*HELD, ("dm-1", "/dev/dm-1", *COPY[2:]))}),
