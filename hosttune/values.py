@@ -6,7 +6,7 @@ Everything here is frozen and made of tuples. `ABSENT` and `Unreadable` are valu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import Enum
 from typing import Any, Final, TypeAlias, TypeVar, final
@@ -253,6 +253,16 @@ class Change:
     later: tuple[tuple[str, str], ...] = ()  # fields that a later version added: name, JSON; written again as they were
 
 
+def steps_of(todo: str) -> tuple[str, ...]:
+    """The steps of a way out, which is a text with a step on each line: a sentence, and a command behind its colon."""
+    return tuple(step for line in todo.splitlines() if (step := line.strip()))
+
+
+def join_steps(todos: Iterable[str]) -> str:
+    """Several ways out as one, each step once."""
+    return "\n".join(dict.fromkeys(step for todo in todos for step in steps_of(todo)))
+
+
 @frozen
 class Finding:
     """What one rule says of one subject (a mount point, a device, or empty for the host)."""
@@ -264,7 +274,7 @@ class Finding:
     reason: str = ""
     evidence: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
-    todo: str = ""  # what a person should do: the command for advice, the way out of a hold
+    todo: str = ""  # what a person should do, the way out of a hold too: a step on each line, in their order
     is_waiver_over: bool = False  # somebody accepted it for a time, which has passed; so advice counts, too
     is_fault: bool = False  # this machine does not do its work, or will not after the next boot; never mere advice
     blocks_reboot: bool = False  # a boot before it is solved makes it worse

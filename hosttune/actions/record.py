@@ -40,6 +40,7 @@ FILES = (
 DEVICES = (
     ("/sys/block", regex(r"(?!loop|ram|zram)"), (
         "size", "removable", "queue/rotational", "queue/scheduler", "queue/nr_requests", "queue/read_ahead_kb",
+        "queue/optimal_io_size",
         "queue/rq_affinity", "queue/write_cache", "queue/discard_max_bytes", "queue/max_sectors_kb", "device/model",
         "device/serial", "device/wwid", "serial", "wwid", "uuid", "nguid", "eui",
     )),

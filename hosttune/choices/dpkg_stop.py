@@ -31,7 +31,7 @@ from hosttune.facts.gpu.package_roles import (
     parse_package,
     role_of,
 )
-from hosttune.facts.kernel.kernel import is_proxmoxs
+from hosttune.facts.kernel.kernel import is_of_proxmox
 from hosttune.facts.packages import REPAIR
 from hosttune.facts.relations import first_of, unmet_of
 from hosttune.frozen import frozen
@@ -160,7 +160,7 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     if ready := prebuilt_instead(facts, kernels[0]):
         return Stop(Cause.BUILD, said, f"{ready} (if apt has none: {fix})")
     if unused := removable_packages(facts, *kernels):
-        what = "the headers of that kernel" if is_proxmoxs(kernels[0]) else "that kernel"
+        what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
         fix += f"; or, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
     others = (newer_build(facts) or former_build(facts) or distribution_build(facts), _boot_other(facts, kernels))
     return Stop(Cause.BUILD, said, "; or ".join(part for part in (*others, fix) if part))
@@ -180,7 +180,7 @@ def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
     if not names:
         return boot
     what = running
-    if is_proxmoxs(running):  # pin: Proxmox VE administration guide, "Override the kernel version"
+    if is_of_proxmox(running):  # pin: Proxmox VE administration guide, "Override the kernel version"
         boot = ", ".join((f"sudo proxmox-boot-tool kernel pin {quote(others[-1])}", boot))
         what = f"the headers of {running}"
     remove = f"sudo apt-get remove {' '.join(map(quote, names))}"

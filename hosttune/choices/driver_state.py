@@ -231,8 +231,9 @@ def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
     said = f"no driver for {facts.gpus.summary}{held}"
     if failed := _failed_build(facts):
         said += f"; DKMS could not build nvidia {failed.version} for {failed.kernel or 'a kernel'} ({failed.log})"
-        newer = f"a newer release of branch {failed.version.partition('.')[0]} in the way that this build came"
-        way_out = f"{newer}, or an older kernel, if that is the driver to have; or {way_out}"
+        branch = failed.version.partition(".")[0]
+        newer = f"install a newer release of branch {branch} from the source of this build, or boot an older kernel"
+        way_out = f"{newer}; for another driver, {way_out}"
     return DriverState("absent", is_fault=True, evidence=said, way_out=way_out, is_dead=True)
 
 
@@ -260,6 +261,7 @@ STATES: Mapping[str, Look] = {
     "in part": packages.in_part,
     "other packages broken": packages.others_broken,
     "GPU lost": gpus.lost,
+    "GPU reset required": gpus.reset_required,
     "GSP firmware": gpus.firmware,
     "GPU not set up": gpus.not_set_up,
     "vGPU guest": gpus.guest,
@@ -297,7 +299,7 @@ STATES: Mapping[str, Look] = {
 # are advice.
 DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
     "broken packages": True, "in part": True, "other packages broken": False, "nvidia-smi missing": False,
-    "GPU lost": True, "GSP firmware": True,
+    "GPU lost": True, "GPU reset required": True, "GSP firmware": True,
     "GPU not set up": True, "vGPU guest": True, "runfile": False,
     "mixed versions": mixed.splits_driver, "unmet dependencies": False, "mixed sources": False,
     "third-party archive": False, "DKMS failed": modules.leaves_none, "Secure Boot refuses": True,
@@ -341,5 +343,12 @@ _UNSIGNED = (
 # What a driver tells wherever it comes from.
 _CONTAINED_STATES = {
     name: STATES[name]
-    for name in ("GPU lost", "GSP firmware", "GPU not set up", "GPU without a driver", "nvidia-smi refuses")
+    for name in (
+        "GPU lost",
+        "GPU reset required",
+        "GSP firmware",
+        "GPU not set up",
+        "GPU without a driver",
+        "nvidia-smi refuses",
+    )
 }

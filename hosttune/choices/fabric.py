@@ -27,7 +27,7 @@ class Fabric(Fact):
     refused: str = ""  # why it cannot be started as things are; empty where it can
     todo: str = ""  # the command that a person types then
     evidence: tuple[str, ...] = ()
-    way_in: str = ""  # what a person does about a GPU that is not in its fabric, whoever runs that
+    way_in: str = ""  # what a person does about a GPU that is not in its fabric, in every kind of setup
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 - the interface of all choices

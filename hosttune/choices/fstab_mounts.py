@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.storage.mounts import WRITTEN
 from hosttune.frozen import frozen
 from hosttune.resources.storage.mount_causes import MountCauses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hosttune.facts.storage.mounts import ExpectedMount
 
 
 @frozen
@@ -46,12 +51,14 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> FstabMounts:  # noqa: ARG
         tuple(
             FstabMount(
                 one.target, one.source, one.line, one.is_optional, one.is_mounted, one.misread,
-                is_read_only=lazy(lambda one=one: one.is_read_only),  # type: ignore[misc]
-                cause=lazy(lambda one=one: causes().find(one.file, one.line).sentence),  # type: ignore[misc]
-                way_out=lazy(lambda one=one: causes().find(one.file, one.line).way_out),  # type: ignore[misc]
-                **{name: lazy(getattr, one, name) for name in WRITTEN},
+                cause=lazy(_find_cause, causes, one, "sentence"), way_out=lazy(_find_cause, causes, one, "way_out"),
+                **{name: lazy(getattr, one, name) for name in ("is_read_only", *WRITTEN)},
                 where=one.where,
             )
             for one in facts.mounts.expected
         )
     )  # fmt: skip
+
+
+def _find_cause(causes: Callable[[], MountCauses], one: ExpectedMount, field: Literal["sentence", "way_out"]) -> str:
+    return str(getattr(causes().find(one.file, one.line), field))

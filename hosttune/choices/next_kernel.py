@@ -13,7 +13,7 @@ from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
-from hosttune.facts.kernel.kernel import HEADERS, flavour_of, headers_for, is_proxmoxs, is_ubuntus, metapackages
+from hosttune.facts.kernel.kernel import HEADERS, flavour_of, headers_for, is_of_proxmox, is_ubuntus, metapackages
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -114,10 +114,19 @@ def _with_headers(facts: Facts, kernel: str, build: str, then: str = " && ") -> 
     """A build, after the headers of the kernel where those are not here."""
     if _are_headers_here(facts, kernel):
         return build
-    name, install = headers_for(kernel), "sudo apt-get install "
+    names = " ".join(map(quote, (headers_for(kernel), *_headers_to_come(facts, kernel))))
+    install = "sudo apt-get install "
     if build.startswith(install) and "--reinstall" not in build:  # one run of apt
-        return f"{install}{quote(name)} {build.removeprefix(install)}"
-    return f"{install}{quote(name)}{then}{build}"
+        return f"{install}{names} {build.removeprefix(install)}"
+    return f"{install}{names}{then}{build}"
+
+
+def _headers_to_come(facts: Facts, kernel: str) -> list[str]:
+    """What brings the headers of later kernels, where the metapackage of the kernels is here and that of their headers
+    is not: else the next kernel has no module again."""
+    flavours = metapackages(facts.packages.brought, flavour_of(kernel))
+    names = [f"{HEADERS}-{one}" for one in flavours]
+    return [one for one in names if not facts.packages[one].is_installed and has_all(facts, one)]
 
 
 def _sources_gone(facts: Facts) -> tuple[str, ...]:
@@ -134,7 +143,7 @@ def _say_no_headers(facts: Facts, kernel: str) -> str:
     """The archives keep headers of the newest kernels only, so that a kernel goes together with its headers."""
     flavour, said = flavour_of(kernel), f"no list of apt has {headers_for(kernel)}"
     newer = (f"linux-image-{flavour}", f"{HEADERS}-{flavour}") if flavour else ()
-    if is_proxmoxs(kernel):
+    if is_of_proxmox(kernel):
         newer = ("proxmox-default-kernel", "proxmox-default-headers")
     ways = []
     if newer and has_all(facts, *newer):

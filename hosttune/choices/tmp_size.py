@@ -1,19 +1,31 @@
-"""Whether /tmp belongs into memory on this host, and how large it should be there."""
+"""Whether /tmp belongs into memory on this host, and how large it should be there.
+
+It was meant for builds on a machine without flash, and pays there. Elsewhere it takes memory from jobs and gives
+training nothing. So there it is made only if the policy selects the rule, and the advice is a folder on a larger disk.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
-from hosttune.facts.base import Fact, UnknownFact, raw
-from hosttune.facts.storage.temporary import user_limit
+from hosttune.facts.base import Fact, UnknownFact, attempt, raw
+from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
+if TYPE_CHECKING:
+    from hosttune.facts.storage.mounts import Mount
+
 _GIB = 1 << 30
 _ARRANGED = frozenset({"fstab", "usr-unit", "etc-unit"})  # homes that mount a tmpfs
+_SCHEDULERS = frozenset({"slurm", "kubelet", "lsf", "pbs", "gridengine", "htcondor", "ray", "spark"})
+SLOW_DISK = "slow-disk"  # the value of `where` that needs a reason
+_SHARE_ON_SLOW_DISK = 0.1  # of RAM, at most
+_MOST_ON_SLOW_DISK = 64 * _GIB
+_ALL_THE_SAME = "select: [storage-tmp-tmpfs] in the policy has it in memory all the same"
 
 
 @frozen
@@ -28,9 +40,15 @@ class TmpCase:
     used_bytes: int | Unreadable = 0  # what was counted in it
     is_complete: bool | Unreadable = True  # the count saw everything
     most_bytes: int | Unreadable = 0  # what is used of the whole file system: no less than what lies in /tmp
-    disks: tuple[str, ...] = ()  # local NVMe with room for more: /data (3.4 TiB)
+    disks: tuple[str, ...] = ()  # local flash with room for more: /data (3.4 TiB)
     user_limit_bytes: int = 0  # what one user may fill of a tmpfs that is there; 0 without quotas
     decision: str = ""  # of an administrator, with its file: a mask, a drop-in, a unit, a disk
+    scheduler: str = ""  # the one that runs: slurmd.service runs
+    slow_disk: str = ""  # what /tmp is on, if that is slow: a hard disk, a network file system
+    place: str = ""  # the file system that /tmp is on: / (ext4)
+    age: str = ""  # what removes its files by age: 10d (/etc/tmpfiles.d/tmp.conf:1)
+    has_tmpdir: bool = False  # files of the system name another folder for temporary files
+    notes: tuple[str, ...] = ()  # what else a tmpfs means on this host
 
 
 @frozen
@@ -42,6 +60,7 @@ class TmpLimits:
     min_bytes: int
     max_ram_share: float
     used_share: float
+    where: str = "anywhere"
 
 
 @frozen
@@ -49,8 +68,10 @@ class TmpSize(Fact):
     """A size in whole GiB, or why /tmp stays as it is."""
 
     size_bytes: int  # 0 where it stays
-    leave: str  # the sentence why it stays; empty where it should be in memory
+    leave: str  # the sentence why it stays; empty where it should be in memory, or there is advice
     evidence: tuple[str, ...] = ()
+    advice: str = ""  # which disk is the better place for temporary files
+    disk: str = ""  # the folder where that disk is mounted
 
 
 def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
@@ -58,11 +79,21 @@ def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
     was not read.
     """
     size = _size(case.ram_bytes, limits)
-    if reason := _why_not(case, limits) or _too_full(case, limits):
+    is_default = limits.where == SLOW_DISK
+    reason = _why_not(case, limits)
+    if is_default and not reason and (reason := _why_not_by_default(case)) and _helps_elsewhere(case):
+        what = f"temporary files go to {case.place}, and {case.disks[0]} has more room"
+        return TmpSize(0, "", advice=what, disk=case.disks[0].partition(" ")[0])
+    if reason := reason or _too_full(case, limits):
         return TmpSize(0, reason)
+    if is_default:
+        size = min(int(case.ram_bytes * _SHARE_ON_SLOW_DISK) // _GIB * _GIB, _MOST_ON_SLOW_DISK)
+        bounds = f"{_SHARE_ON_SLOW_DISK:.0%} of {_text(case.ram_bytes)} RAM, at most {_text(_MOST_ON_SLOW_DISK)}"
+        return TmpSize(size, "", (f"/tmp is on {case.slow_disk}; {_text(size)} is {bounds}", *case.notes))
     share = f"{limits.ram_share:.0%} of {_text(case.ram_bytes)} RAM"
     evidence: tuple[str, ...] = (
         f"{_text(size)} is {share} (at least {_text(limits.min_bytes)}, at most {limits.max_ram_share:.0%})",
+        *case.notes,
     )
     if case.user_limit_bytes:
         evidence = (*evidence, _limit(case))
@@ -93,6 +124,26 @@ def _why_not(case: TmpCase, limits: TmpLimits) -> str:
             f"{_ram(case)}, below the {_text(limits.min_ram_bytes)} from which /tmp in memory takes nothing from jobs"
         )
     return "" if size else f"{_ram(case)} leave no whole GiB for /tmp"
+
+
+def _helps_elsewhere(case: TmpCase) -> bool:
+    """A larger disk is there, and temporary files do not go to it yet."""
+    return bool(case.disks) and not case.has_tmpfs and not case.has_tmpdir
+
+
+def _why_not_by_default(case: TmpCase) -> str:
+    """Why it is not planned where no policy selects it."""
+    if case.has_tmpfs:
+        return "/tmp is in memory already (select: [storage-tmp-tmpfs] in the policy makes it larger if it is small)"
+    if case.scheduler:
+        return f"{case.scheduler}: files that jobs put into a tmpfs count as memory of the jobs ({_ALL_THE_SAME})"
+    if not case.slow_disk:
+        return f"/tmp is on {case.place}, no hard disk: in memory it gains training nothing ({_ALL_THE_SAME})"
+    if case.disks:
+        return f"{case.disks[0]} is the better place for temporary files ({_ALL_THE_SAME})"
+    if case.age:
+        return f"files in /tmp are kept for a time ({case.age}), and memory loses them at each boot ({_ALL_THE_SAME})"
+    return ""
 
 
 def _too_full(case: TmpCase, limits: TmpLimits) -> str:
@@ -133,6 +184,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> TmpSize:
     """The decision for this host, with the parameters of the rule."""
     tmp, limits = facts.tmp, TmpLimits(**params)
     is_disk = tmp.is_mount and not tmp.is_tmpfs
+    is_default = limits.where == SLOW_DISK
     case = TmpCase(
         ram_bytes=facts.memory.sold_bytes,
         is_kubelet=facts.managers.kubelet,
@@ -147,7 +199,69 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> TmpSize:
         counted: dict[str, Any] = {name: raw(facts.filling, name) for name in ("used_bytes", "is_complete")}
         most: Any = raw(tmp, "disk_used_bytes")
         case = replace(case, **counted, most_bytes=most)
+    if is_default and not _why_not(case, limits):
+        case = _with_reasons(case, facts)
+    if not case.has_tmpfs:
+        case = replace(case, notes=_notes(facts, case))
     return decide(case, limits)
+
+
+def _with_reasons(case: TmpCase, facts: Facts) -> TmpCase:
+    """What the default hangs on besides. Raises UnknownFact."""
+    runs = next((one.evidence for one in facts.managers.present if one.name in _SCHEDULERS), "")
+    mount = None if facts.reader.persistent_only else facts.mounts.at.get("/tmp") or facts.mounts.at.get("/")
+    if mount is None:
+        return replace(case, scheduler=runs, place="a disk that is not known")
+    slow = f"{mount.target}, a hard disk" if mount.is_rotational else ""
+    slow = f"{mount.target}, a network file system" if mount.is_network else slow
+    return replace(
+        case, scheduler=runs, slow_disk=slow, place=f"{mount.target} ({mount.fstype})", age=_age(facts),
+        disks=tuple(f"{one.target} ({_text(one.total_bytes)})" for one in _larger_flash(facts, mount)),
+        has_tmpdir=any(one.name == "TMPDIR" for one in facts.environment.all),
+    )  # fmt: skip
+
+
+def _age(facts: Facts) -> str:
+    """What the site, and not a package's default, removes from /tmp by age."""
+    age = age_of("/tmp", facts)
+    return "" if "(/usr/lib/tmpfiles.d/" in age else age
+
+
+def _larger_flash(facts: Facts, tmp: Mount) -> list[Mount]:
+    """The data file systems on flash of other disks that are larger than the one of /tmp, the largest first. A disk of
+    a virtual machine counts if it is NVMe: what the others are made of cannot be told.
+    """
+    disks = facts.disks.by_name
+    found = [
+        one
+        for one in facts.mounts.local_data
+        if one.total_bytes > tmp.total_bytes
+        and not set(one.disks) & set(tmp.disks)
+        and one.disks
+        and all(
+            name.startswith("nvme") or not (disks[name].is_rotational or disks[name].is_virtual)
+            for name in one.disks
+            if name in disks
+        )
+    ]
+    return sorted(found, key=lambda one: -one.total_bytes)
+
+
+def _notes(facts: Facts, case: TmpCase) -> tuple[str, ...]:
+    """What else memory is for on this host, and what a mount over /tmp hides; nothing of what is not known."""
+    notes = []
+    if attempt(lambda: facts.arc.is_there) is True:
+        most = attempt(lambda: facts.arc.max_bytes)
+        size = f" up to {_text(most)}" if isinstance(most, int) else ""
+        notes.append(f"ZFS keeps its cache{size} in the same memory (zfs_arc_max)")
+    if isinstance(gpu_bytes := attempt(lambda: facts.memory.gpu_bytes), int) and gpu_bytes:
+        notes.append("memory of GPUs is NUMA nodes here, and a tmpfs may fill it: mpol=prefer:0 keeps it off them")
+    swaps = attempt(lambda: facts.memory.swaps)
+    if isinstance(swaps, tuple) and any(not one.is_zram for one in swaps):
+        notes.append("what is in it can be swapped out to disk")
+    if isinstance(case.used_bytes, int) and case.used_bytes >= _GIB:
+        notes.append(f"{_text(case.used_bytes)} in /tmp stay on the disk, hidden below the mount: remove them before")
+    return tuple(notes)
 
 
 def _roomy_disks(facts: Facts, size: int) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.resources import wish_kinds
-from hosttune.values import Finding, Verdict
+from hosttune.values import Finding, Verdict, join_steps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -58,7 +58,7 @@ def _put_in_words(finding: Finding, own: Collection[Wish]) -> Finding:
     if finding.verdict is not Verdict.DIFFERS or not own:
         return finding
     message = "; ".join(dict.fromkeys(wish.message for wish in own if wish.message))
-    todo = "; ".join(dict.fromkeys(text for text in (finding.todo, *(wish.todo for wish in own)) if text))
+    todo = join_steps((finding.todo, *(wish.todo for wish in own)))
     if not message:
         return replace(finding, todo=todo)
     evidence = (finding.reason, *finding.evidence) if finding.reason else finding.evidence

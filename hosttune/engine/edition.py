@@ -14,7 +14,7 @@ from typing import Any
 
 from hosttune.errors import HosttuneError
 
-EDITIONS = ("2026.1",)  # oldest first; the last is the one of a policy that pins none
+EDITIONS = ("2026.1", "2026.2")  # oldest first; the last is the one of a policy that pins none
 FIRST = EDITIONS[0]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.expression_helpers import text_of
 from hosttune.engine.expression_values import Budget, OverBudget
+from hosttune.engine.expressions import Text
 from hosttune.engine.policy import NOTHING, Declared
 from hosttune.errors import HosttuneError
 from hosttune.facts import MODULES
@@ -161,7 +162,7 @@ def _advice(rule: Rule, subject: str, names: ExpressionNames) -> list[Finding]:
         try:
             if not expectation.condition.evaluate(names):
                 message = _said(expectation.message, names)
-                todo = _said(expectation.todo, names) if expectation.todo else ""
+                todo = _steps(expectation.todo, names) if expectation.todo else ""
                 is_fault, blocks, waits, impairs = (
                     bool(one and one.evaluate(names))
                     for one in (
@@ -193,7 +194,8 @@ def _wish(rule: Rule, spec: WishSpec, subject: str, names: ExpressionNames) -> W
     fields = {name: _field(rule, kind, name, value, names) for name, value in spec.fields.items()}
     bounds = tuple(_bound(rule, kind, operator, value, names) for operator, value in spec.bounds)
     name = spec.name.evaluate(names)
-    message, todo = (_said(one, names) if one else "" for one in (spec.message, spec.todo))
+    message = _said(spec.message, names) if spec.message else ""
+    todo = _steps(spec.todo, names) if spec.todo else ""
     if isinstance(name, (tuple, list)):  # a set of things has no name of its own
         called = " ".join(map(text_of, name))
     else:
@@ -205,6 +207,11 @@ def _wish(rule: Rule, spec: WishSpec, subject: str, names: ExpressionNames) -> W
 
 def _said(text: Written, names: ExpressionNames) -> str:
     return text_of(text.evaluate(names))
+
+
+def _steps(text: Written, names: ExpressionNames) -> str:
+    value = text.evaluate(names, has_steps=True) if isinstance(text, Text) else text.evaluate(names)
+    return text_of(value)
 
 
 def _field(rule: Rule, kind: WishKind, name: str, written: Written, names: ExpressionNames) -> Any:

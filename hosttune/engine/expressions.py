@@ -123,23 +123,29 @@ class Text:
     def units(self) -> frozenset[str]:
         return frozenset().union(*(part.units for part in self.expressions))
 
-    def evaluate(self, names: Mapping[str, object]) -> Any:
-        """The text, or the value where the whole text is one expression. Raises as Expression.evaluate does."""
+    def evaluate(self, names: Mapping[str, object], *, has_steps: bool = False) -> Any:
+        """The text, or the value where the whole text is one expression. Raises as Expression.evaluate does.
+
+        `has_steps`: each line of the text is a step, so a line break within an inserted value, such as the name of a
+        file, begins none.
+        """
         budget = budget_of(names)
         try:
             if len(self.parts) == 1 and isinstance(self.parts[0], Expression):
                 value = self.parts[0].evaluate(names)
             else:
-                value = "".join(self._pieces(names, budget))
+                pieces = self._pieces(names, budget, "\n" if has_steps else "")
+                value = "".join(pieces)
             budget.read(value)
         except OverBudget as error:
             raise HosttuneError(f"{self.where}: cannot work out the text: {error}") from None
         return value
 
-    def _pieces(self, names: Mapping[str, object], budget: Budget) -> Iterator[str]:
+    def _pieces(self, names: Mapping[str, object], budget: Budget, escaped: str) -> Iterator[str]:
         length = 0
         for part in self.parts:
             piece = part if isinstance(part, str) else _inserted(part, names, budget)
+            piece = piece.replace(escaped, r"\n") if escaped and not isinstance(part, str) else piece
             length += len(piece)
             if length > MAX_LENGTH:
                 raise HosttuneError(f"{self.where}: cannot work out the text: the result is too long")

@@ -175,6 +175,8 @@ def _default_faults(document: YamlFile, data: dict[str, Any]) -> list[Fault]:
     for name, spec in (data.get("params") or {}).items():
         param = param_of(name, spec)
         faults += param_faults(document.where(f"params.{name}.default"), param, spec["default"])
+        if param.selected is not None:
+            faults += param_faults(document.where(f"params.{name}.selected"), param, param.selected)
         for edition, value in param.was.items():
             faults += param_faults(document.where(f"params.{name}.was.{edition}"), param, value)
     return faults

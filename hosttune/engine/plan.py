@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hosttune.codec import canonical
 from hosttune.facts.base import UnknownFact
 from hosttune.regex import regex
-from hosttune.values import Activation, Disturbs, Finding, Hold, HoldKind, Stage, Verdict
+from hosttune.values import Activation, Disturbs, Finding, Hold, HoldKind, Stage, Verdict, join_steps, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ BREAKS = "breaks: "  # begins a line of a change that names what runs
 
 Reason = tuple[str, str]  # why a rule is refused, and what to do
 
-_NOTE = " (no reboot before "
+_BLOCKED_REBOOT = " (no reboot before "
 _REBOOT = regex(r"(?<![\w-])reboots?(?![\w-])")  # not within the name of a rule
 _SEVERITY = (Verdict.UNKNOWN, Verdict.DIFFERS, Verdict.ADVICE, Verdict.OK, Verdict.NOT_APPLICABLE)
 
@@ -71,7 +71,7 @@ def _merge(group: list[Finding]) -> Finding:
         "; ".join(dict.fromkeys(finding.reason for finding in group if finding.reason)),
         tuple(dict.fromkeys(line for finding in group for line in finding.evidence)),
         changes,
-        "; ".join(dict.fromkeys(finding.todo for finding in group if finding.todo)),
+        join_steps(finding.todo for finding in group),
         is_fault=any(finding.is_fault for finding in group),
         blocks_reboot=any(finding.blocks_reboot for finding in group),
         impairs=any(one.impairs for one in group) and all(one.impairs for one in group if one.is_fault),
@@ -117,11 +117,15 @@ def put_reboots_last(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         return listed
     note = f"no reboot before {' and '.join(blockers)} is solved"
     return tuple(
-        replace(one, todo=f"{one.todo.partition(_NOTE)[0]} ({note})")
+        replace(one, todo="\n".join(_noted(step, note) for step in steps_of(one.todo)))
         if not one.blocks_reboot and _REBOOT.search(one.todo)
         else one
         for one in listed
     )
+
+
+def _noted(step: str, note: str) -> str:
+    return f"{step.partition(_BLOCKED_REBOOT)[0]} ({note})" if _REBOOT.search(step) else step
 
 
 def explain_clash(rule: str, others: tuple[str, ...], what: str) -> Reason:
@@ -173,7 +177,7 @@ def hold_back(
         return replace(finding, hold=Hold(HoldKind.REFUSED, why), changes=(), todo=todo)
     else:
         return replace(finding, changes=changes)
-    return replace(finding, hold=hold, changes=(), todo="; ".join(filter(None, (todo, finding.todo))))
+    return replace(finding, hold=hold, changes=(), todo=join_steps((todo, finding.todo)))
 
 
 def guarded(changes: tuple[Change, ...], facts: Facts, *, may_break: bool) -> tuple[tuple[Change, ...], Hold]:

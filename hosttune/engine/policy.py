@@ -153,7 +153,7 @@ class Policy:
     def params_of(self, rule: Rule, catalog: Catalog) -> dict[str, Any]:
         """The parameters in force: the policy's, else the profile's, else the rule's own."""
         of_profile = catalog.profiles[self.profile].params.get(rule.id, {})
-        return {**rule.defaults, **of_profile, **self.params.get(rule.id, {})}
+        return {**rule.defaults_in(is_selected=rule.id in self.select), **of_profile, **self.params.get(rule.id, {})}
 
     def waives(self, rule: str, subject: str) -> bool:
         """Whether a waiver in force covers this."""

@@ -36,10 +36,12 @@ class Param:
     choices: tuple[Any, ...] = ()
     help: str = ""
     was: Mapping[str, Any] = field(default_factory=dict)  # edition -> the default up to and including it
+    selected: Any = None  # the default in a policy that selects the rule; None: no other one
 
     def at(self, edition: str) -> Param:
         """The parameter with the default that it has in an edition."""
-        return replace(self, default=value_in(edition, self.default, self.was)) if self.was else self
+        default = value_in(edition, self.default, self.was)
+        return self if default == self.default else replace(self, default=default, selected=None)
 
 
 class Status(str, Enum):
@@ -214,7 +216,14 @@ class Rule:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        return {name: param.default for name, param in self.params.items()}
+        return self.defaults_in(is_selected=False)
+
+    def defaults_in(self, *, is_selected: bool) -> dict[str, Any]:
+        """The defaults in a policy that selects the rule by its name, or only runs it with a profile."""
+        return {
+            name: param.default if param.selected is None or not is_selected else param.selected
+            for name, param in self.params.items()
+        }
 
     @property
     def can_fault(self) -> bool:
@@ -358,4 +367,5 @@ def param_of(name: str, spec: Mapping[str, Any]) -> Param:
         tuple(spec.get("choices", ())),
         spec.get("help", ""),
         spec.get("was", {}),
+        spec.get("selected"),
     )

@@ -156,6 +156,7 @@ PARAM = TableSpec(
         "choices": ListOf(Scalar()),
         "help": String(help="What it means, with its unit"),
         "was": MapOf(Scalar(), keys=String(choices=EDITIONS), help="The default up to and including an edition"),
+        "selected": Scalar(help="The default where the policy selects the rule by name"),
     },
     required=("type", "default", "help"),
 )

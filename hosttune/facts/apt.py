@@ -17,7 +17,7 @@ from hosttune.facts import apt_get
 from hosttune.facts.apt_conf import CLEAR, AptNames, files
 from hosttune.facts.apt_get import Transaction
 from hosttune.facts.apt_pins import Pin, read_pins
-from hosttune.facts.apt_sources import read_disabled
+from hosttune.facts.apt_sources import read_disabled, read_enabled
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
@@ -53,6 +53,7 @@ class Apt(Fact):
     would: Mapping[str, Transaction]  # by operands with blanks between them: what `apt-get install` would do with them
     pins: tuple[Pin, ...]  # of its preferences, in the order of reading
     disabled_sources: tuple[Placed, ...]  # ADDRESS SUITE COMPONENTS of each archive that is switched off
+    sources: tuple[Placed, ...]  # the same of each that apt reads
 
     def __getitem__(self, name: str) -> AptSetting:
         return self.entries[name]
@@ -75,7 +76,7 @@ def collect(reader: Reader, facts: Facts) -> Apt:  # noqa: ARG001 - the interfac
         return AptSetting(lazy(lambda: tuple(names().lines(name))), lazy(_merged, reader, name))
 
     would = Lookup(lambda operands: _simulated(reader, operands.split()))
-    return Apt(Lookup(look), would, lazy(read_pins, reader), lazy(read_disabled, reader))
+    return Apt(Lookup(look), would, lazy(read_pins, reader), lazy(read_disabled, reader), lazy(read_enabled, reader))
 
 
 def _merged(reader: Reader, name: str) -> tuple[str, ...]:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 AGAIN = "then run it again"
 _NUMBER = regex(r"[a-z].*?-(\d{3})(?=-|$)")
+# NVIDIA's archives with drivers, and packages that each of them has.
+_CUDA = "/compute/cuda/repos/"
+_OF_CUDA = ("cuda-drivers", "cuda-keyring", "nvidia-open")
 _SHOWN = 3
 _MOST_PINNED = 100  # packages whose pin is looked for: each is held against all
 _OF_DRIVERS = ("restricted", "multiverse")
@@ -176,6 +179,23 @@ def nvidia_switched_off(facts: Facts) -> AptDecision | None:
     except UnknownFact:
         return None
     return next((_switched_off(one) for one in sources if any(site in one.value for site in NVIDIA_SITES)), None)
+
+
+def nvidia_without_list(facts: Facts) -> AptDecision | None:
+    """The line of NVIDIA's archive of which apt has no list: it is switched off, its signature is refused, or it was
+    never fetched. None where apt has a list of it. apt 3 refuses SHA-1 since 2026-02-01
+    (github.com/NVIDIA/cuda-repo-management/issues/34 and 39)."""
+    try:
+        offers = facts.archives.offers_of(_OF_CUDA).values()
+        sources = [one for one in facts.apt.sources if any(f"{site}{_CUDA}" in one.value for site in NVIDIA_SITES)]
+    except UnknownFact:
+        return None
+    if any("NVIDIA" in (one.candidate_from, *one.versions.values()) for one in offers):
+        return None
+    if not sources:
+        return nvidia_switched_off(facts)
+    what = f"apt has no list of {sources[0].value} ({sources[0].place})"
+    return AptDecision(what, "sudo apt-get update, and solve what it says of that archive")
 
 
 def _switched_off(source: Placed) -> AptDecision:

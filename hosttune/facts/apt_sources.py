@@ -1,4 +1,4 @@
-"""The archives that a person has switched off in apt's sources, with the line.
+"""The archives in apt's sources, and those that a person has switched off there, each with its line.
 
 Source: sources.list(5): a line of a .list file that is commented out, `Enabled: no` in a .sources file; and files that
 apt passes over, because their name ends with .disabled. What the release upgrader leaves (.distUpgrade) is of another
@@ -26,39 +26,56 @@ _NO = frozenset({"no", "false", "without", "off", "disable", "0"})
 
 
 def read_disabled(reader: Reader) -> tuple[Placed, ...]:
-    """ADDRESS SUITE COMPONENTS of each, without a password. The line is 0 if the name of the file switches it off."""
+    """Those that are switched off, as `read_sources`. The line is 0 if the name of the file switches it off."""
+    return tuple(one for one, is_on in read_sources(reader) if not is_on)
+
+
+def read_enabled(reader: Reader) -> tuple[Placed, ...]:
+    """Those that apt reads, as `read_sources`."""
+    return tuple(one for one, is_on in read_sources(reader) if is_on)
+
+
+def read_sources(reader: Reader) -> Iterator[tuple[Placed, bool]]:
+    """ADDRESS SUITE COMPONENTS of each, without a password, and whether apt reads it."""
     listed = (f"{FOLDER}/{name}" for name in names_in(reader, FOLDER))
-    return tuple(one for path, content in texts(reader, (FILE, *listed)) for one in parse_disabled(content, path))
+    for path, content in texts(reader, (FILE, *listed)):
+        yield from parse_sources(content, path)
 
 
 def parse_disabled(content: str, path: str) -> Iterator[Placed]:
-    """Those of one file."""
+    """Those of one file that are switched off."""
+    return (one for one, is_on in parse_sources(content, path) if not is_on)
+
+
+def parse_sources(content: str, path: str) -> Iterator[tuple[Placed, bool]]:
+    """Those of one file, and whether apt reads each."""
     is_off = path.endswith(_OFF)
     name = path.removesuffix(_OFF)
     if name.endswith(".sources"):
         yield from _of_stanzas(content, path, is_off=is_off)
     elif name.endswith(".list") or is_off:
         for number, row in enumerate(content.splitlines(), 1):
-            found = _LINE.match(row.strip())
-            if found and (is_off or found["off"]):
-                yield _placed(found["what"].partition("#")[0], path, 0 if is_off else number)
+            if found := _LINE.match(row.strip()):
+                line = 0 if is_off else number
+                yield _placed(found["what"].partition("#")[0], path, line), not (is_off or found["off"])
 
 
-def _of_stanzas(content: str, path: str, *, is_off: bool) -> Iterator[Placed]:
+def _of_stanzas(content: str, path: str, *, is_off: bool) -> Iterator[tuple[Placed, bool]]:
     fields: dict[str, str] = {}
-    line = 0
+    lines: dict[str, int] = {}
     for number, row in enumerate((*content.splitlines(), ""), 1):
         if row.startswith("#"):
             continue
         name, colon, value = row.partition(":")
         if not row.strip():
-            if fields.get("uris") and (is_off or fields.get("enabled", "").lower() in _NO):
+            if fields.get("uris"):
+                is_on = not is_off and fields.get("enabled", "").lower() not in _NO
                 what = " ".join(fields.get(key, "") for key in ("uris", "suites", "components"))
-                yield _placed(what, path, 0 if is_off else line)
-            fields = {}
+                yield _placed(what, path, 0 if is_off else lines["uris" if is_on else "enabled"]), is_on
+            fields, lines = {}, {}
         elif colon and row[0] not in " \t":
             fields[name.strip().lower()] = value.strip()
-            line = number if name.strip().lower() == "enabled" else line
+            lines[name.strip().lower()] = number
 
 
 def _placed(what: str, path: str, line: int) -> Placed:

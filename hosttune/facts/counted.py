@@ -131,6 +131,8 @@ def _of_gpus(facts: Facts) -> Iterator[Counter]:
     for gpu in facts.health.gpus:
         if gpu.has_ecc_counts:
             yield Counter(f"uncorrected memory errors of GPU {gpu.slot}", gpu.uncorrected_aggregate, is_lasting=True)
+        if gpu.corrected_volatile >= 0:
+            yield Counter(f"corrected memory errors of GPU {gpu.slot}", gpu.corrected_volatile, 24_000)
         if gpu.can_remap:
             yield Counter(f"rows remapped by GPU {gpu.slot}", gpu.rows_lost, 0.1, is_lasting=True)
         if gpu.slowed_s >= 0:

@@ -15,7 +15,8 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, cast
 
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.lookups import Lookup
@@ -25,6 +26,8 @@ from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -45,7 +48,7 @@ _MARKS = tuple(
     )
 )
 _NAMES = (("cloud-init", "cloud-init"), ("curtin", "the installer (curtin)"), ("cloudimg", "the cloud image"))
-_MOST = 2048  # files: for each of them dpkg's list is searched
+_MOST = 2048  # files: each is read, and of those in /usr dpkg is asked
 _OF_PACKAGES = ("/usr/lib/", "/lib/")
 _PACKAGE: Final = "the package "
 _CHANGED: Final = " (changed here)"
@@ -159,12 +162,26 @@ def _configuring(reader: Reader, path: str, text: bytes | None) -> str:
     """The package that brings a file of /etc as configuration, and whether it is still what the package brings: of a
     text that was not read (None) that is not said.
     """
-    database = reader.read(DATABASE)
-    at = database.find(f"\n {path} ".encode()) if isinstance(database, bytes) else -1
-    if not isinstance(database, bytes) or at < 0:
+    found = _conffiles(cast("Hashable", reader)).get(path)
+    if found is None:
         return ""
-    package = database[:at].rpartition(b"\nPackage: ")[2].partition(b"\n")[0].removeprefix(b"Package: ")
-    digest = database[at + 1 :].split(maxsplit=2)[1]
+    package, digest = found
     # dpkg's own digest of what it brought
     is_changed = text is not None and hashlib.md5(text, usedforsecurity=False).hexdigest().encode() != digest
-    return f"the package {package.decode('ascii', 'replace')}{' (changed here)' if is_changed else ''}"
+    return f"the package {package}{' (changed here)' if is_changed else ''}"
+
+
+@lru_cache(maxsize=1)  # it is asked for each of many files
+def _conffiles(reader: Reader) -> Mapping[str, tuple[str, bytes]]:
+    """Path -> (package, MD5) of the configuration files of all packages (deb-conffiles(5)); none if it is unread."""
+    database = reader.read(DATABASE)
+    if not isinstance(database, bytes):
+        return {}
+    found: dict[str, tuple[str, bytes]] = {}
+    package = ""
+    for row in database.split(b"\n"):
+        if row.startswith(b"Package: "):
+            package = row[9:].decode("ascii", "replace")
+        elif row.startswith(b" /") and len(words := row.split(maxsplit=2)) > 1:
+            found.setdefault(words[0].decode("utf-8", "surrogateescape"), (package, words[1]))
+    return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import day_of, if_absent, require_known, sure
-from hosttune.facts.relations import depends_of, provided_in, starts_in
+from hosttune.facts.relations import depends_of, is_never_configured, provided_in, starts_in
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -80,6 +80,9 @@ class Packages(Fact):
         default_factory=dict
     )  # by what is provided: (package, version) pairs
     held_absent: tuple[str, ...] = ()  # held by an administrator, and not installed, sorted
+    is_new: Mapping[str, bool] = field(
+        default_factory=lambda: Lookup(lambda _: False)
+    )  # by name: dpkg never configured it, so that nothing works with it yet
 
     def __getitem__(self, name: str) -> Package:
         version, status = self.entries.get(name, ("", "unknown ok not-installed"))
@@ -224,6 +227,7 @@ def _packages(reader: Reader) -> Packages:
         Lookup(lambda name: depends_of(again(), starts()[name]) if name in starts() else ()),
         lazy(lambda: provided_in(again())),
         parse_held_absent(database),
+        Lookup(lambda name: name in starts() and is_never_configured(again(), starts()[name])),
     )
 
 

@@ -15,6 +15,9 @@ from hosttune.values import ABSENT, Absent, Answer, OnlyRunning, Unreadable
 if TYPE_CHECKING:
     from hosttune.host.door import Completed, Reader
 
+NOT_SUPPORTED = "Invalid argument"  # EINVAL, as the door words it
+_NOT_COUNTED = frozenset({NOT_SUPPORTED, "Operation not supported"})
+
 P = ParamSpec("P")
 T = TypeVar("T")
 D = TypeVar("D")
@@ -92,6 +95,16 @@ def integer(reader: Reader, path: str) -> int | Absent:
         return parse_whole(content)
     except ValueError:
         raise UnknownFact(f"{path} holds {content[:40]!r}, not a number") from None
+
+
+def counter(reader: Reader, path: str) -> int:
+    """A counter of the kernel, 0 where its driver does not count: there is no such file, or a look answers EINVAL or
+    EOPNOTSUPP. Such a counter is optional, and never makes a state unknown.
+    """
+    content = reader.read(path)
+    if isinstance(content, Unreadable) and content.reason in _NOT_COUNTED:
+        return 0
+    return if_absent(integer(reader, path), 0)
 
 
 def derived(answer: Answer[T], path: str, function: Callable[[T], D]) -> D:

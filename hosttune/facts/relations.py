@@ -42,10 +42,21 @@ def starts_in(database: bytes) -> Mapping[str, int]:
 
 def depends_of(database: bytes, start: int) -> tuple[str, ...]:
     """What the package of this paragraph needs, each clause as it is written: libnvidia-cfg1 (= 590.44.01-1ubuntu1)."""
-    end = database.find(b"\n\n", start)
-    paragraph = database[start : end if end >= 0 else len(database)]
-    fields = (match[1].decode("utf-8", "replace") for match in _DEPENDS.finditer(paragraph))
+    fields = (match[1].decode("utf-8", "replace") for match in _DEPENDS.finditer(_paragraph(database, start)))
     return tuple(text for one in fields for clause in one.split(",") if (text := clause.strip()))
+
+
+def is_never_configured(database: bytes, start: int) -> bool:
+    """Whether dpkg stopped with the package of this paragraph before it configured any version of it. Config-Version is
+    the version that it configured last (dpkg: lib/dpkg/dump.c, w_configversion: not for installed ones)."""
+    paragraph = _paragraph(database, start)
+    is_stopped = b" unpacked\n" in paragraph or b" half-installed\n" in paragraph
+    return is_stopped and b"\nConfig-Version: " not in paragraph
+
+
+def _paragraph(database: bytes, start: int) -> bytes:
+    end = database.find(b"\n\n", start)
+    return database[start : end if end >= 0 else len(database)]
 
 
 def provided_in(database: bytes) -> Mapping[str, tuple[tuple[str, str], ...]]:

@@ -47,17 +47,35 @@ _LINE = regex(
     rf"(?![\s\"']|{_HARMLESS}).+",
     re.IGNORECASE,
 )
+# An option of a mount goes on to the next comma; a bracket, quote or semicolon ends it only where nothing follows.
+_OPTION = regex(
+    rf"(?P<name>{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}|\s|\\{{0,15}}[\"'])"
+    r"(?:,,|[^\s,\"';&})\]]|'(?=\w)|[;&})\]](?=[^\s,\"';&})\]]))+",
+    re.IGNORECASE,
+)
+# In Options= of a unit file with its blanks (systemd.mount(5)); a variable in quotes goes on to the next of them.
+_UNIT_OPTION = regex(
+    rf"(?P<name>{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}|\\{{0,15}}[\"'])(?:\\,|,,|[^,\"])+", re.IGNORECASE
+)
+_QUOTED_VARIABLE = regex(
+    rf"(?P<name>(?:(?P<double>\")|')\w{{0,64}}{_WORDS}\d?=)(?!{_HARMLESS}|[\\\"'])(?(double)[^\"\n]+(?=\")|[^'\n]+(?='))",
+    re.IGNORECASE,
+)
+# A byte as octal digits, of fstab(5) and /proc/self/mountinfo, or as hexadecimal ones, of systemd.syntax(7).
+_ESCAPED = regex(r"\\(?:([01][0-7]{2})|x([0-7][0-9A-Fa-f]))")
+_TELLING: Final = frozenset(f"{string.ascii_letters}{string.digits}=%@:/?&._-")  # no blank or comma, which end a value
 _VARIABLE = regex(rf"(?P<name>{_WORDS}\d?=)(?![\"']|{_HARMLESS})[^\s\"']+", re.IGNORECASE)
 _ARGUMENT = regex(rf"(?P<name>[\w.-]*{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}).+", re.IGNORECASE | re.DOTALL)
 _LONGEST_NAME: Final = 200  # characters of a path that a colon follows
 _NAME: Final = string.ascii_letters + string.digits + "_.-"  # of a name in it
 
-_URL_USER = regex(r"://[^\s/\"<>]+@")
+# A password may have slashes; of `//host:8080/x@y` the digits are a port.
+_URL_USER = regex(r"://(?:[^\s/\"<>]+|[^\s/:\"<>@]{1,64}:(?!\d{1,5}(?:[/\s]|$))[^\s\"<>@]{1,256})@")
 # `user:password@host` without a scheme. At most 256 characters, or `x:,x:,` would be looked through from each colon.
 _LOGIN = regex(r"(?<![^\s/,=\"'])(?P<name>[^\s/:@,=\"']{0,64}:)(?!\(masked\))[^\s/\"']{1,256}@")
-_URL_PARAMETER = regex(r"(?P<name>[?&](?:x-(?:amz|goog)-)?(?:sig|signature|key)=)[^\s&\"'#]+", re.IGNORECASE)
+URL_PARAMETER = regex(r"(?P<name>[?&](?:x-(?:amz|goog)-)?(?:sig|signature|key)=)([^\s&\"'#]+)", re.IGNORECASE)
 _SHARE_USER = regex(
-    r"(?P<name>\buser(?:name)?=)[^\s,%:=/\"']*(?:%|:(?!\d+(?![^\s,\"'])))[^\s,\"']+", re.IGNORECASE
+    r"(?P<name>\buser(?:name)?=)[^\s,%:=/\"']*(?:%|:(?!\d+(?![^\s,\"'])))(?:[^\s,\"']|'(?=\w))+", re.IGNORECASE
 )  # mount.cifs(8): user=NAME%PASSWORD; curlftpfs(1): user=NAME:PASSWORD; no user=1000:1000
 _HEADER = regex(
     r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*(?:\[[ \t]*)?[\"']?)(?![ \t]|\(masked\))[^\n\"']+",
@@ -81,7 +99,7 @@ _SERIAL = regex(
 
 # Files whose whole content identifies a machine or opens one.
 _SECRET_FILES = regex(
-    r"""^/sys/.*/(?:(?=\w*serial)\w*|\w*uuid|\w*asset_tag|wwid|nguid|eui|vpd_pg80|vpd_pg83|unique_id|address|cid)$
+    r"""^/sys/.*/(?:(?=\w*serial)\w*|\w*uuid|\w*asset_tag|wwid|nguid|eui|vpd|vpd_pg80|vpd_pg83|unique_id|address|cid)$
     |^/proc/sys/net/.*(?:tcp_fastopen_key|stable_secret)$
     |^/proc/(?:sys/kernel/random/uuid|keys|[^/]+/environ|driver/nvidia/.*registry)$
     |^/etc/(?:g?shadow-?|ssh/ssh_host_.*|ssl/private/.*|sudoers.*|docker/key\.json)$
@@ -114,12 +132,37 @@ def mask_secrets(text: str) -> str:
     """Text with every password, token and key that has a recognizable shape replaced by `(masked)`: what is given to a
     program by its options, what the name before it calls a secret, and what is one by its own form.
     """
+    if _ESCAPED.search(text):
+        text = "\n".join(map(_most_masked, text.split("\n")))
+    return _mask_read(text)
+
+
+def _most_masked(line: str) -> str:
+    r"""The line as it is, or, where only its escapes hide secrets (`pass\167ord=`, `?a\046sig=`), without them."""
+    plain = without_escapes(line)
+    if plain == line:
+        return line
+    masked = _mask_read(plain)
+    return masked if masked.count(MASK) > _mask_read(line).count(MASK) else line
+
+
+def without_escapes(text: str) -> str:
+    """Text whose escapes are read, those of a blank or a comma left out, which end a value."""
+    return _ESCAPED.sub(_unescaped, text)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    char = chr(int(found[1], 8) if found[1] else int(found[2], 16))
+    return char if char in _TELLING else found[0]
+
+
+def _mask_read(text: str) -> str:
     text = mask_commands(_without_blocks(text))
     if "://" in text:
         text = _URL_USER.sub(f"://{MASK}@", text)
     if "@" in text:
         text = _LOGIN.sub(rf"\g<name>{MASK}@", text)
-    for pattern in (_URL_PARAMETER, _SHARE_USER, _HEADER):
+    for pattern in (URL_PARAMETER, _SHARE_USER, _HEADER):
         text = pattern.sub(_masked, text)
     if _HINT.search(text):
         text = "\n".join(_mask_assignments(line) for line in text.split("\n"))
@@ -147,8 +190,12 @@ def _masked(found: re.Match[str]) -> str:
 def _mask_assignments(line: str) -> str:
     if not _HINT.search(line):
         return line
+    if line.lstrip().startswith("Options="):
+        line = _UNIT_OPTION.sub(_masked, line)
     line = _LINE.sub(_masked, line)
+    line = _QUOTED_VARIABLE.sub(_mask_variable, line)
     line = _VARIABLE.sub(_mask_variable, line)
+    line = _OPTION.sub(_masked, line)
     return _ASSIGNMENT.sub(_mask_assignment, _LIST.sub(_masked, line))
 
 

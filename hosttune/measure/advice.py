@@ -47,8 +47,10 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         rule="framework-modern-tools",
     ),
     "one-slow-worker": Advice(
-        "one process is at its limit while the other loaders wait: look at what it alone does (a sampler, "
-        "collate_fn, a slow shard) with py-spy dump --pid PID",
+        "one process is at its limit while the others wait: look at what only it does (a slow shard, fewer shards than "
+        "workers, a lock that it holds, a rank with more work) with py-spy dump --pid PID; more processes do not help",
+        "4 processes with one lock: 165 items/s; 8: 154",
+        MACHINE,
     ),
     "overlap-waits": Advice(
         "more workers than CPUs overlap the waits of loaders that wait for something else than CPUs",

@@ -48,6 +48,15 @@ def nearest(text: str, wish: Wish) -> str:
     return next((value for value in values if satisfies(value, wish)), values[0])
 
 
+def is_better(text: str, than: str, wish: Wish) -> bool:
+    """Whether a value goes further than another one in the direction of the wish: not with bounds on both sides."""
+    value, other = parse_whole_number(text), parse_whole_number(than)
+    if value is None or other is None:
+        return False
+    sides = {bound.operator for bound in wish.bounds}
+    return (sides == {Operator.AT_LEAST} and value > other) or (sides == {Operator.AT_MOST} and value < other)
+
+
 def wants(wish: Wish) -> str:
     """What the wish says, as a sentence."""
     return f"{wish.name} should be " + " and ".join(f"{_WORDS[bound.operator]}{bound.value}" for bound in wish.bounds)

@@ -216,15 +216,15 @@ def driver_json(table: DriverTable, page: Page) -> dict[str, Any]:
         "action": table.action,
         "packages": list(table.packages),
         "reason": "; ".join(table.told),
-        "way_out": page.todo(table.way_out),
-        "do": [page.todo(text) for text in _first_ways(table, page)],
+        "way_out": "\n".join(page.steps(table.way_out)),
+        "do": [step for text in _first_ways(table, page) for step in page.steps(text)],
         "states": [
             {
                 "name": one.name,
                 "is_fault": one.is_fault,
                 "is_dead": one.is_dead,
                 "evidence": one.evidence,
-                "way_out": page.todo(one.way_out),
+                "way_out": "\n".join(page.steps(one.way_out)),
             }
             for one in table.states
         ],
@@ -307,4 +307,5 @@ def _paragraph(text: str, page: Page, *styles: str) -> list[str]:
 
 
 def _way_out(text: str, page: Page) -> list[str]:
-    return wrapped(page.todo(text), page.screen.columns, first="  -> ", rest="     ") if text else []
+    columns = page.screen.columns
+    return [line for step in page.steps(text) for line in wrapped(step, columns, first="  -> ", rest="     ")]

@@ -59,7 +59,7 @@ class Told:
     reason: str  # with the subject, where it does not name it
     evidence: tuple[str, ...]
     why_not: str
-    todo: str
+    steps: tuple[str, ...]  # what to do
 
 
 def _is(verdict: Verdict) -> Callable[[Finding], bool]:
@@ -123,7 +123,7 @@ def explain_finding(finding: Finding, page: Page) -> Told:
         reason,
         tuple(clean(line) for line in finding.evidence),
         _why_not(finding) if has_reason_why_not else "",
-        page.todo(finding.todo) if finding.todo else "",
+        page.steps(finding.todo),
     )
 
 
@@ -161,7 +161,8 @@ def _item(finding: Finding, page: Page, about: About | None) -> Item:
     if finding.hold.kind is HoldKind.WAIVED and page.is_terse:
         detail = clean(finding.hold.detail)
         return Item(one.rule, f"{one.subject}: {detail}" if one.subject else detail)
-    points = [Item(head, text, look="label") for head, text in (("why not", one.why_not), ("do", one.todo)) if text]
+    points = [Item("why not", one.why_not, look="label")] if one.why_not else []
+    points += todo_items(one.steps)
     is_said = one.reason or one.evidence or finding.hold
     return Item(
         one.rule,
@@ -173,6 +174,13 @@ def _item(finding: Finding, page: Page, about: About | None) -> Item:
         evidence=one.evidence[: page.evidence],
         folded=_folded(finding, about) if page.folds else (),
     )
+
+
+def todo_items(steps: tuple[str, ...]) -> tuple[Item, ...]:
+    """What to do as points of a list, numbered where there are several steps."""
+    if len(steps) < 2:
+        return tuple(Item("do", step, look="label") for step in steps)
+    return tuple(Item("" if at else "do", f"{at + 1}. {step}", look="label") for at, step in enumerate(steps))
 
 
 def _folded(finding: Finding, about: About | None) -> tuple[Block, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
-from hosttune.facts.storage.fstab_options import decode, masked_line, masked_text
+from hosttune.facts.storage.fstab_options import decode, masked_field, masked_line, masked_text
 from hosttune.facts.storage.fstab_readers import STALE
 from hosttune.host.cleaned import safe
 from hosttune.resources.storage.fstab_lint import RemarkLevel
@@ -80,7 +80,7 @@ def _group_lines(document: FstabText, remark: ShownRemark, screen: Screen) -> It
     if remark.is_misread:
         line = document.lines[remark.line - 1]
         pairs = zip(_READERS, (line.libmount, line.getmntent), strict=True)
-        rows: list[tuple[str, ...]] = [(name, _reading(fields)) for name, fields in pairs]
+        rows: list[tuple[str, ...]] = [(name, _reading(line, fields)) for name, fields in pairs]
         if max(width_of(word) for _, text in rows for word in text.split(" ")) > screen.columns - _BESIDE:
             for name, text in rows:
                 yield f"      {name}:"
@@ -102,11 +102,11 @@ def _cut(text: str, screen: Screen) -> str:
     return text + " ..."
 
 
-def _reading(fields: Fields | None) -> str:
+def _reading(line: FstabLine, fields: Fields | None) -> str:
     """An entry as one of the readers has it, on one line."""
     if fields is None:
         return "no entry"
-    shown = _entry(fields)
+    shown = _entry(line, fields)
     source, target, fstype, options = (shown[name] or "nothing" for name in ("source", "target", "fstype", "options"))
     numbers = ("?" if number == STALE else str(number) for number in (fields.freq, fields.passno))
     return f"{source} on {target} type {fstype} ({options}) {' '.join(numbers)}"
@@ -214,15 +214,15 @@ def _remark(document: FstabText, remark: ShownRemark) -> dict[str, Any]:
 
 def _readings(line: FstabLine) -> dict[str, Any]:
     return {
-        "mount": _entry(line.libmount) if line.libmount else None,
-        "systemd_before_259": _entry(line.getmntent) if line.getmntent else None,
+        "mount": _entry(line, line.libmount) if line.libmount else None,
+        "systemd_before_259": _entry(line, line.getmntent) if line.getmntent else None,
     }
 
 
-def _entry(fields: Fields) -> dict[str, Any]:
+def _entry(line: FstabLine, fields: Fields) -> dict[str, Any]:
     texts = zip(("source", "target", "fstype", "options"), fields[:4], strict=True)
     return {
-        **{name: safe(masked_line(decode(text))) for name, text in texts},
+        **{name: safe(masked_field(line.text, text)) for name, text in texts},
         "freq": fields.freq,
         "passno": fields.passno,
     }

@@ -9,6 +9,7 @@ from hosttune.codec import FORMAT_VERSION
 from hosttune.engine.health import Fitness, HealthPoint, NodeHealth
 from hosttune.host.cleaned import clean
 from hosttune.views.document import Document, Item, Items, Say, Section
+from hosttune.views.findings import todo_items
 from hosttune.views.prometheus import metrics
 from hosttune.views.summary import reach_text
 from hosttune.views.terminal import counted
@@ -70,7 +71,7 @@ def learned_text(learned: Learned, health: NodeHealth, *, is_sibling: bool = Fal
 
 
 def _item(point: HealthPoint, page: Page) -> Item:
-    todo = (Item("do", page.todo(point.todo), look="label"),) if point.todo else ()
+    todo = todo_items(page.steps(point.todo))
     return Item(clean(point.rule) or "hosttune", clean(point.sentence), todo, look="strong")
 
 

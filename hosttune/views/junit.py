@@ -80,7 +80,7 @@ def _lines(one: Told) -> list[str]:
     lines = [one.reason] if one.reason else []
     lines += one.evidence
     lines += [f"why not: {one.why_not}"] if one.why_not else []
-    return [*lines, *([f"do: {one.todo}"] if one.todo else [])]
+    return [*lines, *([f"do: {step}" for step in one.steps])]
 
 
 def _count(parent: Element) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
 from hosttune.regex import regex
+from hosttune.values import steps_of
 from hosttune.views.document import Medium
 from hosttune.views.terminal import Screen
 
@@ -83,6 +84,10 @@ class Page:
         """A command that changes, with sudo where it is needed."""
         only = "" if words.startswith(("undo ", "confirm")) else self.only
         return f"{self.sudo}{self.program} {words}{self.options}{only}"
+
+    def steps(self, todo: str) -> tuple[str, ...]:
+        """The steps of a way out, each as `todo` has it."""
+        return tuple(self.todo(step) for step in steps_of(todo))
 
     def todo(self, text: str) -> str:
         """Advice from a rule or a resource, with the commands in it as they have to be typed here, for this host."""

@@ -9,7 +9,7 @@ from hosttune.host.cleaned import clean
 from hosttune.values import Phase
 from hosttune.views.change import address_text, diff_of
 from hosttune.views.document import CommandBlock, Document, Item, Items, Lines, Say, Section, rendered
-from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections
+from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections, todo_items
 from hosttune.views.plan import ignoring, more_of, runs_taken, still_in_force
 from hosttune.views.report import faults_text
 from hosttune.views.summary import is_irreversible
@@ -139,7 +139,7 @@ def _title(outcome: Outcome) -> Item:
 
 def _failure(outcome: Outcome, page: Page) -> Item:
     errors = [Item(text=clean(line)) for line in (outcome.error or "no reason given").splitlines()]
-    todo = [Item("do", page.todo(outcome.hint), look="label")] if outcome.hint else []
+    todo = todo_items(page.steps(outcome.hint))
     return replace(_title(outcome), items=(*errors, *todo))
 
 

@@ -14,7 +14,7 @@ from hosttune.numbers import parse_digits
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Bound, Wish
 from hosttune.resources.steps import shorten_list
-from hosttune.values import HoldKind
+from hosttune.values import HoldKind, steps_of
 from hosttune.views.by_hand import describe_by_hand
 
 if TYPE_CHECKING:
@@ -154,8 +154,9 @@ def todo_texts(rule: Rule, wording: Wording, findings: tuple[Finding, ...] = ())
     this host where a finding advises it there, else as it holds for any host. What is in order gives no value to type.
     """
     todos = [*(one.todo for one in rule.expect), *(one.todo for one in rule.want)]
-    advised = {finding.todo for finding in findings}
-    return list(dict.fromkeys(wording.advice(one, advised) for one in todos if isinstance(one, Text)))
+    advised = {step for finding in findings for step in steps_of(finding.todo)}
+    said = (wording.advice(one, advised) for one in todos if isinstance(one, Text))
+    return list(dict.fromkeys(step for todo in said for step in steps_of(todo)))
 
 
 def figure_text(rule: Rule) -> str:

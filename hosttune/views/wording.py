@@ -18,6 +18,7 @@ from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.regex import regex
+from hosttune.values import steps_of
 
 if TYPE_CHECKING:
     from hosttune.engine.expressions import Text
@@ -48,7 +49,7 @@ class Wording:
     def advice(self, text: Text, advised: Container[str]) -> str:
         """The text as a sentence, with the values of this host where that is what was advised there."""
         here = self.text(text)
-        return here if here in advised else self.sentence(text)
+        return here if all(step in advised for step in steps_of(here)) else self.sentence(text)
 
     def _written(self, text: Text, known: Mapping[str, Any]) -> str:
         return "".join(part if isinstance(part, str) else self._value(part, known) for part in text.parts)

@@ -13,12 +13,16 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.dpkg_stop import Cause, find_stop
+from hosttune.choices.driver_states.mixed import other_versions
+from hosttune.choices.driver_states.packages import others_broken
 from hosttune.facts import Facts
 from hosttune.facts.kernel.boot_room import make_room
+from hosttune.host.door import Completed
 from hosttune.host.rooted import RootReader
 from tests.debian import copied
 from tests.live.driver_server import UBUNTU, put
 from tests.live.test_live_packages import build, inside
+from tests.unit.fake_reader import FakeReader
 
 pytestmark = pytest.mark.live
 VERSION = "580.142-0ubuntu0.24.04.1"
@@ -153,6 +157,18 @@ class Tree:
         assert not statuses or done.returncode in statuses, done.stdout + done.stderr
         return done.returncode
 
+    def upgrade_from(self, name: str, version: str):
+        """Install a package of this name without relations, which the list of the archive has in a newer version."""
+        row = build(name, {"Version": version}, self.tree / "archive", self.base / "build")
+        file = re.search(r"^Filename: (?:\./)?(\S+)$", row, re.MULTILINE)[1]
+        self.type(f"dpkg -i /archive/{file}", 0)
+
+    def facts(self):
+        facts = Facts(RootReader(str(self.tree)))
+        facts.__dict__["kernel"] = SimpleNamespace(release=OLD)  # it is none of this machine's
+        facts.__dict__["boot_room"] = SimpleNamespace(is_full=False, way_out="")
+        return facts
+
     def stop(self, spare=()):
         """`spare`: kernels that can go; with them /boot is full, which no file of a tree tells."""
         facts = Facts(RootReader(str(self.tree)))
@@ -271,3 +287,73 @@ def test_two_packages_with_one_file_leave_the_one_of_the_driver(tree):
     assert host.is_whole()
     assert host.has("nvidia-driver-590-open")
     assert not host.has("nvidia-firmware-590-590.48.01")
+
+
+@pytest.mark.parametrize("is_upgrade", [False, True])
+def test_file_of_the_driver_in_a_package_of_others_ends_without_that_package(tree, is_upgrade):
+    """github.com/xlibre-debian/ubuntu/issues/1: the driver stays, and what was there before the upgrade stays, too."""
+    names = {
+        "xserver-xorg-video-nvidia-580": {"Version": VERSION},
+        "xserver-xlibre-core": {"Version": "25.0-1"},
+        "xserver-xlibre": {"Version": "25.0-1", "Depends": "xserver-xlibre-core"},
+    }
+    files = {name: {"usr/share/X11/10-nvidia.conf": name} for name in names if name != "xserver-xlibre"}
+    host = tree(names, files=files)
+    host.type("apt-get install xserver-xorg-video-nvidia-580", 0)
+    if is_upgrade:
+        host.upgrade_from("xserver-xlibre", "24.0-1")
+    host.type("apt-get install xserver-xlibre", 100)
+    assert host.stop() is None
+    facts = host.facts()
+    evidence, repair = others_broken(facts)
+    assert "xserver-xlibre (unpacked): none is of the driver" in evidence
+    first, _, rest = repair.partition("; where dpkg ends with the same error, /var/log/apt/term.log says why")
+    host.type(typed(first), 100)
+    assert ("sudo apt-get remove xserver-xlibre" in rest) is not is_upgrade
+    if not is_upgrade:
+        host.type(typed(rest.rpartition(": ")[2]), 0)
+        assert host.is_whole()
+        assert host.has("xserver-xorg-video-nvidia-580")
+
+
+class InTree(FakeReader):
+    """Dpkg's own account, and the answers of the tree's apt."""
+
+    def __init__(self, tree, kernel, **more):
+        files = {"/var/lib/dpkg/status": (tree / "var/lib/dpkg/status").read_text(), **more}
+        super().__init__(files | {"/proc/sys/kernel/osrelease": f"{kernel}\n"})
+        self.tree = tree
+
+    def query(self, argv, *, timeout_s=10.0):
+        if argv[0] != "apt-cache":
+            return super().query(argv, timeout_s=timeout_s)
+        done = inside(self.tree, *argv)
+        return Completed(done.returncode, done.stdout.encode(), b"")
+
+
+def test_libraries_of_the_other_series_bring_their_prebuilt_modules(tree):
+    """The metapackages and modules as Ubuntu has them: modules need the nvidia-kernel-common of their own series."""
+    plain, server = "580.126.09-0ubuntu0.24.04.2", "580.126.20-0ubuntu0.24.04.1"
+    names = {"linux-image-generic": {"Version": "1"}}
+    for series, version in (("580", plain), ("580-server", server)):
+        common = f"nvidia-kernel-common-{series}"
+        names |= {f"{one}-{series}": {"Version": version} for one in ("libnvidia-compute", "nvidia-utils")}
+        names[f"nvidia-compute-utils-{series}"] = {"Version": version}
+        names[common] = {"Version": version, "Conflicts": "nvidia-kernel-common", "Provides": "nvidia-kernel-common"}
+        of_kernel = f"linux-modules-nvidia-{series}-open-{OLD}"
+        names[of_kernel] = {"Version": "6.8.0-45.45", "Depends": f"{common} (>= 580.126)"}
+        names[f"linux-modules-nvidia-{series}-open-generic"] = {"Version": "6.8.0-45.45", "Depends": of_kernel}
+    host = tree(names)
+    ours = " ".join(f"{one}-580-server" for one in ("libnvidia-compute", "nvidia-utils", "nvidia-compute-utils"))
+    host.type(f"apt-get install linux-image-generic {ours} linux-modules-nvidia-580-open-generic", 0)
+    loaded = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.09  Release Build\n"
+    facts = Facts(InTree(host.tree, OLD, **{"/proc/driver/nvidia/version": loaded}))
+    evidence, way = other_versions(facts)
+    assert "two versions in one driver: nvidia-kernel-common-580 580.126.09" in evidence
+    host.type(typed(way.partition("; then ")[0]), 0)
+    assert host.is_whole()
+    assert host.has(f"linux-modules-nvidia-580-server-open-{OLD}")
+    assert host.has("linux-modules-nvidia-580-server-open-generic")
+    assert not host.has(f"linux-modules-nvidia-580-open-{OLD}")
+    left = Facts(InTree(host.tree, OLD, **{"/proc/driver/nvidia/version": loaded}))
+    assert other_versions(left) is None

@@ -59,7 +59,7 @@ nas:/x T/f nfs defaults 0 0
 nas:/y T/g nfs bg 0 0
 /usr T/h none bind 0 0
 """
-# What is no fault of a line: systemd of the machine has not read this file; a type is not looked for where no source is.
+# No fault of a line: systemd of the machine has not read this file; a type is not looked for where no source is.
 _BESIDES = ("your fstab has been modified", "cannot detect on-disk", "systemctl daemon-reload")
 
 

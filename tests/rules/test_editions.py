@@ -123,3 +123,28 @@ def test_diff_of_editions_tells_profiles_defaults_and_plans(two):
     assert "    ~ sysctl:vm.swappiness  60 -> 1\n" in text.partition("  new:\n")[2]
     assert faults(edition_json(diff, (told,)), "rules-diff") == []
     assert "the plan stays the same" in edition_text(diff, (plan_diff("h100", plans[0], plans[0]),), Page())
+
+
+def test_parameter_has_another_default_where_the_policy_selects_the_rule():
+    rule = "storage-tmp-tmpfs"
+
+    def where(policy: Policy, edition: str = "") -> str:
+        catalog = CATALOG.at(edition)
+        return policy.params_of(catalog.rules[rule], catalog)["where"]
+
+    assert where(Policy()) == "slow-disk"
+    assert where(Policy(select=(rule,))) == "anywhere"
+    assert where(Policy(select=(rule,), params={rule: {"where": "slow-disk"}})) == "slow-disk"
+    assert where(Policy(), "2026.1") == "anywhere"
+
+
+def test_tmp_in_memory_is_planned_on_any_disk_only_where_it_is_selected():
+    door = reader(next(path for path in BUILT if path.stem == "h100-8x-2socket"))
+
+    def touches(policy: Policy) -> bool:
+        plan = examine(door, CATALOG.at(policy.edition), policy).plan(prove=False)
+        return any(change.rule == "storage-tmp-tmpfs" for change in plan.changes)
+
+    assert not touches(POLICY)
+    assert touches(replace(POLICY, select=("storage-tmp-tmpfs",)))
+    assert touches(replace(POLICY, edition="2026.1"))

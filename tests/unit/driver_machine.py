@@ -157,7 +157,9 @@ def machine(
             modules=tuple(modules),
         ),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False, query=lambda argv, timeout_s: policy),
-        apt=SimpleNamespace(pins=tuple(pins), disabled_sources=(), would=defaultdict(lambda: Transaction(()))),
+        apt=SimpleNamespace(
+            pins=tuple(pins), disabled_sources=(), sources=(), would=defaultdict(lambda: Transaction(()))
+        ),
         archives=GivenArchives(
             updates=tuple(updates),
             origins=("Ubuntu",),

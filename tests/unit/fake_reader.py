@@ -72,6 +72,8 @@ class FakeReader:
         self._folders = {self._clean(path) for path in folders} | {"/"}
         self._processes = processes
         self._now = now
+        self._named: tuple[str, ...] | None = None
+        self._made: dict[str, set[str]] = {}
 
     def read(self, path: str) -> Answer[bytes]:
         place = self._enter(path)
@@ -181,14 +183,18 @@ class FakeReader:
         return place in self.files or place in self.links or place in self.stats
 
     def _tree(self) -> dict[str, set[str]]:
-        """Folder -> names in it, from everything that is named."""
+        """Folder -> names in it, from everything that is named: made anew when that changed."""
+        named = (*self.files, *self.links, *self.stats, *self.unreadable, *self._folders)
+        if named == self._named:
+            return self._made
         tree: dict[str, set[str]] = {folder: set() for folder in self._folders}
-        for path in (*self.files, *self.links, *self.stats, *self.unreadable, *self._folders):
+        for path in named:
             child = path
             while child != "/":
                 parent = posixpath.dirname(child)
                 tree.setdefault(parent, set()).add(posixpath.basename(child))
                 child = parent
+        self._named, self._made = named, tree
         return tree
 
     def _enter(self, path: str, *, follow: bool = True) -> str | Absent | Unreadable:

@@ -48,7 +48,9 @@ def make_facts(reader, *, ram_gib: int = 256, available_gib: int | None = None, 
         sold_bytes=ram_gib * GIB,
         gpu_bytes=0,
         available_bytes=(available_gib or ram_gib) * GIB,
+        swaps=(),
     )
+    facts.__dict__["arc"] = SimpleNamespace(is_there=False)
     facts.__dict__["disks"] = SimpleNamespace(
         all=(), by_device={one.device: one for one in disks}, by_name={one.name: one for one in disks}
     )

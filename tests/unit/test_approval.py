@@ -42,9 +42,9 @@ def test_plan_with_nothing_to_change_is_approved_by_any_file():
 @pytest.mark.parametrize(
     ("line", "risks", "edition", "expected"),
     [
-        (f"policy {POLICY[:12]} edition 2026.1 risk low", [Risk.LOW], "", True),
+        (f"policy {POLICY[:12]} edition 2026.2 risk low", [Risk.LOW], "", True),
         (f"policy {POLICY} edition 2026.1 risk medium", [Risk.LOW, Risk.MEDIUM], "2026.1", True),
-        (f"policy {POLICY[:12]} edition 2026.1 risk low", [Risk.LOW, Risk.MEDIUM], "", False),
+        (f"policy {POLICY[:12]} edition 2026.2 risk low", [Risk.LOW, Risk.MEDIUM], "", False),
         (f"policy {'0' * 12} edition 2026.1 risk high", [Risk.LOW], "", False),
     ],
 )
@@ -60,7 +60,7 @@ def test_policy_of_another_edition_is_not_that_one():
 def test_line_that_would_approve_a_plan_approves_it():
     made = plan(Risk.LOW, Risk.MEDIUM)
     line = str(approval_of(made, ""))
-    assert line == f"policy {POLICY[:12]} edition 2026.1 risk medium"
+    assert line == f"policy {POLICY[:12]} edition 2026.2 risk medium"
     assert covers(line, made)
 
 

@@ -162,6 +162,12 @@ def test_choose_foreign_kernel_without_modules_is_refused():
     assert "no kernel metapackage is installed (linux-image-lowlatency" in choose(facts, PARAMS).reason
 
 
+def test_way_out_without_an_offer_is_that_of_ubuntu_drivers():
+    facts = machine(problem="`ubuntu-drivers` is not installed")
+    facts.offer = replace(facts.offer, way_out="sudo apt-get install ubuntu-drivers-common")
+    assert choose(facts, PARAMS).way_out == "sudo apt-get install ubuntu-drivers-common, and run it again"
+
+
 NOTHING_TO_DO = {
     "no GPU": ({"devices": ()}, {}, "no NVIDIA GPU"),
     "container": ({"is_container": True}, {}, "belongs to the host"),

@@ -138,6 +138,25 @@ def test_kernels_that_would_do_are_those_that_can_be_booted():
     assert found.others == ("6.8.0-60-generic",)
 
 
+@pytest.mark.parametrize(
+    ("packages", "lacking", "headers"),
+    [
+        (("linux-image-amd64",), (), " linux-headers-amd64"),
+        (("linux-image-amd64", "linux-headers-amd64"), (), ""),
+        (("linux-image-amd64",), ("linux-headers-amd64",), ""),
+        (("linux-image-amd64",), None, ""),
+        ((), (), ""),
+    ],
+)
+def test_headers_of_later_kernels_come_with_those_of_this_one(packages, lacking, headers):
+    """github.com/GoogleCloudPlatform/compute-gpu-installation/issues/25: it came again with the next kernel."""
+    kernel = "6.12.57+deb13-amd64"
+    found = choose(host(kernel, ("nvidia-kernel-dkms", *packages), ubuntu=False, lacking=lacking), {}).commands
+    assert found.startswith(
+        f"sudo apt-get install linux-headers-{kernel}{headers} && sudo dkms autoinstall -k {kernel}"
+    )
+
+
 def test_module_that_is_there_needs_nothing():
     assert choose(host("6.8.0-62-generic", (), with_module=("6.8.0-62-generic",)), {}).commands == ""
 
@@ -157,7 +176,7 @@ MEND = f"fix what {FAILED.log} names, then {BUILD}"
         ({"packages": ("nvidia-dkms-580-open",), "origins": ("NVIDIA",), "dkms": (FAILED,)}, MEND),
         ({"packages": ("nvidia-kernel-dkms",), "ubuntu": False, "dkms": (FAILED,)}, MEND),
         ({"packages": ("nvidia-dkms-580-server-open", "linux-image-generic"), "dkms": (FAILED,)},
-         f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-{RUNNING} {MODULES}-generic nvidia-dkms-580-server-open- (if apt has none: {MEND})"),
+         f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-{RUNNING} {MODULES}-generic nvidia-dkms-580-server-open- (if apt has none: {MEND.replace(' &&', ' linux-headers-generic &&')})"),
         ({"packages": (f"{MODULES}-x",), "dkms": (FAILED,)}, f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT}"),
     ],
     ids=["NVIDIA's archive", "its packages in part", "its names from 590 on", "its build failed", "Debian's failed", "Ubuntu's failed", "a leftover of DKMS"],

@@ -63,7 +63,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
         archives=GivenArchives(origins=origins, packages_there=[(one.name, one.version) for one in of_driver], updates=()),
         boot_room=SimpleNamespace(is_full=full, way_out="sudo apt-get autoremove --purge"),
         gpus=SimpleNamespace(generations=("hopper",), summary="1 x H100", ours=(), unlisted=(), devices=()), candidates=SimpleNamespace(packages=offered, problem="" if offered else "not in this record"),
-        nvidia=SimpleNamespace(rejected_key=rejected_key), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
+        nvidia=SimpleNamespace(rejected_key=rejected_key), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), apt=SimpleNamespace(sources=(), disabled_sources=()), packaging=Packaging({}, "not in this record"),
     )  # fmt: skip
 
 

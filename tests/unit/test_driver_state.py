@@ -24,9 +24,10 @@ from hosttune.facts.gpu.gsp_firmware import GspFailure, GspFirmware
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.gpu.strangers import GRAPHICS_PPA
-from hosttune.facts.packages import Packages
+from hosttune.facts.packages import REPAIR, Packages
 from hosttune.facts.placed import Placed
 from hosttune.frozen import frozen
+from hosttune.values import ABSENT
 from tests.unit.driver_machine import NOW, GivenArchives, tables
 from tests.unit.fake_reader import FakeReader
 
@@ -106,7 +107,7 @@ def host(
         "transitional": (), "holders": (), "is_vgpu_manager": False,
     }  # fmt: skip
     quiet = {
-        "silent": (), "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
+        "silent": (), "wants_reset": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
         "all_lost": "", "rejected_key": False, "smi": "answers", "refusal": "", "problem": "", "gpus": (),
         "refused": "",
     }  # fmt: skip
@@ -143,9 +144,12 @@ def host(
             is_container="container" in here,
             is_wsl="wsl" in here,
             is_vm=False,
+            hostname="gpu01",
             cloud="azure" if "azure" in here else "",
         ),
-        managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here),
+        managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here, slurm=False),
+        processes=defaultdict(lambda: SimpleNamespace(commands=())),
+        dcgm=SimpleNamespace(version=""),
         role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else ""),
         packages=Packages(
             {name: (version, "install ok installed") for name, version in here_too.items()}
@@ -165,9 +169,10 @@ def host(
         file_owners=Facts(FakeReader(dict.fromkeys((kept_out or {}).values(), ""))).file_owners,
         peermem=SimpleNamespace(has_umad="no umad" not in here, has_mlx5=True),
         gsp_firmware=GspFirmware(failures),
-        reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
+        health=SimpleNamespace(gpus=()),
+        reader=SimpleNamespace(now=lambda: now, has_tried_packages=False, persistent_only=True, stat=lambda _: ABSENT),
         apt=SimpleNamespace(
-            pins=(PIN,), disabled_sources=(SWITCHED_OFF,), would=defaultdict(lambda: Transaction(would))
+            pins=(PIN,), disabled_sources=(SWITCHED_OFF,), sources=(), would=defaultdict(lambda: Transaction(would))
         ),
     )
 
@@ -224,6 +229,7 @@ TABLE = {
     "in part": ({"is_gone": True}, "580.126.20 is on the disk no more", "do not reboot before"),
     "broken packages": ({"half_way": HALF}, "nvidia-dkms-580", "sudo dpkg --configure -a; sudo apt-get -f install"),
     "GPU lost": ({"nvidia": {"silent": (FALLEN,)}}, "0000:1b:00.0", "hardware"),
+    "GPU reset required": ({"nvidia": {"wants_reset": True}}, "NV_ERR_RESET_REQUIRED", "drain the node"),
     "GSP firmware": (
         {"failures": (GspFailure("0000:43:00.0", "missing", VERSION, "gsp_ga10x.bin", 2, ""),), "persistenced": False}, "/lib/firmware/nvidia/580.126.20/gsp_ga10x.bin", "nvidia-firmware-580-server-580.126.20",
     ),
@@ -353,12 +359,51 @@ def test_pin_that_keeps_the_driver_out_of_another_branch_is_not_said():
     assert names(host(archives={"kept_back": (newer,)})) == ["current"]
 
 
+def test_package_of_others_that_misses_one_can_go_where_it_is_new():
+    """What another package has in its way is unpacked again by `-f install`, and fails again."""
+    facts = host(half="xserver-xlibre")
+    assert states(facts)[0].way_out == REPAIR
+    entries = {**facts.packages.entries, "xserver-xlibre": ("25.0-1", "install ok unpacked")}
+    needs = defaultdict(tuple, {"xserver-xlibre": ("xserver-xlibre-core",)})
+    for is_new in (True, False):
+        facts.packages = Packages(entries, depends=needs, is_new=defaultdict(lambda new=is_new: new))
+        way = states(facts)[0].way_out
+        assert way.startswith(f"{REPAIR}; where dpkg ends with the same error, /var/log/apt/term.log says why")
+        assert way.endswith(": sudo apt-get remove xserver-xlibre") is is_new
+
+
 def test_archive_of_nvidia_that_is_switched_off_is_named():
     (state,) = states(host(archives={"origins": (), "without_origin": ("nvidia-open", "nvidia-driver-open")}))
     assert state.evidence.startswith(
         "no archive has the installed version of nvidia-open and 1 more: /etc/apt/cuda.list:2"
     )
     assert state.way_out == "take the # away in line 2 of /etc/apt/cuda.list, then sudo apt-get update"
+
+
+NVIDIA_SOURCE = Placed(
+    "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /", "/etc/apt/cuda.list", 1
+)
+
+
+@pytest.mark.parametrize("generation", ["hopper", "volta"])
+def test_archive_of_nvidia_of_which_apt_has_no_list_is_named(generation):
+    """github.com/NVIDIA/cuda-repo-management/issues/39: nothing is known then of the branches that it has."""
+    version, undriven = "595.71.05-1ubuntu1", generation == "volta"
+    facts = host(
+        packages=(DriverPackage("nvidia-driver", version, False, "installed"),), branch="595", name="595", flavour="",
+        generations=(generation,), is_open=False, modules=(module(is_open=False, source="dkms"),),
+        nvidia={"smi": "refused" if undriven else "answers"},
+        archives={"origins": (), "without_origin": ("nvidia-driver",), "lacking": ("cuda-drivers", "cuda-keyring", "nvidia-open", "nvidia-driver-pinning-580", "cuda-drivers-580")},
+    )  # fmt: skip
+    other = Placed("https://developer.download.nvidia.com/devtools/repos/ubuntu2404/amd64/ /", "/etc/apt/a.list", 1)
+    facts.apt.sources = (other, NVIDIA_SOURCE)
+    found = {one.name: one for one in states(facts)}
+    missing = f"apt has no list of {NVIDIA_SOURCE.value} (/etc/apt/cuda.list:1)"
+    update = "sudo apt-get update, and solve what it says of that archive"
+    assert found["kept back"].evidence == f"no archive has the installed version of nvidia-driver: {missing}"
+    assert found["kept back"].way_out == update
+    if undriven:  # no purge for an archive that is not known
+        assert found["unsupported GPU"].way_out == f"a branch that does: {missing}: {update}, then look again"
 
 
 def test_phased_update_is_said_to_be_one():
@@ -488,6 +533,21 @@ def test_absent_driver_that_somebody_else_brings_names_the_way_there(here, way, 
     assert "apt-get install nvidia-driver" not in state.way_out
 
 
+@pytest.mark.parametrize(
+    ("holder", "way"),
+    [
+        (GpuHolder("nouveau", ("nouveau",), ("0000:43:00.0",), False, "", False), r"printf 'blacklist nouveau\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf; sudo update-initramfs"),
+        (GpuHolder("nouveau", ("nouveau",), ("0000:43:00.0",), False, "/etc/modprobe.d/a.conf", False), ""),
+        (GpuHolder("pci-stub", (), ("0000:43:00.0",), True, "", False), ""),
+    ],
+)  # fmt: skip
+def test_gpu_is_freed_before_a_container_brings_the_driver(holder, way):
+    """github.com/kubernetes-sigs/image-builder/issues/1468."""
+    (state,) = states(host(here=("kubelet",), holders=(holder,), **NOTHING))
+    assert ("free the GPU first: " in state.way_out) == bool(way)
+    assert way in state.way_out
+
+
 def test_update_that_brought_its_module_with_a_new_kernel_is_mended_by_a_reboot():
     modules = (module(version="580.95.05"), module(NEXT))
     facts = host(loaded_version="580.95.05", modules=modules, boot={"next_kernel": NEXT})
@@ -612,6 +672,7 @@ class Silent(Fact):
 
     silent: tuple[SilentGpu, ...]
     all_lost: str
+    wants_reset: bool
     is_vgpu: bool
     needs_open: bool
     not_for_open: bool
@@ -624,7 +685,7 @@ class Silent(Fact):
 
 def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
     facts = host(loaded_version="580.95.05")
-    facts.nvidia = Silent(*[unread("needs root")] * 10)
+    facts.nvidia = Silent(*[unread("needs root")] * 11)
     found = states(facts)
     assert [one.name for one in found] == ["mismatch", "whether: GPU lost, nvidia-smi refuses, nvidia-smi missing"]
     assert found[1].way_out == ""
@@ -648,7 +709,7 @@ def test_wrong_flavour_is_a_fault_of_the_machine_unless_every_gpu_answers(change
 
 def test_wrong_flavour_is_not_known_where_it_is_not_known_whether_the_gpus_answer():
     facts = host(generations=("hopper", "volta"))
-    facts.nvidia = Silent(*[unread("needs root")] * 10)
+    facts.nvidia = Silent(*[unread("needs root")] * 11)
     assert names(facts) == ["whether: GPU lost, wrong flavour, nvidia-smi refuses, nvidia-smi missing"]
 
 
@@ -670,6 +731,33 @@ def test_other_kind_of_module_in_nvidias_archive_is_the_same_version(here, is_op
     )  # fmt: skip
     (state,) = [one for one in found if one.name == "wrong flavour"]
     assert f"sudo apt-get install {install.format(version)}; then" in state.way_out
+
+
+@pytest.mark.parametrize(
+    ("here", "lacking", "install"),
+    [
+        ("nvidia-kernel-dkms", ("nvidia-open",), "nvidia-kernel-open-dkms={0} nvidia-kernel-dkms-; then"),
+        ("nvidia-dkms", (), "nvidia-driver-pinning-590 && sudo apt-get install nvidia-open; then"),
+        ("nvidia-kernel-dkms", ("nvidia-open", "nvidia-kernel-open-dkms"), ""),
+    ],
+)
+def test_ended_branch_of_the_right_kind_is_better_than_a_module_that_drives_nothing(here, lacking, install):
+    """github.com/metal-stack/metal-images/issues/399; 590 is in no matrix any more."""
+    version = "590.48.01-1"
+    others = [f"{name}-{number}" for name in ("nvidia-driver-pinning", "nvidia-open") for number in (580, 595)]
+    found = states(
+        host(packages=(DriverPackage(here, version, False, "installed"),), generations=("blackwell",), is_open=False,
+             archives={"origins": ("NVIDIA",), "lacking": (*others, "nvidia-open-590", *lacking)}, branch="590", flavour="",
+             modules=(module(is_open=False, source="dkms"),), names=(here,), nvidia={"smi": "refused"})
+    )  # fmt: skip
+    way = next(one.way_out for one in found if one.name == "wrong flavour")
+    if install:
+        assert f"sudo apt-get install {install.format(version)}" in way
+    else:
+        assert way == (
+            "the open kernel module: apt has none of branch 595 or 580 or 590 from NVIDIA's archive: "
+            "sudo apt-get update, and look again"
+        )
 
 
 def test_probe_that_was_refused_is_mended_by_no_reboot():

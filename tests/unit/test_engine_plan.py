@@ -188,7 +188,7 @@ def test_value_that_was_set_back_twice_is_held_and_says_how_often_and_since_when
     if is_held:
         assert found.hold.detail == f"(sysctl:vm.b, set in {times} runs, last run-7)"
         afresh = "sudo hosttune undo --rule rule --yes starts afresh"
-        assert found.todo == f"find out who sets it back, or ignore rule; {afresh}; look"
+        assert found.todo == f"find out who sets it back, or ignore rule; {afresh}\nlook"
 
 
 def test_hold_says_what_would_allow_it():
@@ -281,4 +281,4 @@ def test_advice_that_the_rule_before_gives_of_the_same_subject_is_not_repeated(o
     assert (found[1].verdict is Verdict.NOT_APPLICABLE) is is_dropped
     told = replace(two, yields_to="")
     assert is_dropped or found[1] == told
-    assert drop_repeated((two,), policy) == (told,)  # asked alone, it is told
+    assert drop_repeated((two,), policy) == (told,)  # without the other one, it is reported

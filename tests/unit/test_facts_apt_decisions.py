@@ -176,6 +176,9 @@ def test_holds_of_absent_packages_are_named_with_the_command():
     assert join_decisions(()) is None
 
 
+CUDA = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/"
+
+
 def test_archives_that_are_switched_off():
     lists = (
         "deb http://archive.ubuntu.com/ubuntu noble main\n"
@@ -193,6 +196,15 @@ def test_archives_that_are_switched_off():
     whole = parse_disabled(stanzas, "/etc/apt/sources.list.d/x.sources.disabled")
     assert [one.place for one in whole] == ["/etc/apt/sources.list.d/x.sources.disabled"] * 2
     assert not tuple(parse_disabled(lists, "/etc/apt/sources.list.d/old.list.distUpgrade"))
+
+
+def test_archives_that_apt_reads():
+    path, other = "/etc/apt/sources.list.d/cuda.list", "/etc/apt/sources.list.d/cuda.sources"
+    one_line = f"# deb https://x/ a\ndeb [signed-by=/k] {CUDA} /\ndeb-src {CUDA} /\n"
+    stanza = f"Types: deb\nURIs: {CUDA}\nSuites: /\n\nURIs: https://off/\nSuites: a\nEnabled: no\n"
+    files = {path: one_line, other: stanza, f"{path}.disabled": one_line}
+    found = sorted((one.place, one.value) for one in facts(files).apt.sources)
+    assert found == [(f"{path}:2", f"{CUDA} /"), (f"{other}:2", f"{CUDA} /")]
 
 
 def test_line_that_switches_a_missing_component_off_is_named():

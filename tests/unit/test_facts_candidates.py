@@ -13,6 +13,7 @@ from hosttune.facts.gpu.candidates import (
     DEVICES,
     LIST,
     OLD_LIST,
+    SEE,
     merge,
     parse_devices,
     refusal,
@@ -206,6 +207,13 @@ def test_collect_says_what_is_in_the_way(files, queries, problem):
     found = candidates_of(queries, files)
     assert found.packages == ()
     assert problem in found.problem
+
+
+def test_way_out_names_no_program_that_is_missing():
+    """Ubuntu's images for clouds come without it."""
+    missing = Facts(FakeReader(UBUNTU | LISTS, queries={})).candidates
+    assert missing.way_out == "sudo apt-get update && sudo apt-get install ubuntu-drivers-common"
+    assert Facts(FakeReader(UBUNTU | LISTS, queries={DEVICES: ""})).candidates.way_out == SEE
 
 
 def test_collect_without_root_says_that_root_may():

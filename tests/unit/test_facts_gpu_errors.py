@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 import hosttune.facts.gpu.gpu_errors
-from hosttune.facts.gpu.gpu_errors import TABLE, WAYS, ago, sxids_in, table, way_of, xids_in
+from hosttune.facts.gpu.gpu_errors import TABLE, ago, sxids_in, table, xids_in
 from hosttune.facts.gpu.nvidia_smi import MAX_MESSAGES, messages_in
+from hosttune.facts.gpu.ways_out import WAYS, GpuPlace, way_of
 
 SLOT = "0000:1b:00.0"
+HERE = GpuPlace()
 NOW = 1_790_000_000.0
 VERSION = "580.126.20"
 LOADING = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.20"
@@ -43,7 +45,7 @@ def test_table_has_every_number_once_and_every_action_a_way_out():
         if row[0] == "xid":
             assert row[2] in {"fault", "later", "quiet", "decode", "recovery"}
         if row[0] == "xid" and row[2] in {"fault", "later"}:
-            assert way_of((row[3],), SLOT) in {way.format(slot=SLOT) for way in WAYS.values()}
+            assert way_of((row[3],), SLOT, HERE) in {"\n".join(way(HERE, SLOT)) for way in WAYS.values()}
         if row[0] == "nvlink5":
             assert all(re.fullmatch(r"[-01]{32}", bits) for bits in row[5:7])
 
@@ -63,7 +65,7 @@ def test_what_nvidia_asks_for_is_reported_with_it(action, numbers):
     for number in numbers:
         (error,) = errors(xid(number))
         assert (error.action, error.is_reported) == (action, True), number
-        assert way_of((error.action,), SLOT) == WAYS[action].format(slot=SLOT)
+        assert way_of((error.action,), SLOT, HERE) == "\n".join(WAYS[action](HERE, SLOT))
 
 
 @pytest.mark.parametrize("number", [13, 31, 43, 45, 63, 68, 92, 121, 137, 160])
@@ -74,14 +76,14 @@ def test_what_is_the_programs_own_or_to_be_ignored_is_not_reported(number):
 def test_contained_error_is_told_and_no_board_is_replaced_for_it():
     (error,) = errors(xid(94, "pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No"))
     assert (error.weight, error.is_reported) == ("later", True)
-    assert "not to be replaced" in way_of((error.action,), SLOT)
+    assert "not to be replaced" in way_of((error.action,), SLOT, HERE)
 
 
 def test_number_that_the_table_does_not_have_is_told():
     (error,) = errors(xid(999))
     assert error.is_reported
     assert "not in NVIDIA's catalogue of 2025-09-30" in error.sentence
-    assert "support" in way_of((error.action,), SLOT)
+    assert "support" in way_of((error.action,), SLOT, HERE)
 
 
 @pytest.mark.parametrize(

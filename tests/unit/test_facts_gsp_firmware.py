@@ -147,9 +147,9 @@ def test_firmware_comes_back_as_the_driver_came():
         return way_out(failure("missing", 2), on("missing", 2, **more))
 
     named = ("nvidia-firmware-580-server-580.126.20", "nvidia-firmware-580-server-580.95.05")
-    assert way(names=named).startswith("sudo apt-get install --reinstall nvidia-firmware-580-server-580.126.20;")
-    assert "--reinstall nvidia-firmware;" in way(names=("nvidia-firmware",))
-    assert "--reinstall firmware-nvidia-gsp;" in way(names=("firmware-nvidia-gsp",))
+    assert way(names=named).startswith("sudo apt-get install --reinstall nvidia-firmware-580-server-580.126.20\n")
+    assert "--reinstall nvidia-firmware\n" in way(names=("nvidia-firmware",))
+    assert "--reinstall firmware-nvidia-gsp\n" in way(names=("firmware-nvidia-gsp",))
     runfile = {"branch": "", "name": "", "packages": (), "runfile": True}
     assert "run NVIDIA's installer of 580.126.20 again" in way(**runfile)
     assert "in the way that this driver came" in way(**runfile | {"runfile": False})

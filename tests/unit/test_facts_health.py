@@ -183,7 +183,7 @@ def test_health_errors_of_the_log_meet_what_the_driver_says_of_recovery():
 )
 def test_health_every_recovery_has_its_way_out(said, way):
     row = smi_row(FIELDS[1], LINE, gpu_recovery_action=said)
-    assert way in health_of({QUERIES[1]: row, REMAPPED: ""}).gpus[0].recovery_way_out
+    assert way in health_of({QUERIES[1]: row, REMAPPED: ""}).gpus[0].way_out
 
 
 def test_health_errors_of_switches():
@@ -361,8 +361,8 @@ def test_health_error_words_in_the_place_of_a_value():
     )
     reset = of(temperature_gpu="[GPU requires reset]", power_draw="[Unknown Error]")
     assert reset.breakdown == "nvidia-smi says [GPU requires reset] of temperature.gpu"
-    assert "nvidia-smi -r -i 0000:1b:00.0" in reset.breakdown_way_out
-    assert "power it off and on" in of(power_draw="[GPU is lost]").breakdown_way_out
+    assert "nvidia-smi -r -i 0000:1b:00.0" in reset.way_out
+    assert "power the host off and on" in of(power_draw="[GPU is lost]").way_out
     for spelled in ("[Unknown Error]", "ERR!"):
         with pytest.raises(UnknownFact, match=r"of temperature\.gpu, power\.draw"):
             _ = of(temperature_gpu=spelled, power_draw=spelled).breakdown

@@ -10,6 +10,7 @@ from hosttune.facts.gpu.imex import CONFIG, FIB_TRIE, IF_INET6, NODES, collect, 
 from hosttune.facts.gpu.platforms import IMEX
 from hosttune.facts.packages import Packages
 from tests.unit.fake_reader import FakeReader
+from tests.unit.growth import count_calls
 
 GROUP = f"/sys/fs/cgroup/system.slice/{IMEX}/cgroup.procs"
 TRIE = """Main:
@@ -78,6 +79,15 @@ def test_list_of_nodes_names_this_host_or_that_is_not_known(nodes, files, named)
             _ = seen.names_this_host
     else:
         assert seen.names_this_host is named
+
+
+def test_many_nodes_and_many_routes_are_compared_by_sets():
+    routes = "".join(
+        f"eth{n}\t{n % 250:02X}{n // 250:02X}A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\n" for n in range(1000)
+    )
+    nodes = "".join(f"10.{n // 250}.{n % 250}.1\n" for n in range(4000))
+    calls = count_calls(lambda: imex({NODES: nodes, PORT: GID, "/proc/net/route": f"Iface\n{routes}"}).names_this_host)
+    assert calls < 150 * (4000 + 1000)
 
 
 def test_list_of_nodes_is_where_the_settings_say():

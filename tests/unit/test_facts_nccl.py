@@ -6,6 +6,7 @@ from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.network.nccl import fits_none, prefixes, takes
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
+from tests.unit.growth import count_calls
 
 HOST = {"/sys/class/net/eth0/operstate": "up\n", "/sys/class/infiniband/mlx5_0/node_type": "1: CA\n"}
 
@@ -133,3 +134,14 @@ def test_entry_that_cannot_be_read_is_unknown():
 )  # fmt: skip
 def test_card_that_a_list_takes(value, taken):
     assert takes(value, "mlx5_0/1") is taken
+
+
+def test_time_grows_linearly_with_what_is_set():
+    def count(size):
+        lines = [one for n in range(size) for one in ("NCCL_IB_HCA=mlx5", f"NCCL_IB_GID_INDEX={n}")]
+        facts = Facts(
+            FakeReader({**HOST, **roce("mlx5_0", V4), "/etc/nccl.conf": "".join(f"{one}\n" for one in lines)})
+        )
+        return count_calls(lambda: facts.nccl.empty_gids)
+
+    assert count(160) < 2.5 * count(80)

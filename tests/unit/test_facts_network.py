@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.network.network import parse_routes
+from hosttune.facts.network.network import interface_to, parse_routes
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -62,3 +62,25 @@ def test_host_without_ipv4_has_no_subnets():
 def test_file_of_the_bonding_driver_is_no_interface():
     seen = network(**{f"{NET}/bonding_masters": "bond0\n"})
     assert seen.names == ("docker0", "eth0", "eth1", "eth2")
+
+
+def test_route_with_an_impossible_address_is_refused_as_a_sentence():
+    row = "\neth0\t1FFFFFFFF\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
+    with pytest.raises(ValueError, match="1FFFFFFFF is no IPv4 address"):
+        parse_routes(f"Iface{row}")
+
+
+ROUTE_TABLE = (
+    "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+    "eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+    "ib0\t0000010A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
+    "eth1\t0002010A\t00000000\t0000\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("address", "interface"),
+    [("10.1.2.3", "ib0"), ("192.168.0.1", "eth0"), ("fe80::1", ""), ("nfs01", ""), ("", "")],
+)
+def test_interface_by_which_an_address_is_reached(address, interface):
+    assert interface_to(ROUTE_TABLE, address) == interface

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.packages import parse_status
+from hosttune.facts.packages import DATABASE, parse_status
 from tests.unit.fake_reader import FakeReader
 
 STATUS = """Package: dpkg
@@ -170,3 +170,15 @@ def test_repair_names_what_has_to_be_reinstalled():
     assert Facts(FakeReader({"/var/lib/dpkg/status": half})).packages.repair == by_hand
     reinstalled = Facts(FakeReader({"/var/lib/dpkg/status": half + lost})).packages.repair
     assert reinstalled == f"{by_hand}; sudo apt-get install --reinstall a c"
+
+
+def test_package_that_dpkg_never_configured_is_new():
+    stanzas = (
+        "Package: a\nStatus: install ok unpacked\nArchitecture: all\nVersion: 2\n",
+        "Package: b\nStatus: install ok unpacked\nArchitecture: all\nVersion: 2\nConfig-Version: 1\n",
+        "Package: c\nStatus: install reinstreq half-installed\nArchitecture: all\n",
+        "Package: d\nStatus: install ok installed\nArchitecture: all\nVersion: 2\n",
+        "Package: e\nStatus: install ok half-configured\nArchitecture: all\nVersion: 2\n",
+    )
+    packages = Facts(FakeReader({DATABASE: "\n".join(stanzas)})).packages
+    assert [name for name in "abcdef" if packages.is_new[name]] == ["a", "c"]

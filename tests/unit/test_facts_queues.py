@@ -84,20 +84,23 @@ def test_queue_whose_scheduler_cannot_be_read_is_unknown_in_that_field_alone():
         _ = sda.scheduler
 
 
+PORT = 'DEVPATH=="/devices/pci0000:00/0000:00:1d.0/ata1/block/*"'
+
+
 @pytest.mark.parametrize(
     ("files", "name", "match"),
     [
         ({f"{SDA}/device/wwid": "naa.5000c500a1b2c3d4\n"}, "sda", 'ATTR{device/wwid}=="naa.5000c500a1b2c3d4"'),
         ({f"{SDA}/device/wwid": "t10.ATA     WDC  WD-1 \n"}, "sda", 'ATTR{device/wwid}=="t10.ATA     WDC  WD-1"'),
-        ({f"{SDA}/device/wwid": 'a", RUN+="/bin/x\n'}, "sda", 'KERNEL=="sda"'),
-        ({f"{SDA}/device/wwid": "naa.5*\n"}, "sda", 'KERNEL=="sda"'),
-        ({}, "sda", 'KERNEL=="sda"'),
+        ({f"{SDA}/device/wwid": 'a", RUN+="/bin/x\n'}, "sda", PORT),
+        ({f"{SDA}/device/wwid": "naa.5*\n"}, "sda", PORT),
+        ({}, "sda", PORT),
         ({}, "dm-0", 'ATTR{dm/uuid}=="LVM-x"'),
         ({f"{NVME}/wwid": "eui.0025\n"}, "nvme0n1", 'ATTR{wwid}=="eui.0025"'),
         ({f"{SDA}/serial": "vol0a1b2c3d4\n"}, "sda", 'ATTR{serial}=="vol0a1b2c3d4"'),
-        ({f"{SDA}/serial": "\n"}, "sda", 'KERNEL=="sda"'),
-        ({f"{NVME}/wwid": "eui.0025\n"}, "sda", 'KERNEL=="sda"'),  # the one disk that says nothing of itself
-        ({f"{SDA}/wwid": "eui.0025\n", f"{NVME}/wwid": "eui.0025\n"}, "sda", 'KERNEL=="sda"'),
+        ({f"{SDA}/serial": "\n"}, "sda", PORT),
+        ({f"{NVME}/wwid": "eui.0025\n"}, "sda", PORT),  # the one disk that says nothing of itself
+        ({f"{SDA}/wwid": "eui.0025\n", f"{NVME}/wwid": "eui.0025\n"}, "sda", PORT),
     ],
 )
 def test_udev_knows_a_disk_by_what_stays_and_never_by_a_pattern(files, name, match):
@@ -107,3 +110,24 @@ def test_udev_knows_a_disk_by_what_stays_and_never_by_a_pattern(files, name, mat
 def test_queues_without_block_devices_are_unknown():
     with pytest.raises(UnknownFact):
         _ = Facts(FakeReader({})).queues.all
+
+
+@pytest.mark.parametrize(
+    ("path", "match"),
+    [
+        ("pci0000:00/0000:00:17.0/ata3/host2/target2:0:0/2:0:0:0/block/sda", "pci0000:00/0000:00:17.0/ata3/host*/target*:0:0/*:0:0:0/block/*"),
+        ("pci0000:00/0000:00:05.0/virtio2/block/sda", "pci0000:00/0000:00:05.0/virtio*/block/*"),
+        ("virtual/block/sda", ""),
+        ('pci0000:00/a",RUN+="x/sda', ""),
+    ],
+)  # fmt: skip
+def test_disk_without_an_identity_is_known_by_its_port(path, match):
+    place = f"/sys/devices/{path}"
+    reader = FakeReader(disk(place, "8:0"), links={"/sys/block/sda": place})
+    found = Facts(reader).queues.all[0].match
+    assert found == (f'DEVPATH=="/devices/{match}"' if match else 'KERNEL=="sda"')
+
+
+def test_kernel_reads_twice_the_optimal_size_ahead():
+    assert queues().all[-1].kernel_read_ahead_kib == 128
+    assert queues(**{f"{SDA}/queue/optimal_io_size": "2621440\n"}).all[-1].kernel_read_ahead_kib == 5120

@@ -3,7 +3,9 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.base import raw
 from hosttune.facts.network.rdma import lanes_of, rate_of, word_of
+from hosttune.host.secrets import is_secret_file
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -231,3 +233,33 @@ def test_cards_before_the_nvswitches_are_no_rails_and_their_counters_are_left_al
 def test_cards_of_other_hosts_are_all_looked_at():
     found = Facts(b200("0x2330", interface=False)).rdma
     assert (found.bridges, len(found.ports)) == ((), 3)
+
+
+IPOIB = "/sys/devices/pci0000:c0/0000:c0:01.0/0000:c6:00.1/net/ib1"
+
+
+@pytest.mark.parametrize(("kind", "flags", "bridges"), [("32", "0x1002", 2), ("32", "0x1003", 1), ("1", "0x1002", 1)])
+def test_card_before_the_nvswitches_may_have_an_interface_of_ipoib_that_is_off(kind, flags, bridges):
+    reader = b200()
+    reader.files |= {f"{IPOIB}/type": f"{kind}\n", f"{IPOIB}/flags": f"{flags}\n"}
+    assert len(Facts(reader).rdma.bridges) == bridges
+
+
+def test_mark_of_nvidia_decides_which_cards_are_before_the_nvswitches():
+    reader = b200()
+    reader.files["/sys/devices/pci0000:c0/0000:c0:01.0/0000:c6:00.1/vpd"] = b"\x82\x10\x00ConnectX SW_MNG\x90"
+    assert Facts(reader).rdma.bridges == ("mlx5_2",)
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_known"), [("Invalid argument", True), ("Operation not supported", True), ("no", False)]
+)
+def test_counter_that_the_device_does_not_have_counts_nothing(reason, is_known):
+    (one,) = Facts(
+        FakeReader(port("mlx5_0") | {f"{CLASS}/mlx5_0/ports/1/counters/link_downed": Unreadable(reason)})
+    ).rdma.ports
+    assert (raw(one, "link_downed") == 0) is is_known
+
+
+def test_vital_product_data_with_its_serial_number_is_in_no_record():
+    assert is_secret_file(f"{CLASS}/mlx5_0/device/vpd")

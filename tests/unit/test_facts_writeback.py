@@ -47,6 +47,12 @@ def test_limit_of_the_host_is_the_spelling_in_force(ratio, limit, expected):
     assert writeback(ratio, limit).limit_bytes == expected
 
 
+def test_export_over_rdma_is_not_slow():
+    over = MOUNTS.replace("- nfs4 ", "- nfs4 ").replace(" rw,vers=4.2", " rw,vers=4.2,proto=rdma")
+    assert over != MOUNTS
+    assert [one.target for one in writeback(**{"/proc/self/mountinfo": over}).slow] == ["/more"]
+
+
 def test_limit_that_could_not_be_read_is_unknown():
     with pytest.raises(UnknownFact):
         _ = writeback(ratio="x").limit_bytes

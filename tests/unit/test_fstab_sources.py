@@ -166,7 +166,7 @@ def test_disk_that_is_not_mounted_is_missed_also_where_no_signature_can_be_read(
 @pytest.mark.parametrize("mounts", [(DATA,), ()])
 def test_capitals_in_a_uuid_are_another_name(source, mounts):
     found = fault(f"{source} /data ext4 defaults,nofail 0 2", *mounts)
-    text = f"names {source}, which no device has; /dev/sdb (UUID={UUID}, ext4) has it in other case"
+    text = f"names {source}, which no device has; /dev/sdb (UUID={UUID}, ext4) differs only in capitals"
     assert (found.kind, found.sentence) == (SourceKind.MISSING, text)
     assert found.way_out == f"write UUID={UUID}, if that is meant"
 
@@ -281,3 +281,13 @@ def test_disk_of_the_instance_is_noted_by_whatever_name_its_line_has(source, opt
     found = notes(f"{source} /data ext4 {options} 0 2", more=more)
 
     assert ["emergency shell" in one for one in found] == [True] * is_told
+
+
+def test_no_line_is_to_name_a_loop_device():
+    """A user can make one of a file."""
+    loop = ("loop7", "/dev/loop7", "ext4", "", UUID, "", "")
+    args = {"held": (HELD[0], loop), "devices": [("loop7", "7:7", ())]}
+    for source in (OTHER, UUID.upper()):
+        found = fault(f"UUID={source} /scratch ext4 defaults 0 2", **args)
+        assert found.kind is SourceKind.MISSING
+        assert "loop7" not in f"{found.sentence} {found.way_out}"

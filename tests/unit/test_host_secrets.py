@@ -64,6 +64,19 @@ S = "hunter2-XyZ"
         f'X-Pw = ["{S}", "{S}"]',
         f'Authorization = ["Basic {S}"]',
         f"Cookie: a=1; b={S}",
+        rf"//nas/a /m cifs username=u,pass\167ord={S} 0 0",
+        rf"//nas/a /m cifs username=u,pass\075{S} 0 0",
+        rf"//nas/a /m cifs username=u\045{S} 0 0",
+        rf"//nas/a /m cifs password=a\054{S} 0 0",
+        rf"https://u:{S}\100h/x /m davfs rw 0 0",
+        rf"https://h/b\077sv=1\046sig={S} /m fuse rw 0 0",
+        f"//nas/a /m cifs user=u,pass=a'{S},rw 0 0",
+        *(f"//nas/a /m cifs user=u,pass=a{sign}{S},rw 0 0" for sign in "&;}])"),
+        f"//nas/a /m cifs user=u%a'{S},rw 0 0",
+        f"https://u:a/{S}@h/x /m davfs rw 0 0",
+        f"Options=username=u,password=a {S}",
+        f'Environment=A=1 "PASSWORD=a {S}"',
+        rf'Environment="PASS\x57ORD={S}"',
     ],
 )
 def test_secret_is_masked(text):
@@ -145,6 +158,7 @@ _REPEATED = (
     "eyJaaaaaaaa.", "sk-", "GPU-", "serial", "serial ", "0:", "0.", "10.0.0.1-", "aa:", "a/", "/a", "//a", "(masked)@a", "serial1",
     "\\040", "\\040-p\\040", "a@h", 'registry.configs."a', "<(", "$(", "(echo a)|", "echo a|&", "a <<A\n", "chpasswd <<A\n", "mysql ", "mc alias ", "|\n", "2>&1", "X_KEY=", "X_KEY: ",
     "-u ", "-u a", "-p ", "--a-", "curl -u ", "echo a|", "mc alias set ", "sh -c '", 'sh -c "', "install a ", "RUN+=", 'RUN+="', "A=",
+    "://a:", "\\167", "\\x41", "Options=pass=", "'pass=", "'PASS=a ", '"PASS=a ', "pass=a;", "pass=a'b", "pass=,,", "user=a%'b",
     '"A=', 'token=["', 'token=["a", ', "token=['a',", "#", " #", "# a", "uuid", "/uuid", "LVM-", "part1-", "ansible ",
 )  # fmt: skip
 _SHARED = Redactor({"S12345678": "serial1", "alice": "user1"}, share=True)

@@ -12,6 +12,13 @@ BTRFS = (("0:28", "/@", "/"), ("0:28", "/@home", "/home"), ("0:28", "/", "/mnt/a
 BOUND = (("8:1", "/", "/"), ("8:17", "/", "/data"), ("8:17", "/scratch", "/scratch"))
 
 
+def test_mounts_upon_each_other_are_looked_at_up_to_a_limit():
+    every = tuple(SimpleNamespace(device=f"8:{n}", root="/", target="/data") for n in range(65))
+    facts = SimpleNamespace(reader=SimpleNamespace(persistent_only=False), mounts=SimpleNamespace(all=every))
+    found = aged("/data", SimpleNamespace(fields={"atime": "noatime"}), facts)
+    assert (found.by, found.unknown) == ((), "more than 64 file systems are mounted at /data")
+
+
 @pytest.mark.parametrize(
     ("mounts", "target", "tree", "is_aged"),
     [

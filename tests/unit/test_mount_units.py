@@ -1,13 +1,18 @@
 """Unit files that mount and swap: which file counts, what a boot starts, and what it makes of a device that is gone."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from hosttune.facts.storage import mount_units
+from hosttune.facts.storage.storage_log import mount_errors_in
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from hosttune.resources.storage.mount_causes import MountCauses
 from hosttune.values import Unreadable
 from hosttune.views.disks import disks_of, disks_text
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
+from tests.unit.growth import count_calls
 from tests.unit.test_fstab_sources import DATA, OTHER, UUID, host
 
 GONE = f"/dev/disk/by-uuid/{OTHER}"
@@ -183,3 +188,82 @@ def test_masked_drop_in_of_another_unit_is_not_read():
     links = {**link(), f"{ETC}/docker.service.d/10-disk.conf": "/dev/null"}
     files = {f"{ETC}/data.mount": unit(HERE), "/dev/null": Unreadable("/dev/null is not a regular file")}
     assert [one.name for one in with_units(files, links).mount_units.all] == ["data.mount"]
+
+
+def flat(size):
+    files = {f"{ETC}/m{n}.mount": unit(where=f"/m{n}") for n in range(size)}
+    return files, {key: value for n in range(size) for key, value in link(LOCAL, f"m{n}.mount").items()}
+
+
+def with_services(size):
+    files, links = flat(size)
+    services = {f"{ETC}/s{n}.service": f"[Unit]\nRequiresMountsFor=/m{n}\nAfter=s0.service\n" for n in range(size)}
+    return files | services, links
+
+
+def binds(size):
+    files = {f"{ETC}/m{n}.mount": unit("/gone/there", f"/m{n}", "none", "bind") for n in range(size)}
+    return files, flat(size)[1]
+
+
+def of_one_target(size):
+    """All of them in one target, which as many others require."""
+    files = {f"{ETC}/m{n}.mount": unit(where=f"/m{n}") for n in range(size)}
+    links = {**link("multi-user.target.wants", "a.target"), **link("multi-user.target.wants", "m0.mount")}
+    for n in range(size):
+        links |= link("a.target.requires", f"m{n}.mount") | link(f"b{n}.target.requires", "a.target")
+        links |= link("multi-user.target.wants", f"b{n}.target")
+    return files, links
+
+
+def test_time_grows_linearly_with_units_that_need_one_target(monkeypatch):
+    monkeypatch.setattr(mount_units, "_MOST_NEEDING", 20)
+
+    def count(size):
+        return count_calls(lambda: with_units(*of_one_target(size)).mount_units.all)
+
+    assert count(160) < 2.5 * count(80)
+
+
+def test_unit_that_local_fs_needs_through_another_target_is_required():
+    links = link("a.target.requires") | link(LOCAL, "a.target")
+    found = units({f"{ETC}/data.mount": unit()}, links)["data.mount"]
+    assert (found.is_required, found.needed_by) == (True, ("a.target",))
+
+
+@pytest.mark.parametrize(
+    ("fstype", "option", "is_cause"),
+    [
+        ("ext4", "nofail", False), ("ext4", "x-systemd.device-timeout", False), ("ext4", "commit", False),
+        ("ext4", "nosuchword", True), ("cifs", "credentials", False),
+    ],
+)  # fmt: skip
+def test_kernel_says_unknown_of_what_a_user_mounts(fstype, option, is_cause):
+    """By mount(2) in a namespace of their own any user makes the kernel say so of any word and type."""
+    facts = host(f"{ROOT}\n/dev/sda2 /data {fstype} nofail,{option} 0 0")
+    errors = mount_errors_in([f"1794990001.0 kernel: {fstype}: Unknown parameter '{option}'"])
+    facts.__dict__["storage_log"] = SimpleNamespace(mount_errors=errors)
+    cause = MountCauses(facts).find("/etc/fstab", 2)
+    assert ("which the kernel log calls unknown" in cause.sentence) is is_cause
+
+
+@pytest.mark.parametrize("make", [flat, with_services, binds])
+def test_time_grows_linearly_with_unit_files(make):
+    def count(size):
+        facts = with_units(*make(size))
+        causes = MountCauses(facts)
+        return count_calls(
+            lambda: ([*look_at_boot_lines(facts)], [causes.find(one.file, one.line) for one in facts.mounts.expected])
+        )
+
+    assert count(160) < 2.5 * count(80)
+
+
+def test_mounts_in_each_other_cost_what_their_paths_do():
+    def count(size):
+        names = ["-".join(["d"] * n) for n in range(1, size + 1)]
+        files = {f"{ETC}/{name}.mount": unit(where=f"/{name.replace('-', '/')}") for name in names}
+        links = link(LOCAL, f"{names[-1]}.mount")
+        return count_calls(lambda: with_units(files, links).mount_units.all)
+
+    assert count(160) < 4.5 * count(80)  # the paths are that much longer together

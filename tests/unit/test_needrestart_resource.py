@@ -19,8 +19,9 @@ MAIN, FOLDER = "/etc/needrestart/needrestart.conf", "/etc/needrestart/conf.d"
 OURS = f"{FOLDER}/60-hosttune-services-needrestart.conf"
 
 
-def compare(files, services=("slurmd", "docker")):
-    reader = FakeReader({MAIN: NEEDRESTART, **files})
+def compare(files, services=("slurmd", "docker"), absent=""):
+    units = {f"/usr/lib/systemd/system/{one}.service": "[Service]\n" for one in services if one != absent}
+    reader = FakeReader({MAIN: NEEDRESTART, **units, **files})
     wish = Wish("needrestart", " ".join(services), "services-needrestart")
     state = {Address("file", OURS): address_kinds()["file"].read(reader, OURS)}
     context = Context(Facts(reader), state, {}, Risk.LOW, Disturbs.NOTHING, journal_problem="none here")
@@ -158,3 +159,11 @@ def test_overlay_reads_back_what_was_written_there():
     overlay.files[OURS] = FileValue(b"$nrconf{override_rc}{qr(^slurmd\\.service$)} = 0;\n")
     said = Facts(overlay).needrestart.settings
     assert entries_for(said, "slurmd")[0].file == OURS
+
+
+def test_only_services_that_are_here_are_named_and_where_none_is_nothing_is_written():
+    (found,) = compare({}, ("slurmd", "kubelet"), absent="kubelet")
+    assert found.reason == "after an upgrade needrestart may restart slurmd"
+    assert b"kubelet" in found.changes[0].after.content  # also one that is installed later is left to people
+    (none,) = compare({}, ("kubelet",), absent="kubelet")
+    assert (none.verdict, none.changes) == (Verdict.OK, ())

@@ -17,7 +17,7 @@ from hosttune.host.record import read_record
 from hosttune.values import FileValue, HoldKind
 from tests.hosts.built import BUILT
 
-POLICY = Policy(today="2026-01-01")
+POLICY = Policy(today="2026-01-01", select=("storage-tmp-tmpfs",))
 AT_BOOT = "storage-tmp-tmpfs"  # takes effect at the next boot
 
 

@@ -19,11 +19,13 @@ from hosttune.choices.drivers.nvidia_archive import switch_within_archive, tell_
 from hosttune.facts import UnknownFact
 from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.driver import DriverPackage
+from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.gpu.strangers import GRAPHICS_PPA, home_of, maker_of, mixture_of, strangers_of
 from hosttune.facts.packages import Packages
 from hosttune.facts.versions import sorted_versions
 from tests.unit.driver_machine import NOW, tables
 
+KERNEL = "6.8.0-45-generic"
 OLD, NEW, OTHER = "580.105.08-1ubuntu1", "580.142-0ubuntu0.24.04.1", "590.44.01-1ubuntu1"
 DRIVER = (
     "libnvidia-cfg1-580",
@@ -83,7 +85,7 @@ def host(
         archives=Archives(),
         packages=Packages({n: (v, "install ok installed") for n, v in installed.items()}, depends=defaultdict(tuple, needs)),
         reader=SimpleNamespace(has_tried_packages=False, now=lambda: NOW, query=lambda *_, **__: answer(offers)),
-        kernel=SimpleNamespace(architecture="x86_64"), gpus=SimpleNamespace(generations=generations, ours=()), apt=SimpleNamespace(pins=()), branches=tables(), os=SimpleNamespace(is_ubuntu=True),
+        kernel=SimpleNamespace(architecture="x86_64", release=KERNEL), boot=SimpleNamespace(next_kernel=KERNEL), gpus=SimpleNamespace(generations=generations, ours=()), apt=SimpleNamespace(pins=(), sources=()), branches=tables(), os=SimpleNamespace(is_ubuntu=True),
     )  # fmt: skip
 
 
@@ -279,6 +281,61 @@ def test_nvidias_archive_is_a_way_like_ubuntus_and_says_who_updates_it():
     pinned = {"nvidia-dkms-open": "595.71.05-1ubuntu1", "nvidia-driver-pinning-595": "1"}
     assert tell_updates(host(pinned, {}, branch="595"))[1] == "nvidia-driver-pinning-595 keeps the branch"
     assert tell_updates(host(driver(NEW), UBUNTU)) == ()
+
+
+def test_prebuilt_modules_follow_the_libraries_to_the_other_series():
+    """Apt removes the modules with the nvidia-kernel-common that they need: the reboot would bring no module."""
+    server, plain = "580.126.20-0ubuntu0.24.04.1", "580.126.09-0ubuntu0.24.04.2"
+    ours = {f"{one}-580-server": server for one in ("libnvidia-compute", "nvidia-utils", "nvidia-compute-utils")}
+    here = {**ours, "nvidia-kernel-common-580": plain}
+    names = ("linux-modules-nvidia-580-open", "linux-modules-nvidia-580-server-open")
+    there = {f"{name}-{kernel}": {"6.8.0-45.45": "Ubuntu"} for name in names for kernel in (KERNEL, "generic")}
+    lists = {name: {version: "Ubuntu"} for name, version in here.items()} | there
+    lists["nvidia-kernel-common-580-server"] = {server: "Ubuntu"}
+    installed = here | {name: "6.8.0-45.45" for name in there if "server" not in name} | {"linux-image-generic": "1"}
+    more = {"loaded": "580.126.09", "module": "580.126.09", "source": "prebuilt"}
+    evidence, way = other_versions(host(installed, lists, **more))
+    assert "nvidia-kernel-common-580 580.126.09" in evidence
+    come = " ".join(f"{names[1]}-{kernel}" for kernel in (KERNEL, "generic"))
+    go = " ".join(f"{names[0]}-{kernel}-" for kernel in (KERNEL, "generic"))
+    common = f"nvidia-kernel-common-580-server={server}"
+    assert way.startswith(f"sudo apt-get install {common} {come} nvidia-kernel-common-580- {go}; then drain")
+    compiled = host(installed | {"nvidia-dkms-580-server-open": server}, lists, **more)
+    assert names[1] not in other_versions(compiled)[1]  # DKMS brings the module
+    del lists[f"{names[1]}-{KERNEL}"]
+    _, way = other_versions(host(installed, lists, **more))
+    assert way == f"no list of apt has {names[1]}-{KERNEL}: sudo apt-get update, and look again"
+
+
+@pytest.mark.parametrize("step", ["nvidia-driver-550-server", "nvidia-headless-no-dkms-550-server"])
+def test_empty_step_to_another_branch_is_no_stranger(step):
+    """github.com/pop-os/pop/issues/3549: without it `apt autoremove` would take the driver away."""
+    new = "570.172.08-0ubuntu0.22.04.1"
+    rest = dict.fromkeys(
+        (f"{one}-570-server" for one in ("nvidia-driver", "nvidia-utils", "nvidia-kernel-common")), new
+    )
+    facts = host(
+        {**rest, step: "550.163.01-0ubuntu0.22.04.2"}, {}, branch="570", loaded="570.172.08", module="570.172.08"
+    )
+    assert other_versions(facts) is None
+    assert strangers_of(facts) == ()
+    library = host({**rest, "libnvidia-compute-550-server": "550.163.01-0ubuntu0.22.04.2"}, {}, branch="570")
+    assert [one.name for one in strangers_of(library)] == ["libnvidia-compute-550-server"]
+
+
+def test_names_that_only_nvidias_archives_for_debian_have_tell_the_maker():
+    assert maker_of("nvidia-kernel-open-dkms", "590.48.01-1", "") == "NVIDIA"
+    assert maker_of("nvidia-open-kernel-dkms", "550.163.01-2", "") == ""
+    rest = {"nvidia-kernel-open-dkms": "590.48.01-1", "libcuda1": "590.48.01-1"}
+    assert home_of(host(rest, {}, branch="590")) == "NVIDIA"
+
+
+def test_branch_that_does_not_drive_the_gpus_is_not_kept():
+    """github.com/anomixer/proxmox-vgpu-installer/issues/29: the hold would block the way out of `unsupported GPU`."""
+    old = host({"cuda-drivers": "595.71.05-1ubuntu1"}, {}, branch="595", generations=("pascal",))
+    old.gpus.ours = (SimpleNamespace(generation="pascal", slot="", title="pascal", device_id="0x15f8"),)
+    old.nvidia, old.packaging = SimpleNamespace(gpus=()), Packaging({}, "not in this record")
+    assert tell_updates(old) == ("it is of NVIDIA's archive",)
 
 
 @pytest.mark.parametrize(

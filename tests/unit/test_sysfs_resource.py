@@ -278,7 +278,7 @@ def test_value_that_the_kernel_chooses_needs_no_file():
     assert len(One(thp(other), wish).changes()) == 2
 
 
-def test_devices_of_one_match_share_a_line_with_the_value_of_the_wish():
+def test_devices_of_one_match_share_a_line_that_lowers_none_of_them():
     files = {READ_AHEAD.format("sda"): "128\n", READ_AHEAD.format("sdb"): "8192\n"}
     match = "persist: udev\n  match: 'ATTR{queue/rotational}==\"1\"'"
     wishes = "".join(f"- sysfs: {READ_AHEAD.format(name)}\n  at_least: 4096\n  {match}\n" for name in ("sda", "sdb"))
@@ -286,7 +286,7 @@ def test_devices_of_one_match_share_a_line_with_the_value_of_the_wish():
     one.apply()
     rules = [line for line in one.door.read(UDEV).decode().splitlines() if not line.startswith("#")]
     assert len(rules) == 1
-    assert rules[0].endswith('ATTR{queue/rotational}=="1", ATTR{queue/read_ahead_kb}="4096"')
+    assert rules[0].endswith('ATTR{queue/rotational}=="1", ATTR{queue/read_ahead_kb}="8192"')
 
 
 def test_line_of_another_device_in_the_file_of_the_rule_sets_nothing_for_this_one():

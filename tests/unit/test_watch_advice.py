@@ -92,3 +92,20 @@ def test_throttled_gpu_leads_to_its_rule_first():
 
 def test_gpu_that_was_lost_comes_first():
     assert told(OTHERS["seven of eight gpus lost"][1])[1][0].rule == "gpu-errors"
+
+
+def test_one_process_that_the_others_wait_for_is_no_lack_of_loaders():
+    texts, _, sentence = told(tick(gpus=(), idle=40, children=(1.0, 0.01, 0.0, 0.0), main=0.0))
+    assert (
+        sentence
+        == "WORKERS: one of its processes is at the limit of one core, and the others wait, while CPUs are free"
+    )
+    assert len(texts) == 1
+    assert "more processes do not help" in texts[0]
+
+
+def test_loaders_that_rest_are_no_reason_for_more_of_them():
+    texts, _, sentence = told(tick(15.0, cpu=2, idle=0, children=(0.04, 0.03), main=0.99))
+    assert "small kernels" in texts[0]
+    assert not any("num_workers" in text for text in texts)
+    assert sentence.endswith("limit of one core while the job gets the CPU time that it asks for")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hosttune.measure.watch.states import LIMITS, HeldState, Limits, State, Trust, classify, step
-from hosttune.measure.watch.tick import HostTick, Pressure, Tick, TreeTick
+from hosttune.measure.watch.tick import HostTick, Pressure, Tick, TreeTick, Wait, Want
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, gpu, jittered, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
@@ -167,3 +167,41 @@ def test_main_process_with_many_threads_is_neither_at_its_limit_nor_waiting():
     assert state_of(tick(20, main=30.0, cpus=64.0, idle=53)) is State.UNKNOWN
     assert state_of(tick(20, main=30.0, cpus=64.0, idle=53, gpus=())) is State.UNKNOWN
     assert state_of(tick(20, main=1.3, cpus=64.0, idle=90)) is State.WORKERS
+
+
+# What was recorded of jobs on two CPUs of which others had the rest (idle 0), their own pressure known.
+BESIDE_OTHERS = {
+    "slow collate in one worker": ({"cpu": 11, "idle": 0, "children": (0.92,), "main": 0.28, "delay": 0.1}, "WORKERS"),
+    "main loop, idle workers": (
+        {"cpu": 2, "idle": 0, "children": (0.04, 0.03), "main": 0.99, "delay": 0.02},
+        "WORKERS",
+    ),
+    "a rank that others wait for": ({"cpu": 1, "idle": 0, "children": (0.98, 0.03, 0.02), "delay": 0.01}, "WORKERS"),
+    "it has what it wants of both CPUs": ({"cpu": 2, "idle": 0, "children": (0.9, 0.9)}, "CPU"),
+    "it queues": ({"cpu": 45, "idle": 0, "children": (0.6, 0.6), "delay": 0.5}, "CPU"),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE_OTHERS)
+def test_own_pressure_counts_over_the_room_of_the_host(name):
+    figures, wanted = BESIDE_OTHERS[name]
+    assert state_of(tick(**figures)).value == wanted
+    assert state_of(tick(**figures), State.CPU).value == wanted
+
+
+def test_pressure_of_the_host_counts_only_for_a_job_that_queues():
+    free = tick(cpu=60, idle=0, children=(0.92,), main=0.28, delay=0.05, job=None)
+    assert state_of(free) is State.WORKERS
+    assert state_of(tick(cpu=60, idle=0, children=(0.7,), main=0.4, delay=0.6, job=None)) is State.CPU
+
+
+def test_sleep_in_fsync_is_storage_also_without_pressure():
+    def fsync(**more):
+        one = tick(io=(3, 3), main=0.01, read=0.0, gpus=(), idle=0)
+        return replace(one, tree=replace(one.tree, blocked=1, written_bytes=40e3), **more)
+
+    found = step(HeldState(), fsync())
+    assert (found.state, found.trust) == (State.DISK, Trust.MEDIUM)
+    assert state_of(fsync(wait=Wait(Want.NETWORK, "10.0.0.1:2049"))) is not State.DISK
+    asleep = fsync()
+    assert state_of(replace(asleep, tree=replace(asleep.tree, blocked=0))) is State.IDLE

@@ -102,3 +102,15 @@ def test_file_was_written_at_its_time_in_utc():
     at = Stat("file", 0o644, 0, 0, 1, 1_780_000_000_000_000_000, 1, 1, 1)
     assert written_at(FakeReader({SITE: "x"}, stats={SITE: at}), SITE) == "2026-05-28 20:26"
     assert written_at(FakeReader(), SITE) == ""
+
+
+def test_list_of_configuration_files_is_taken_apart_once():
+    def count(size):
+        files = {f"/etc/a{n}": "x\n" for n in range(size)} | {DATABASE: STATUS}
+        reader, read = FakeReader(files), []
+        take = reader.read
+        reader.read = lambda path: (read.append(path), take(path))[1]
+        assert [writer_of(reader, f"/etc/a{n}") for n in range(size)] == [""] * size
+        return read.count(DATABASE)
+
+    assert count(9) == 1

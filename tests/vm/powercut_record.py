@@ -26,7 +26,7 @@ LOG_BYTES = 4 << 30  # a hole to be written into
 POLICY = b"""\
 params:
   memory-swappiness: {min_ram_bytes: 1073741824}
-  storage-tmp-tmpfs: {min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}
+  storage-tmp-tmpfs: {where: anywhere, min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}
 """
 DATA, TMP = "fstab:/data", "fstab-line:/tmp"
 TUNED_LINE = image.DATA_LINE.replace("defaults", "defaults,noatime")

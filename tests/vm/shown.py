@@ -57,7 +57,7 @@ params:
   memory-swappiness: {min_ram_bytes: 1073741824}
   network-sysctl: {min_gbps: 0}
   storage-scratch-variables: {folder: /data/scratch}
-  storage-tmp-tmpfs: {min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}
+  storage-tmp-tmpfs: {where: anywhere, min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}
 """
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.vm
 CLOUD = Recipe("bookworm", (*image.PACKAGES, "cloud-init"))
 TWO_BOOTS_S = 2 * BOOT_TIMEOUT_S
 # The least that /tmp in memory asks of a host, so that this one has something that waits for a boot.
-TMP = "params:\n  storage-tmp-tmpfs: {min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}\n"
+TMP = "params:\n  storage-tmp-tmpfs: {where: anywhere, min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}\n"
 METRICS = "/var/lib/prometheus/node-exporter/hosttune-ready.prom"
 GATE = [["systemctl", "enable", "hosttune-ready.service"], ["systemctl", "start", "--no-block", "slurmd.service"]]
 

@@ -17,7 +17,7 @@ from tests.vm.operator import POLICY, addresses, etc_digest, fstab, hosttune, ju
 pytestmark = pytest.mark.vm
 
 # The guest has 2 GiB: what pays only on big machines is told that this is one.
-PARAMS = "params:\n  storage-tmp-tmpfs: {min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}\n"
+PARAMS = "params:\n  storage-tmp-tmpfs: {where: anywhere, min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}\n"
 DISKS = "data_mounts:\n  - {source: LABEL=fresh, target: /mnt/fresh}\n"
 LINE = (
     f"UUID={image.FRESH_UUID} /mnt/fresh xfs noatime,nofail,x-systemd.device-timeout=30s,"

@@ -35,7 +35,7 @@ UNITS = {
 STOPS = "LABEL=gone6 /mnt/gone6 ext4 x-systemd.device-timeout=3s 0 2\n/dev/vdb /mnt/type xfs defaults 0 2\n"
 FOLDER = "/etc/systemd/system"
 # A change that waits for a boot, on a machine of 2 GiB.
-PARAMS = "params:\n  storage-tmp-tmpfs: {min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}\n"
+PARAMS = "params:\n  storage-tmp-tmpfs: {where: anywhere, min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}\n"
 
 
 def said(guest: Guest) -> str:

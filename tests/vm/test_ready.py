@@ -17,7 +17,7 @@ pytestmark = pytest.mark.vm
 BUILDER = Path(__file__).resolve().parents[2] / "playbooks/packaging/deb.py"
 APPROVED = "/etc/hosttune/approved"
 # The least that /tmp in memory asks of a host, so that this one has something that waits for a boot.
-TMP = "params:\n  storage-tmp-tmpfs: {min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}\n"
+TMP = "params:\n  storage-tmp-tmpfs: {where: anywhere, min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}\n"
 SLURMD = """\
 [Unit]
 Description=Stands in for slurmd

@@ -30,14 +30,17 @@ from hosttune.choices.drivers.choice import closed_alone, open_alone
 from hosttune.choices.drivers.components import fabric_packages
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches, without_umad
 from hosttune.choices.next_kernel import commands, suggest_replacement
-from hosttune.facts.base import UnknownFact
-from hosttune.facts.gpu.gpu_errors import way_of
+from hosttune.facts.base import UnknownFact, attempt, raw
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, way_out
 from hosttune.facts.gpu.nvidia import smi_package
+from hosttune.facts.gpu.ways_out import RUN_REPORT, find_place, way_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hosttune.facts import Facts
     from hosttune.facts.gpu.gsp_firmware import GspFailure
+    from hosttune.facts.gpu.health import GpuHealth
 
 _HARDWARE = "it is hardware, power or cooling"
 
@@ -64,7 +67,7 @@ def _not_set_up(facts: Facts, *, is_firmware: bool) -> Told | None:
         return None
     told = [found[0].describe(_where(found)) for found in causes.values()]
     ways = dict.fromkeys(_way_of(found, facts) for found in causes.values())
-    return "; ".join(told), "; ".join(ways)
+    return "; ".join(told), "\n".join(ways)
 
 
 def _way_of(failures: list[GspFailure], facts: Facts) -> str:
@@ -72,9 +75,9 @@ def _way_of(failures: list[GspFailure], facts: Facts) -> str:
     if failures[0].cause != NOT_SET_UP or not 1 < len(failures) == len(facts.gpus.devices):
         return way_out(failures[0], facts)
     return (
-        f"{KERNEL_LOG} shows what came before; that all GPUs fail speaks for driver or firmware, not for a board: "
-        "another version of the driver, or the firmware (VBIOS) of the boards from their vendor; then drain the host, "
-        "and power it off and on"
+        f"see what came before: {KERNEL_LOG}\n"
+        "that all GPUs fail speaks for driver or firmware, not for a board: try another version of the driver, or the "
+        "firmware (VBIOS) of the boards from their vendor\ndrain the host, and power it off and on"
     )
 
 
@@ -95,8 +98,8 @@ def lost(facts: Facts) -> Told | None:
     if not silent and (unknown := [gpu.why for gpu in known if gpu.sign == "not known"]):
         raise UnknownFact("; ".join(dict.fromkeys(unknown)))
     if not silent:
-        way = f"{_HARDWARE}: {way_of(('RESTART_BM',), '')}"
-        return (facts.nvidia.problem, way) if is_refused and not _told_slots(facts) else None
+        is_gone = is_refused and not _told_slots(facts)
+        return (facts.nvidia.problem, _hardware(facts, ("RESTART_BM",))) if is_gone else None
     slots: dict[str, list[str]] = {}
     for gpu in silent:
         slots.setdefault(gpu.why, []).append(gpu.slot)
@@ -105,8 +108,38 @@ def lost(facts: Facts) -> Told | None:
         for why, own in slots.items()
     ]
     drained = [gpu.slot for gpu in silent if gpu.sign == "left out"]
-    unless = f" (unless somebody drained it: sudo nvidia-smi drain -q -p {quote(drained[0])})" if drained else ""
-    return "; ".join(told), f"{_HARDWARE}{unless}: {way_of((gpu.action for gpu in silent), silent[0].slot)}"
+    unless = f" (unless it was drained: sudo nvidia-smi drain -q -p {quote(drained[0])})" if drained else ""
+    return "; ".join(told), _hardware(facts, (gpu.action for gpu in silent), silent[0].slot, unless)
+
+
+def _hardware(facts: Facts, actions: Iterable[str], slot: str = "", unless: str = "") -> str:
+    return f"{_HARDWARE}{unless}\n{way_of(actions, slot, find_place(facts.reader, facts))}"
+
+
+def reset_required(facts: Facts) -> Told | None:
+    """The driver refuses work until a GPU is reset, and its lines do not name the GPU. One that names itself is told by
+    gpu-errors."""
+    if not facts.driver.is_loaded or not said_by_log(facts, "wants_reset"):
+        return None
+    gpus = attempt(lambda: facts.health.gpus)
+    if isinstance(gpus, tuple) and any(map(_is_named, gpus)):
+        return None
+    said = (
+        "the driver refuses work on a GPU until it is reset (NV_ERR_RESET_REQUIRED in the kernel log): CUDA calls it "
+        "busy or unavailable, and nvidia-smi shows nothing"
+    )
+    way = (
+        "drain the node, run sudo nvidia-bug-report.sh and save its output; then end all that uses the GPUs, unload "
+        "and load the driver (sudo modprobe -r nvidia-uvm nvidia-drm nvidia-modeset nvidia && sudo modprobe nvidia), "
+        "or reboot; if it happens again, NVIDIA's or your vendor's support decides about the board"
+    )
+    return said, way
+
+
+def _is_named(gpu: GpuHealth) -> bool:
+    """The log or nvidia-smi says of this GPU that it needs a reset, or more."""
+    errors = any(one.is_reported and one.weight == "fault" for one in gpu.errors)
+    return errors or raw(gpu, "recovery_action") in {"Reset", "Reboot"}
 
 
 def _told_slots(facts: Facts) -> frozenset[str]:
@@ -121,8 +154,7 @@ def all_lost(facts: Facts) -> Told | None:
     """The GPUs of this host were there in this boot, and are on the PCI bus no more."""
     if not (told := said_by_log(facts, "all_lost")):
         return None
-    on_purpose = " (where somebody took it out on purpose, reboot)"
-    return told, f"{_HARDWARE}{on_purpose}: {way_of(('RESTART_BM',), '')}"
+    return told, _hardware(facts, ("RESTART_BM",), unless=" (if it was taken out on purpose, reboot)")
 
 
 def guest(facts: Facts) -> Told | None:
@@ -249,7 +281,7 @@ def refused(facts: Facts) -> Told | None:
             "time nvidia-smi says which; where it is slow alone, gpu-persistence keeps the GPUs awake; where it hangs, "
             f"{KERNEL_LOG} says why: {REBOOT}"
         )
-    return facts.nvidia.problem, f"{KERNEL_LOG} says why; if that does not, sudo nvidia-bug-report.sh"
+    return facts.nvidia.problem, f"see why: {KERNEL_LOG}\nif that does not say, {RUN_REPORT}: sudo nvidia-bug-report.sh"
 
 
 def smi_missing(facts: Facts) -> Told | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import name_of_driver, rejected
 from hosttune.choices.driver_states.refusals import is_refused
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds
 from hosttune.facts.base import attempt
+from hosttune.facts.gpu.gpu_holders import blacklist
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
 from hosttune.facts.precedence import MODPROBE, way_without
 
@@ -27,7 +27,10 @@ def nouveau(facts: Facts) -> Told | None:
     said = "nouveau holds a GPU, so that the installed NVIDIA driver cannot have it"
     if boot_after_nouveau(facts) is BootOutlook.MENDS:
         return said, _AGAIN
-    return f"{said}; nothing keeps it out, so it has the GPU after a reboot too", _blacklist(("nouveau",), NOUVEAU)
+    return (
+        f"{said}; nothing keeps it out, so it has the GPU after a reboot too",
+        f"{blacklist((NOUVEAU,))}; then {REBOOT}",
+    )
 
 
 def boot_after_nouveau(facts: Facts) -> BootOutlook:
@@ -119,10 +122,4 @@ def _way_out(holder: GpuHolder, facts: Facts) -> str:
     newer = ""
     if "nova_core" in holder.modules and facts.driver.branch:
         newer = "; Ubuntu's nvidia packages since March 2026 keep it out themselves"
-    return f"{_blacklist(holder.modules, holder.modules[0])}{newer}"
-
-
-def _blacklist(modules: tuple[str, ...], name: str) -> str:
-    lines = "".join(rf"blacklist {module}\n" for module in modules)  # for printf(1)
-    path = quote(f"/etc/modprobe.d/blacklist-{name}.conf")
-    return f"printf {quote(lines)} | sudo tee {path}; {INITRAMFS}; then {REBOOT}"
+    return f"{blacklist(holder.modules)}; then {REBOOT}{newer}"

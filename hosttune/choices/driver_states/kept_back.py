@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import Told
-from hosttune.facts.apt_decisions import change_pin, nvidia_switched_off
+from hosttune.facts.apt_decisions import change_pin, nvidia_switched_off, nvidia_without_list
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import branch_in
 
@@ -39,9 +39,13 @@ def _pinned(facts: Facts) -> Told | None:
 
 
 def _without_archive(facts: Facts) -> Told | None:
-    """Packages as NVIDIA's archive has them, whose archive a person has switched off: no fixes come any more."""
+    """Packages as NVIDIA's archive has them, whose archive a person has switched off, or of which apt has no list: no
+    fixes come any more."""
     left = facts.archives.without_origin
-    if not left or "NVIDIA" in facts.archives.origins or not (decided := nvidia_switched_off(facts)):
+    if not left or "NVIDIA" in facts.archives.origins:
+        return None
+    decided = nvidia_without_list(facts) or nvidia_switched_off(facts)
+    if decided is None:
         return None
     more = f" and {len(left) - 1} more" if len(left) > 1 else ""
     return f"no archive has the installed version of {left[0]}{more}: {decided.what}", decided.undo

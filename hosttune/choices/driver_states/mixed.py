@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told
 from hosttune.choices.drivers.branch import describe_not_driven
-from hosttune.choices.next_kernel import commands
+from hosttune.choices.next_kernel import commands, dkms_packages, is_from_nvidia, kernels_in_use
 from hosttune.facts.apt_decisions import unhold
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.gpu.archives import Offer, branch_in, policy_of
+from hosttune.facts.gpu.package_roles import PREBUILT, parse_package
 from hosttune.facts.gpu.strangers import (
     GRAPHICS_PPA,
     DriverMember,
@@ -24,6 +25,7 @@ from hosttune.facts.gpu.strangers import (
     mixture_of,
     whose,
 )
+from hosttune.facts.kernel.kernel import flavour_of, metapackages
 from hosttune.facts.relations import first_of, unmet_of
 from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
 from hosttune.regex import regex
@@ -193,22 +195,43 @@ def _way_back(facts: Facts, mix: Mixture) -> str:
     it has."""
     style = _style(mix)
     twins = {one: _twin(one.name, style) for one in mix.strangers}
-    known, nowhere = _offers(facts, [name for name in twins.values() if name])
+    modules = _modules_elsewhere(facts, style)
+    known, nowhere = _offers(facts, [*(name for name in twins.values() if name), *modules.values()])
+    if without := sorted(nowhere & set(modules.values())):
+        return f"no list of apt has {_joined(without)}: sudo apt-get update, and look again"
     idle = [twin for twin in nowhere if _METAPACKAGE.fullmatch(twin)]  # nothing but names other packages
     twins = {one: "" if twin in idle else twin for one, twin in twins.items()}
-    gone = [one.name for one, twin in twins.items() if twin != one.name]
+    gone = [*(one.name for one, twin in twins.items() if twin != one.name), *modules]
+    come = dict.fromkeys(modules.values(), "")  # versioned as their kernel
     own = {one.name for one in mix.own}
     wanted = {twin: _version_like(mix, twin, known) for twin in twins.values() if twin and twin not in own}
     held = [one.name for one in mix.strangers if one.is_held]
     first = f"{unhold(held)}; then " if held else ""
     if all(wanted.values()):
-        how = _command(wanted, gone, mix.version, facts)
-    elif nowhere & set(wanted) or not (how := _all_to_one(facts, mix, wanted, gone, known)):
+        how = _command({**wanted, **come}, gone, mix.version, facts)
+    elif nowhere & set(wanted) or not (how := _all_to_one(facts, mix, wanted, gone, known, come)):
         lost = ", ".join(name for name, version in wanted.items() if not version)
         made = f"{mix.version} of {whose(mix.maker)}" if mix.maker else mix.version
         return f"no list of apt has {made} for {lost}, nor another version of all: sudo apt-get update, and look again"
     after = "after `broken packages` is solved: " if facts.driver.half_way else ""
     return f"{after}{first}{_built_first(facts, mix)}{how}"
+
+
+def _modules_elsewhere(facts: Facts, style: str | None) -> Mapping[str, str]:
+    """Ubuntu's prebuilt modules of another branch or series (-server) than the rest, for the kernels in use, with the
+    rest's names for them. They need the nvidia-kernel-common of their own names, so apt removes them with it, and the
+    next boot has no module."""
+    if not style or dkms_packages(facts) or is_from_nvidia(facts):  # the module of the rest is compiled
+        return {}
+    releases, brought = kernels_in_use(facts), facts.packages.brought
+    kernels = {*releases, *(one for release in releases for one in metapackages(brought, flavour_of(release)))}
+    found = {}
+    for name in facts.packages.names:
+        one = parse_package(name)
+        series = f"-{one.branch}{'-server' if one.is_server else ''}"
+        if one.role in PREBUILT and one.branch and one.kernel in kernels and series != style:
+            found[name] = f"linux-modules-nvidia{style}{'-open' if one.is_open else ''}-{one.kernel}"
+    return {name: twin for name, twin in found.items() if not facts.packages[twin].is_installed}
 
 
 def _built_first(facts: Facts, mix: Mixture) -> str:
@@ -256,10 +279,15 @@ def _version_like(mix: Mixture, name: str, known: Mapping[str, Offer]) -> str:
 
 
 def _all_to_one(
-    facts: Facts, mix: Mixture, wanted: Mapping[str, str], gone: list[str], known: Mapping[str, Offer]
+    facts: Facts,
+    mix: Mixture,
+    wanted: Mapping[str, str],
+    gone: list[str],
+    known: Mapping[str, Offer],
+    come: Mapping[str, str],
 ) -> str:
     """All of the driver to the newest version that one archive has for all of it: of its branch, where there is one,
-    else of the branch of the strangers, if that is known to drive the GPUs."""
+    else of the branch of the strangers, if that is known to drive the GPUs. `come`: modules that go with it."""
     names = [one.name for one in (*mix.own, *mix.strangers) if one.upstream and one.name not in gone]
     theirs = {branch_in(one.version) for one in mix.strangers}
     fitting = {one for one in theirs if attempt(describe_not_driven, facts, one) == ""}
@@ -280,7 +308,7 @@ def _all_to_one(
     (version, maker), packages = max(
         found.items(), key=lambda one: (branch_in(one[0][0]) == own, len(one[1]), order[one[0][0]])
     )
-    complete = {**packages, **{name: packages.get(name, "") for name in wanted}}
+    complete = {**packages, **{name: packages.get(name, "") for name in wanted}, **come}
     said = f"no list of apt has {mix.version} any more, so all goes to {version} ({whose(maker)})"
     steps = []
     if _lacking(facts):

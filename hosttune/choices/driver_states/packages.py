@@ -18,11 +18,15 @@ from hosttune.choices.next_kernel import commands
 from hosttune.choices.other_build import newer_build
 from hosttune.facts.apt_decisions import unhold
 from hosttune.facts.gpu.package_roles import compiles_modules
+from hosttune.facts.relations import unmet_of
 from hosttune.facts.versions import upstream_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hosttune.facts import Facts
     from hosttune.facts.gpu.archives import Offer
+    from hosttune.facts.packages import Package
 
 
 def broken(facts: Facts) -> Told | None:
@@ -52,7 +56,7 @@ def others_broken(facts: Facts) -> Told | None:
     said = f"dpkg stopped half-way with {said}: none is of the driver, and apt ends every other change with their error"
     compiling = [one for one in broken if compiles_modules(one.name)]
     if not compiling:
-        return said, facts.packages.repair
+        return said, f"{facts.packages.repair}{_without_new(facts, broken)}"
     logs = [f"/var/lib/dkms/{one.name.removesuffix('-dkms')}/{upstream_of(one.version)}" for one in compiling]
     logs = [quote(f"{one}/build/make.log") for one in logs]
     names = join([one.name for one in compiling])
@@ -61,6 +65,19 @@ def others_broken(facts: Facts) -> Told | None:
         f"apt-get update && sudo apt-get install {names}, or without it, sudo apt-get remove {names}; then "
         "sudo dpkg --configure -a"
     )
+
+
+def _without_new(facts: Facts, broken: Iterable[Package]) -> str:
+    """A clause for packages that miss one that dpkg did not unpack, as another has the same file: `-f install` unpacks
+    it again, and ends the same way. What dpkg never configured can go without loss."""
+    packages = facts.packages
+    missing = [one.name for one in broken if one.status == "unpacked" and unmet_of(packages, one.name)]
+    missing += [one.name for one in broken if one.status.startswith("half-installed")]
+    if not missing:
+        return ""
+    again = "; where dpkg ends with the same error, /var/log/apt/term.log says why"
+    new = [name for name in missing if packages.is_new[name]]
+    return f"{again}; to do without what is new: sudo apt-get remove {join(new)}" if new else again
 
 
 def runfile(facts: Facts) -> Told | None:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from hosttune.choices.drivers.bringer import VENDORS
-from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, say_switch, swap_kind, switch_within_archive
+from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, say_switch, switch_kind, switch_within_archive
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.kernel.initramfs import REBUILD
@@ -113,8 +113,8 @@ def switch(facts: Facts, what: str, *, when: str = "", kind: str = "", **params:
     if is_node(facts):
         return f"{wanted}: by whoever brings the driver of this Kubernetes node, its image or the GPU Operator"
     if is_of_nvidia(facts):
-        if kind and (swap := swap_kind(facts, is_open=kind == "open")):
-            return say_switch(wanted, swap)
+        if kind:
+            return say_switch(wanted, switch_kind(facts, is_open=kind == "open"))
         return say_switch(wanted, switch_within_archive(facts, branch=params.get("branch", "")))
     if not facts.os.is_ubuntu:  # where gpu-driver installs nothing
         return f"{wanted}: from your distribution, its backports, or NVIDIA's archive; then reboot"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, attempt
+from hosttune.facts.gpu.gpu_holders import blacklist
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -67,13 +68,21 @@ def guest(facts: Facts) -> Bringer | None:
     )
 
 
+def _free_gpus(facts: Facts) -> str:
+    """A clause for a driver in a container: packages of a driver keep nouveau out, and nothing does here."""
+    holders = attempt(lambda: facts.driver.holders)
+    found = holders if isinstance(holders, tuple) else ()
+    ways = [blacklist(one.modules) for one in found if one.modules and not one.kept_out_by]
+    return "".join(f"; free the GPU first: {way}; then reboot" for way in ways)
+
+
 def other_bringer(facts: Facts) -> Bringer | None:
     """Who brings the driver here as a rule, where the policy does not say; None where nobody is seen."""
     if facts.managers.kubelet:
         return Bringer(
             "a kubelet runs here, so the GPU Operator or the image of the node may bring it",
             "bringer: external for gpu-driver in the policy where one of them does; bringer: host where this host is "
-            "to have its own (with driver.enabled=false for the operator)",
+            f"to have its own (with driver.enabled=false for the operator){_free_gpus(facts)}",
         )
     if vendor := VENDORS.get(facts.role.vendor_image):
         return Bringer(vendor[0], f"{vendor[1]} (bringer: host in the policy for Ubuntu's driver all the same)")

@@ -22,7 +22,8 @@ from hosttune.choices.drivers.install import choose_install
 from hosttune.choices.drivers.nvidia_archive import tell_updates
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import decisions_about_offer, join_decisions
-from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.base import UnknownFact, attempt, raw
+from hosttune.facts.gpu.candidates import SEE
 
 if TYPE_CHECKING:
     from hosttune.choices.drivers.change import First
@@ -58,8 +59,14 @@ def decide(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoic
         return refuse(
             f"no driver for {facts.gpus.summary}",
             decided.what if decided else f"what to install is not known: {missing}",
-            way_out=decided.undo if decided else "see what sudo ubuntu-drivers devices says, and run it again",
+            way_out=decided.undo if decided else f"{_way_to_offer(facts)}, and run it again",
         )
+
+
+def _way_to_offer(facts: Facts) -> str:
+    """What a person does where ubuntu-drivers gave no answer to rely on."""
+    way = attempt(lambda: facts.candidates.way_out)
+    return way if isinstance(way, str) else SEE
 
 
 def _not_ours(facts: Facts, params: Mapping[str, Any]) -> str:

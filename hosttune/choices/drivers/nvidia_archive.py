@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all, lacks
 from hosttune.choices.drivers.branch import describe_not_driven, not_driven
+from hosttune.facts.apt_decisions import nvidia_without_list
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import branch_in, fits_every_driver
 from hosttune.facts.gpu.nvidia_tables import is_older
@@ -34,6 +35,8 @@ def tell_updates(facts: Facts) -> tuple[str, ...]:
     """Who updates a driver of NVIDIA's archive, and what keeps its branch, as clauses; none for another driver."""
     if not is_of_nvidia(facts) or strangers_of(facts):
         return ()
+    if not_driven(facts):
+        return ("it is of NVIDIA's archive",)  # a branch that does not drive the GPUs is not to be kept
     pinning = f"nvidia-driver-pinning-{facts.driver.branch}"
     who = "it is of NVIDIA's archive: apt upgrade updates it, hosttune with update: true and allow_dkms: true"
     if facts.packages[pinning].is_installed:
@@ -66,13 +69,34 @@ def _pin_of_branch(facts: Facts) -> Pin | None:
 
 
 def switch_within_archive(facts: Facts, *, branch: str = "") -> str:
-    """A clause with the commands for another branch or kind of module of NVIDIA's archive; `branch`: the newest that
-    drives the GPUs, where the driver itself says so. Which branches and pinning packages an archive has differs between
-    the releases of a distribution: what apt lacks is not named.
+    """A clause with the commands for another branch of NVIDIA's archive; `branch`: the newest that drives the GPUs,
+    where the driver itself says so.
     """
+    numbers = [found] if (found := parse_digits(branch, 0)) else _branches_by_choice(facts)
+    return _find_branch(facts, numbers) or _leave_archive(facts, numbers)
+
+
+def switch_kind(facts: Facts, *, is_open: bool) -> str:
+    """A clause with the commands for the other kind of module: in the installed branch where that may stay, else in a
+    better one. Where the archive has none of those, the installed branch is better than a module that drives nothing.
+    """
+    installed, numbers = int(facts.driver.branch), _branches_by_choice(facts)
+    own = swap_kind(facts, is_open=is_open)
+    if own and numbers[:1] == [installed]:
+        return own
+    if way := _find_branch(facts, numbers) or own or _find_branch(facts, [installed]):
+        return way
+    if missing := nvidia_without_list(facts):
+        return f"{missing.what}: {missing.undo}, then look again"
+    words = " or ".join(dict.fromkeys(map(str, (*numbers, installed))))
+    return f"apt has none of branch {words} from NVIDIA's archive: sudo apt-get update, and look again"
+
+
+def _find_branch(facts: Facts, numbers: list[int]) -> str:
+    """The commands for the first of these branches that the archive has; empty for none. Which branches and pinning
+    packages an archive has differs between the releases of a distribution: what apt lacks is not named."""
     old = any(is_older(one, "turing") for one in facts.gpus.generations)
     meta = "cuda-drivers" if old else "nvidia-open"
-    numbers = [found] if (found := parse_digits(branch, 0)) else _branches_by_choice(facts)
     ways = [packages for number in numbers or [0] for packages in _packages_of(number, meta)]
     try:
         offers = facts.archives.offers_of({name for packages in ways for name in packages})
@@ -83,11 +107,11 @@ def switch_within_archive(facts: Facts, *, branch: str = "") -> str:
             pinned = packages[0] != meta or not numbers
             if pinned or offers[meta].branch in numbers:
                 return _install_from_archive(packages)
-    return _leave_archive(facts, numbers)
+    return ""
 
 
 def say_switch(wanted: str, way: str) -> str:
-    """What is wanted with the way that `switch_within_archive` or `swap_kind` gives."""
+    """What is wanted with the way that `switch_within_archive` or `switch_kind` gives."""
     return f"{wanted}{',' if way.startswith(FROM) else ':'} {way}"
 
 
@@ -105,7 +129,9 @@ def _install_from_archive(packages: tuple[str, ...]) -> str:
 
 def _leave_archive(facts: Facts, numbers: list[int]) -> str:
     """Where NVIDIA's archive for this release has none of these branches: the distribution's own driver, or NVIDIA's
-    installer; for a driver that works that is no advice."""
+    installer; for a driver that works that is no advice. An archive of which apt has no list may have all of them."""
+    if missing := nvidia_without_list(facts):
+        return f"{missing.what}: {missing.undo}, then look again"
     words = f" {' or '.join(map(str, numbers))}" if numbers else ""
     said = f"NVIDIA's archive for this release has no branch{words}"
     if not not_driven(facts):
@@ -134,10 +160,7 @@ def _own_of_debian(facts: Facts) -> str:
 
 def swap_kind(facts: Facts, *, is_open: bool) -> str:
     """The commands for the other kind of module in the installed version: the packages of one kind give way to those of
-    the same names of the other; empty where no package of such a name is here, or the branch is none to keep."""
-    branch = facts.driver.branch
-    if _next_branch(facts) != int(branch):
-        return ""
+    the same names of the other; empty where no package of such a name is here, or apt is known to lack one."""
     install, remove = [], []
     for one in facts.driver.packages:
         found = parse_package(one.name)
@@ -147,7 +170,7 @@ def swap_kind(facts: Facts, *, is_open: bool) -> str:
             if found.is_open != is_open and twin:
                 install.append(f"{twin}={one.version}")
                 remove += [f"{one.name}-"] if found.role is PackageRole.DKMS else []
-    if not remove:
+    if not remove or lacks(facts, *install):
         return ""
     names = " ".join(map(quote, (*install, *remove)))
     return f"{FROM}: sudo apt-get update && sudo apt-get install {names}; then drain the host and reboot"
@@ -161,11 +184,6 @@ def _twin(name: str, *, is_open: bool) -> str:
     if not parse_package(name).branch:
         return ""  # from 590 on: the metapackage would go with it
     return f"{name}-open" if is_open else name.removesuffix("-open")
-
-
-def _next_branch(facts: Facts) -> int:
-    """The branch that is there, where it may stay, else the best one to go to; 0 where none is known."""
-    return next(iter(_branches_by_choice(facts)), 0)
 
 
 def _branches_by_choice(facts: Facts) -> list[int]:

@@ -16,7 +16,9 @@ LOG = f"sudo journalctl -b -u {SERVICE}, and /var/log/fabricmanager.log"
 
 _AT_BOOT = "/etc/modules-load.d/nvlink-fabric.conf"
 _MODULES = ("mlx5_ib", "ib_umad")  # Fabric Manager opens the umad and issm devices of the mlx5 functions
-_RESET = "reset all GPUs of this host together (sudo nvidia-smi -r without -i), or reboot"
+_RESET = (
+    "reset all GPUs of this host together: sudo nvidia-smi -r\nif that is refused or does not help, reboot: sudo reboot"
+)
 # NVIDIA, GPU Operator documentation: names of the daemon set, of its container and of the namespace by default.
 _POD_LOG = "kubectl -n gpu-operator logs -c nvidia-driver-ctr"
 
@@ -53,26 +55,26 @@ def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
     """What to do about a GPU that is outside of its fabric, by what runs that fabric."""
     if any(is_of_rack(gpu.device_id) for gpu in facts.gpus.devices):
         return (
-            "drain the node; the switch trays of the rack run this fabric (NMX-C), and no Fabric Manager here: ask its "
-            f"administrator whether NMX-C and the switch trays are well and know this tray; then {_RESET}"
+            "drain the node\nask the administrator of the rack whether NMX-C and the switch trays, which run this "
+            f"fabric, are well and know this tray\n{_RESET}"
         )
     loads = _load_modules(facts)
-    first = f"{loads[1]}; " if loads else ""
+    first = f"drain the node\n{loads[1]}\n" if loads else "drain the node\n"
     if not is_run_here and attempt(lambda: facts.managers.gpu_operator and not facts.driver.branch) is True:
         return (
-            f"drain the node; {first}read the log of its driver pod, which runs Fabric Manager ({_POD_LOG} "
-            f"nvidia-driver-daemonset-...), delete that pod so that it starts again, then {_RESET}"
+            f"{first}read the log of its driver pod, which runs Fabric Manager: {_POD_LOG} "
+            f"nvidia-driver-daemonset-...\ndelete that pod, so that it starts again\n{_RESET}"
         )
     unit = attempt(lambda: facts.units[SERVICE])
     if is_run_here or (isinstance(unit, Unit) and unit.exists):
-        return f"drain the node; {first}read {LOG}; sudo systemctl restart {SERVICE}, then {_RESET}"
+        return f"{first}read why: {LOG}\nsudo systemctl restart {SERVICE}\n{_RESET}"
     if facts.host.is_vm:
         return (
-            f"drain the node; {first}if your provider's guide has Fabric Manager in the virtual machine, start it; "
-            "if not, stop and start the machine, so that it comes up elsewhere, and report it to your provider"
+            f"{first}if your provider's guide has Fabric Manager in the virtual machine, start it\n"
+            "if not, stop and start the machine, so that it comes up elsewhere\nreport it to your provider"
         )
     start = f"sudo systemctl start {SERVICE}"
-    return f"drain the node; {first}start Fabric Manager in the version of the driver ({start}), then {_RESET}"
+    return f"{first}start Fabric Manager in the version of the driver: {start}\n{_RESET}"
 
 
 def has_switches(facts: Facts) -> bool:

@@ -6,17 +6,21 @@ nvidia-container-runtime; opencontainers/runc#3842 for what runc does with devic
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy, shared
-from hosttune.facts.reading import if_absent, names_in, text
+from hosttune.facts.globs import fits_glob
+from hosttune.facts.reading import if_absent, is_there, names_in, text
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -29,6 +33,12 @@ _LIBRARY = regex(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)")
 _TOP_ROOT = regex(r"^[ \t]*root[ \t]*=[ \t]*[\"']([^\"']+)", re.MULTILINE)
 _TABLE = regex(r"^[ \t]*\[", re.MULTILINE)
 _RUNTIME_TABLE = regex(r"^[ \t]*\[nvidia-container-runtime\][ \t\r]*$", re.MULTILINE)
+# Not the runtimes of other makers: nvidia, nvidia-cdi, nvidia-legacy.
+_NVIDIA = regex(r"nvidia-container-runtime|^[ \t]*\[[^\]\n]{0,200}\bruntimes\.[\"']?nvidia\b", re.MULTILINE)
+_IMPORTS = regex(r"^[ \t]*imports[ \t]*=[ \t]*\[([^\]]*)\]", re.MULTILINE)
+_QUOTED = regex(r"[\"']([^\"'\n]+)[\"']")
+_MOST_IMPORTS = 64
+_OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
 _MODE = regex(r"^[ \t]*mode[ \t]*=[ \t]*[\"']([^\"']+)", re.MULTILINE)
 
 
@@ -50,7 +60,11 @@ class Containers(Fact):
     runc_version: str  # of the package; containerd.io brings a runc of its own
     has_nvidia_docker2: bool  # the package that the toolkit replaced
     containerd_root: str  # where containerd keeps images
-    has_containerd_nvidia: bool  # its configuration names nvidia-container-runtime
+    has_containerd: bool  # it has a configuration
+    has_containerd_nvidia: bool  # that, or a file that it imports, has the runtime `nvidia` or nvidia-container-runtime
+    has_operator_toolkit: bool  # the GPU Operator installed its toolkit here
+    has_enroot: bool
+    has_uvm: bool  # /dev/nvidia-uvm, which only root can make
     cdi: tuple[CdiSpec, ...]
     missing_char_links: tuple[str, ...]  # of GPUs: /dev/char/195:0 ...
 
@@ -105,10 +119,26 @@ def collect(reader: Reader, facts: Facts) -> Containers:
         runc_version=lazy(_version, facts, "runc"),
         has_nvidia_docker2=lazy(lambda: facts.packages["nvidia-docker2"].is_installed),
         containerd_root=lazy(lambda: root_of(config())),
-        has_containerd_nvidia=lazy(lambda: "nvidia-container-runtime" in config()),
+        has_containerd=lazy(lambda: config() != ""),
+        has_containerd_nvidia=lazy(lambda: any(map(_NVIDIA.search, _configs(reader, config())))),
+        has_operator_toolkit=lazy(is_there, reader, f"{_OPERATOR_TOOLKIT}/nvidia-container-runtime"),
+        has_enroot=lazy(lambda: facts.packages["enroot"].is_installed),
+        has_uvm=lazy(is_there, reader, "/dev/nvidia-uvm"),
         cdi=lazy(_cdi, reader),
         missing_char_links=lazy(_char_links, reader),
     )
+
+
+def _configs(reader: Reader, config: str) -> Iterator[str]:
+    """The configuration of containerd and what it imports: paths and patterns of files, relative to its folder."""
+    yield config
+    match = _IMPORTS.search(_TABLE.split(config, maxsplit=1)[0])
+    for pattern in _QUOTED.findall(match[1])[:_MOST_IMPORTS] if match else ():
+        folder, name = posixpath.split(posixpath.join(posixpath.dirname(CONTAINERD), pattern))
+        names = names_in(reader, folder) if "*" in name else (name,)
+        for one in names[:_MOST_IMPORTS]:
+            if one == name or fits_glob(one, name):
+                yield if_absent(text(reader, f"{folder}/{one}"), "")
 
 
 def _version(facts: Facts, name: str) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.parameters import Parameters
     from hosttune.facts.gpu.pcie import Pcie
     from hosttune.facts.gpu.peermem import Peermem
+    from hosttune.facts.gpu.power_caps import PowerCaps
 
 
 class GpuFacts:
@@ -58,3 +59,4 @@ class GpuFacts:
     parameters: Parameters
     pcie: Pcie
     peermem: Peermem
+    power_caps: PowerCaps

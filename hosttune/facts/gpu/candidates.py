@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 DEVICES = ("ubuntu-drivers", "devices")
 LIST = ("ubuntu-drivers", "list", "--gpgpu", "--include-dkms")
 OLD_LIST = ("ubuntu-drivers", "list", "--gpgpu")  # before --include-dkms, which 20.04 does not know
+SEE = "see what sudo ubuntu-drivers devices says"
 # 1.4 s as a rule, but minutes where apt keeps its lists compressed, as container images do.
 TIMEOUT_S = 600.0
 
@@ -65,6 +66,7 @@ class Candidates(Fact):
     problem: str
     is_manual: bool  # ubuntu-drivers sees an nvidia module that none of its packages brought
     models: Mapping[str, str]  # PCI device (0x2330) -> what ubuntu-drivers calls it (udev's hardware database)
+    way_out: str = SEE  # what a person does about the problem
 
 
 def models_in(output: str) -> Mapping[str, str]:
@@ -126,7 +128,7 @@ def _candidates(reader: Reader, facts: Facts) -> Candidates:
         reason = type(answer.reason)(f"{answer.reason}{_why_slow(reader)}")
         raise UnknownFact(prefix_reason("ubuntu-drivers devices", reason))
     if isinstance(answer, Absent):
-        return _none(_why_missing(facts))
+        return _missing(facts)
     said = refusal(answer)
     if said:
         rights = "" if reader.is_privileged else " (as root it may: run hosttune with sudo)"
@@ -154,13 +156,15 @@ def _none(problem: str) -> Candidates:
     return Candidates("", (), problem, is_manual=False, models={})
 
 
-def _why_missing(facts: Facts) -> str:
+def _missing(facts: Facts) -> Candidates:
+    """Ubuntu's images for servers and clouds leave the program out."""
+    problem, install = "`ubuntu-drivers` is not installed", "sudo apt-get install ubuntu-drivers-common"
     try:
         if facts.os.is_ubuntu:
-            return "`ubuntu-drivers` is not installed: sudo apt-get install ubuntu-drivers-common"
-        return f"`ubuntu-drivers` is Ubuntu's own, and this is {facts.os.name or facts.os.id}"
+            return replace(_none(f"{problem}: {install}"), way_out=f"sudo apt-get update && {install}")
+        return _none(f"`ubuntu-drivers` is Ubuntu's own, and this is {facts.os.name or facts.os.id}")
     except UnknownFact:
-        return "`ubuntu-drivers` is not installed"
+        return _none(problem)
 
 
 def _why_empty(reader: Reader, facts: Facts) -> str:

@@ -346,5 +346,5 @@ def _runfile(reader: Reader) -> bool:
 
 
 def _is_vgpu_manager(reader: Reader) -> bool:
-    """False also where no one could look: the plain driver is what hosts have."""
+    """Whether a file of NVIDIA's vGPU manager is there; False if that cannot be read, as few hosts have one."""
     return any(isinstance(reader.stat(path), Stat) for path in _VGPU_MANAGER)

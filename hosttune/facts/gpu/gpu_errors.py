@@ -34,35 +34,22 @@ _RECOVERY = r"GPU recovery action changed from 0x[0-9a-f]+ \([^)]*\) to 0x([0-9a
 _LOADED = "NVRM: loading NVIDIA UNIX"
 _PROBED = STAMP + rf"nvidia-nvswitch\d*: Probing device {_BUS}"
 
+# The resource manager refuses to work until a GPU is reset (0x62: nvstatuscodes.h). Neither line names the GPU. Asserts
+# quote the names of states in their condition, too, without brackets: `(status == NV_ERR_GPU_IN_FULLCHIP_RESET)`.
+_WANTS_RESET = (
+    r"NVRM: (?:GPU\d{1,4} )?(?:nv\w{0,20}Assert\w{0,40}: Assertion failed: .{0,200}\[NV_ERR_RESET_REQUIRED\]"
+    r"|rpcRmApi\w{1,20}: GspRm\w{1,20} failed: .{0,400}[; ]status=0x00000062\b)"
+)
+_DAY_S = 86400
+_MANY = 2  # resets for one fault in a day after which the board is suspect (NVSentinel: RepeatedXIDErrorOnSameGPU)
+_OFTEN = 3  # times of a fault without a recovery that the driver asks for
+
 _FIRST_V2 = 575  # from this branch on the first word of Xid 144 to 150 is laid out anew
 # NV2080_CTRL_GPU_RECOVERY_ACTION of the log line, and nvidia-smi's words for it (nvmlDeviceGpuRecoveryAction_t)
 _RECOVERIES = {1: "RESET_GPU", 2: "RESTART_BM", 3: "DRAIN_P2P", 4: "DRAIN_RESET", 5: "RECOVER_IMEX"}
 SAID = {
     "Reset": "RESET_GPU", "Reboot": "RESTART_BM", "Drain P2P": "DRAIN_P2P", "Drain and Reset": "DRAIN_RESET",
     "Recover IMEX Domain": "RECOVER_IMEX",
-}  # fmt: skip
-
-_SUPPORT = "where it comes again, NVIDIA's or your vendor's support decides about the board"
-_RESET = "reset the GPU (sudo nvidia-smi -r -i {slot}) or reboot"
-_KEEP = "drain the node, keep nvidia-bug-report.sh, then"
-# What a person does about NVIDIA's action; what asks for most stands first.
-WAYS: Mapping[str, str] = {
-    "RESTART_BM": f"{_KEEP} reboot, and power it off and on where the GPU stays away; {_SUPPORT}",
-    "CHECK_MECHANICALS": "drain the node, power it off, and see that the power cables of the board are connected",
-    "RESTART_VM": f"drain the node and restart the virtual machine; {_SUPPORT}",
-    "RESET_GPU": f"{_KEEP} {_RESET}; {_SUPPORT}",
-    "DRAIN_RESET": f"let no new job on this GPU; when the running ones have ended, {_RESET}",
-    "DRAIN_P2P": "end the jobs on this GPU that talk to other GPUs; others can go on",
-    "RECOVER_IMEX": "stop the jobs of this NVLink domain, and restart nvidia-imex on its nodes",
-    "CONTACT_SUPPORT": "keep nvidia-bug-report.sh and ask NVIDIA's or your vendor's support: no other way is published",
-    "UPDATE_SWFW": "bring the driver of this guest and that of its hypervisor to one release of NVIDIA's vGPU software",
-    "RESTART_APP": f"start the program that was hit again; when the GPU is idle, {_RESET}: the board is not to be "
-    "replaced for it",
-    "LATER": f"when the GPU is idle, {_RESET}; {_SUPPORT}",
-}
-_AS = {
-    "WORKFLOW_XID_48": "RESET_GPU", "WORKFLOW_NVLINK_ERR": "RESET_GPU", "WORKFLOW_NVLINK5_ERR": "RESET_GPU",
-    "CHECK_UVM": "RESET_GPU", "IGNORE": "LATER", "-": "CONTACT_SUPPORT",
 }  # fmt: skip
 
 
@@ -79,6 +66,9 @@ class GpuError(Fact):
     age_s: float  # since the last one; -1 where the log does not tell
     is_settled: bool  # the GPU was reset since, or the driver asks for no recovery from it
     is_back: bool  # it came before a reset too
+    is_waived: bool = False  # a fault since the last reset from which the driver asks for no recovery
+    resets: int = 0  # how often the GPU was reset after it in the last day
+    first_age_s: float = -1.0  # since the first one that such a reset followed; -1 if the log does not tell
 
     @property
     def is_reported(self) -> bool:
@@ -86,12 +76,32 @@ class GpuError(Fact):
         return self.weight != "quiet" and not self.is_settled
 
     @property
+    def name(self) -> str:
+        """Xid 79 (the GPU has fallen off the bus)."""
+        return f"{'SXid' if self.number >= 10000 else 'Xid'} {self.number} ({self.words})"
+
+    @property
+    def keeps_coming(self) -> bool:
+        """The GPU was reset for it again and again in the last day."""
+        return self.resets >= _MANY
+
+    @property
+    def repeated_resets(self) -> str:
+        """It was reset 4 times in a day after Xid 95 (uncontained ECC error), the first time 3 hours ago."""
+        first = f", the first time {ago(self.first_age_s)}" if self.first_age_s >= 0 else ""
+        return f"it was reset {self.resets} times in a day after {self.name}{first}"
+
+    @property
+    def is_often(self) -> bool:
+        """It came several times, the last one within a day."""
+        return self.count >= _OFTEN and self.age_s <= _DAY_S
+
+    @property
     def sentence(self) -> str:
         """Xid 79 (the GPU has fallen off the bus), 3 times, the last 2 hours ago."""
-        kind = "SXid" if self.number >= 10000 else "Xid"
         often = f", {self.count} times" if self.count > 1 else ""
         when = f", {'the last ' if often else ''}{ago(self.age_s)}" if self.age_s >= 0 else ""
-        return f"{kind} {self.number} ({self.words}){often}{when}{', again after a reset' if self.is_back else ''}"
+        return f"{self.name}{often}{when}{', again after a reset' if self.is_back else ''}"
 
 
 @frozen
@@ -177,6 +187,8 @@ def kind_of(message: str) -> str:
     for another line, and `reset` for one after which the count begins anew.
     """
     if "Xid" not in message:
+        if _is_wanting_reset(message):
+            return "reset required"
         return "reset" if is_load(message) or ("Probing" in message and re.match(_PROBED, message)) else ""
     if xid := xid_of(message):
         slot, number, text = xid
@@ -197,6 +209,27 @@ def is_load(message: str) -> bool:
     return _LOADED in message and stamped(message)[1].startswith(_LOADED)
 
 
+def wants_reset(messages: Iterable[str]) -> bool:
+    """The driver refuses to work until some GPU is reset, and was not loaded, nor a GPU reset, since it said so."""
+    wants = False
+    for message in messages:
+        if not wants:
+            wants = _is_wanting_reset(message)
+        elif wants:
+            wants = not (is_load(message) or ((xid := xid_of(message)) and _is_recovered(*xid[1:])))
+    return wants
+
+
+def _is_wanting_reset(message: str) -> bool:
+    return "0x00000062" in message and re.match(_WANTS_RESET, stamped(message)[1]) is not None
+
+
+def _is_recovered(number: int, text: str) -> bool:
+    """The line says that the driver asks for no recovery any more: the GPU was reset."""
+    changed = re.search(_RECOVERY, text) if number == 154 else None
+    return changed is not None and int(changed[1], 16) == 0
+
+
 def xids_in(
     messages: Iterable[str], version: str = "", now: float = 0.0, recoveries: Mapping[str, str] | None = None
 ) -> Mapping[str, tuple[GpuError, ...]]:
@@ -214,8 +247,7 @@ def xids_in(
         if "Xid" not in message or not (match := re.match(_XID, message)):
             continue
         slot, number = slot_of(*match.group(4, 5, 6, 7)), int(match[8])
-        changed = re.search(_RECOVERY, match[9]) if number == 154 else None
-        if changed and int(changed[1], 16) == 0:
+        if _is_recovered(number, match[9]):
             epochs[slot] = epochs.get(slot, 0) + 1
             continue
         at = float(match[3] or match[1] or 0)
@@ -246,6 +278,9 @@ def _error(number: int, row: _Row, lines: list[_Line], now: float, epoch: int, b
     # The driver tells when it wants a reset after this one, and wants none; a GPU that was gone is another matter.
     is_over = recovery == "None" and 0 < row.followed <= branch and row.action != "RESTART_BM"
     at = max(line.at for line in fresh or lines)
+    is_fault = row.weight in {"fault", "later"}
+    recent = [line for line in lines if line.epoch < epoch and not (line.at and now - line.at > _DAY_S)]
+    first = min((line.at for line in recent), default=0.0)
     return GpuError(
         number=number,
         words=row.words,
@@ -256,6 +291,9 @@ def _error(number: int, row: _Row, lines: list[_Line], now: float, epoch: int, b
         age_s=max(0.0, now - at) if at and now else -1.0,
         is_settled=not fresh or is_over,
         is_back=bool(fresh) and len(fresh) < len(lines),
+        is_waived=is_over and bool(fresh) and row.weight == "fault",
+        resets=len({line.epoch for line in recent}) if is_fault else 0,
+        first_age_s=max(0.0, now - first) if first and now else -1.0,
     )
 
 
@@ -328,13 +366,6 @@ def sxids_in(messages: Iterable[str], now: float = 0.0) -> Mapping[str, tuple[Gp
     return found
 
 
-def way_of(actions: Iterable[str], slot: str) -> str:
-    """What a person does about these actions of NVIDIA's, by the one that asks for most; empty for none."""
-    wanted = {_AS.get(action, action) for action in actions}
-    best = next((name for name in WAYS if name in wanted), "CONTACT_SUPPORT" if wanted else "")
-    return WAYS[best].format(slot=slot) if best else ""
-
-
 def ago(seconds: float) -> str:
     """2 hours ago."""
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
@@ -342,6 +373,12 @@ def ago(seconds: float) -> str:
             count = int(seconds // length)
             return f"{count} {unit}{'s' if count != 1 else ''} ago"
     return "just now"
+
+
+def said_at(message: str) -> float:
+    """When a line was written, in seconds since the epoch; 0 if it has no stamp."""
+    match = re.match(STAMP, message)
+    return float(match[1]) if match and match[1] else 0.0
 
 
 def stamped(message: str) -> tuple[str, str]:

@@ -8,11 +8,13 @@ have them), kernel-open/nvidia/nv-pci.c of github.com/NVIDIA/open-gpu-kernel-mod
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, raw
 from hosttune.facts.gpu.gpu_errors import is_load, slot_of, stamped
 from hosttune.facts.gpu.gpus import is_vfio
+from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.kernel.module_options import one
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -49,6 +51,13 @@ class GpuHolder(Fact):
     def is_packaged(self) -> bool:
         """A package brings that file, and builds the initial RAM disk anew when it is installed."""
         return self.kept_out_by.startswith(("/usr/lib/", "/lib/"))
+
+
+def blacklist(modules: tuple[str, ...]) -> str:
+    """The commands that keep these modules from GPUs from the next boot on (modprobe.d(5))."""
+    lines = "".join(rf"blacklist {module}\n" for module in modules)  # for printf(1)
+    path = quote(f"/etc/modprobe.d/blacklist-{modules[0]}.conf")
+    return f"printf {quote(lines)} | sudo tee {path}; {REBUILD}"
 
 
 def bound_in(messages: Iterable[str]) -> Mapping[str, str]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, attempt, lazy, raw
 from hosttune.facts.gpu.gpu_errors import is_load, slot_of, stamped
 from hosttune.facts.gpu.smi_words import says_lost
+from hosttune.facts.gpu.ways_out import RUN_REPORT
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.reading import names_in
 from hosttune.frozen import frozen
@@ -181,32 +182,31 @@ def way_out(failure: GspFailure, facts: Facts) -> str:
     """What a person does about it."""
     if failure.cause == HALF_STARTED:
         return (
-            f"{_REBOOT}; where it is still so, power the host off and on, because only a reset of the GPU clears it; "
-            "where it comes again, keep nvidia-bug-report.sh, and try another version of the driver"
+            f"{_REBOOT}\nif it is still so, power the host off and on, because only a reset of the GPU clears it\n"
+            f"if it comes again, {RUN_REPORT}, and try another version of the driver"
         )
     if failure.cause == NOT_BOOTED:
         return (
-            "drain the host, and power it off and on: a reboot alone may leave the GPU as it is; where it is still so, "
-            "seat the board anew, and look at power and riser; where it comes again in another slot, it is the board"
+            "drain the host, and power it off and on: a reboot may leave the GPU as it is\n"
+            "if it is still so, seat the board anew, and look at power and riser\n"
+            "if it comes again in another slot, it is the board"
         )
     if failure.cause == NOT_SET_UP:
         return (
-            f"{KERNEL_LOG} shows what came before; {_REBOOT}, and power it off and on where that does not help; where "
-            "it comes again, keep nvidia-bug-report.sh: another version of the driver, and the GPU in another slot, "
-            "show whether it is the board"
+            f"see what came before: {KERNEL_LOG}\n{_REBOOT}, and power it off and on if that does not help\n"
+            f"if it comes again, {RUN_REPORT}\n"
+            "try another version of the driver, and the GPU in another slot: that shows whether it is the board"
         )
-    again = f"drain the host, and unload and load the module: {_reload(facts)}; or reboot"
+    again = f"drain the host, and unload and load the module: {_reload(facts)}\nif the module is in use, reboot"
     if failure.cause == INTERRUPTED:
         opens = "drain the host, and let nvidia-persistenced open the GPUs: sudo systemctl restart nvidia-persistenced"
-        return f"{opens}; where that does not help, {again}" if facts.driver.persistenced else again
+        return f"{opens}\nif that does not help, {again}" if facts.driver.persistenced else again
     if failure.cause == OTHER_VERSION:
-        return f"{_reinstall(failure, facts)}; {REBUILD}; then {_REBOOT}"
+        return f"{_reinstall(failure, facts)}\n{REBUILD}\n{_REBOOT}"
     if failure.cause == MISSING and failure.is_there:
-        return f"{again}; where it is missing again after a boot, the initial RAM disk lacks it: {REBUILD}"
-    look = (
-        "" if failure.cause == MISSING else f"see whether it can be read: sudo sha256sum {_names(failure)}; where not, "
-    )
-    return f"{look}{_reinstall(failure, facts)}; then {again}"
+        return f"{again}\nif it is missing again after a boot, the initial RAM disk lacks it: {REBUILD}"
+    look = "" if failure.cause == MISSING else f"see whether it can be read: sudo sha256sum {_names(failure)}\nif not, "
+    return f"{look}{_reinstall(failure, facts)}\n{again}"
 
 
 def _names(failure: GspFailure) -> str:

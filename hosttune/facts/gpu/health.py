@@ -7,14 +7,17 @@ A GPU that does not answer keeps its place here, with every field of nvidia-smi 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
-from hosttune.facts.gpu.gpu_errors import SAID, GpuError, sxids_in, way_of, xids_in
+from hosttune.facts.gpu.gpu_errors import SAID, GpuError, is_load, said_at, sxids_in, xids_in
 from hosttune.facts.gpu.gsp_firmware import GspFailure, way_out
 from hosttune.facts.gpu.health_smi import (
     APPLICATION_CLOCKS,
     COMMON,
+    CORRECTED,
+    CORRECTED_FIELDS,
     DETAILS,
     FABRIC_STATE,
     FAILURE,
@@ -39,6 +42,7 @@ from hosttune.facts.gpu.health_smi import (
     has_repairs,
     mask,
     mig_devices_in,
+    mig_profiles_in,
     parse_number,
     parse_rows,
     query_of,
@@ -53,9 +57,11 @@ from hosttune.facts.gpu.nvidia import narrowed
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.nvidia_smi import instead, slots_of
 from hosttune.facts.gpu.smi_words import BROKEN, asks_for_reset, is_supported, word_of
+from hosttune.facts.gpu.ways_out import find_place, way_of
 from hosttune.facts.reading import ask, is_there, parsed, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.numbers import parse_digits
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -68,9 +74,12 @@ __all__ = ["GpuHealth", "Health", "collect"]
 T = TypeVar("T")
 _TIMEOUT_S = 30.0
 _MICROSECONDS = 1e6
+_HOUR_S, _DAY_S = 3600, 86400
+_UNCORRECTED = "ecc.errors.uncorrected.volatile.total"
 _RETIREMENTS = frozenset({63, 64})
 _MOST_REFUSALS = 4  # each costs one more run of nvidia-smi
 _VGPU_HOST = "/sys/module/nvidia_vgpu_vfio"  # lends vGPUs to virtual machines (NVIDIA, vGPU User Guide)
+_NO_REPAIR = "Unrepairable Memory"
 _CORRUPTED = 14  # NVML_ERROR_CORRUPTED_INFOROM as an exit status
 
 
@@ -95,6 +104,9 @@ class GpuHealth(Fact):
     ecc: str  # Enabled, Disabled; empty where the GPU has none
     ecc_pending: str  # after the next reset
     has_ecc_counts: bool
+    corrected_volatile: int  # corrected since the driver was loaded; -1 if nvidia-smi does not tell
+    corrected_an_hour: float  # of them, on average since then; 0 if nvidia-smi does not tell
+    corrected_of_others: float  # the median of the same figure of the other GPUs of its model here; 0 for none
     uncorrected_volatile: int  # since the driver was loaded
     uncorrected_aggregate: int  # in the life of the GPU
     retirement_pending: bool  # of memory pages or rows, done at the next reset
@@ -115,7 +127,8 @@ class GpuHealth(Fact):
     recovery_action: str  # None, Reset, Reboot, Drain P2P, Drain and Reset; empty on drivers that do not say
     breakdown: str  # what nvidia-smi says of it in the place of values: [GPU requires reset]; unread for another error
     silence: str = ""  # why it is taken not to answer, a sentence; empty for one that does, or where nobody was asked
-    silence_way_out: str = ""  # what a person does about that
+    silence_way_out: str = ""  # what a person does about that, a step on each line
+    way_out: str = ""  # what a person does about all that is wrong with one that answers: the worst decides
     model: str = ""  # its PCI device ID, 0x2330; empty for one that is gone from the bus
     ships_with_ecc: bool = False  # its model comes with ECC switched on
 
@@ -130,19 +143,40 @@ class GpuHealth(Fact):
         return tuple(error.sentence for error in self.errors if error.is_reported)
 
     @property
-    def way_out(self) -> str:
-        """What a person does about them, as NVIDIA's catalogue says."""
-        return way_of((error.action for error in self.errors if error.is_reported), self.slot)
+    def actions(self) -> tuple[str, ...]:
+        """What NVIDIA asks for, for each thing that is wrong with it; what cannot be read asks for nothing."""
+        errors, repairs = raw(self, "errors"), raw(self, "repairs")
+        found = [error.action for error in errors if error.is_reported] if isinstance(errors, tuple) else []
+        names = repairs if isinstance(repairs, tuple) else ()
+        found += ["REPLACE_BOARD" if name == _NO_REPAIR else "DRAIN_RESET" for name in names]
+        found += ["REPLACE_BOARD" for name in ("remap_failed", "is_sram_over") if raw(self, name) is True]
+        found += ["DRAIN_RESET"] if raw(self, "retirement_pending") is True else []
+        wish, words = raw(self, "recovery_action"), raw(self, "breakdown")
+        found += [SAID.get(wish, "RESET_GPU")] if isinstance(wish, str) and wish not in {"", "None"} else []
+        found += ["RESET_GPU" if asks_for_reset(words) else "RESTART_BM"] if isinstance(words, str) and words else []
+        count = raw(self, "uncorrected_volatile") if raw(self, "has_ecc_counts") is True and not found else 0
+        return tuple(found) or (("RESET_GPU",) if isinstance(count, int) and count > 0 else ())
 
     @property
-    def recovery_way_out(self) -> str:
-        """What the recovery that the driver asks for means to a person."""
-        return way_of((SAID.get(self.recovery_action, "RESET_GPU"),), self.slot)
+    def correction_rate(self) -> str:
+        """Its memory corrects 9,000 errors an hour, the other GPUs of its model 2."""
+        others = f", the other GPUs of its model {self.corrected_of_others:,.0f}" if self.corrected_of_others else ""
+        return f"its memory corrects {self.corrected_an_hour:,.0f} errors an hour{others}"
 
     @property
-    def breakdown_way_out(self) -> str:
-        """What a person does about what stands in the place of values."""
-        return way_of(("RESET_GPU" if asks_for_reset(self.breakdown) else "RESTART_BM",), self.slot)
+    def repeated_xids(self) -> tuple[str, ...]:
+        """Sentences for the Xid errors for which this GPU was reset again and again in the last day."""
+        return tuple(error.repeated_resets for error in self.errors if error.keeps_coming)
+
+    @property
+    def waived_xids(self) -> tuple[str, ...]:
+        """Sentences for the faults since the last reset from which the driver asks for no recovery."""
+        return tuple(error.sentence for error in self.errors if error.is_waived)
+
+    @property
+    def is_waived_often(self) -> bool:
+        """One of these faults came several times."""
+        return any(error.is_waived and error.is_often for error in self.errors)
 
     @property
     def slowdowns(self) -> tuple[str, ...]:
@@ -162,6 +196,10 @@ class Health(Fact):
     gpus: tuple[GpuHealth, ...]
     switch_errors: tuple[str, ...]  # sentences for the SXid errors about which somebody has to do something
     is_switch_fatal: bool  # one of them has stopped the fabric
+    switch_way_out: str  # what a person does about them, a step on each line
+    mig_profiles: (
+        tuple[str, ...] | None
+    )  # of the MIG devices of this host, one for each: 1g.10gb; None in an older record
     problem: str  # a sentence where nvidia-smi is not asked, or did not answer
 
     @property
@@ -183,6 +221,8 @@ def collect(reader: Reader, facts: Facts) -> Health:
         gpus=lazy(lambda: tuple(_gpu(slot, told) for slot in told.slots())),
         switch_errors=lazy(lambda: tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in told.sxids())),
         is_switch_fatal=lazy(lambda: any(error.weight == "fault" for _, error in told.sxids())),
+        switch_way_out=lazy(told.switch_way_out),
+        mig_profiles=lazy(told.mig_profiles),
         problem=lazy(told.problem),
     )
 
@@ -194,6 +234,7 @@ class _Told:
         self.reader, self.facts = reader, facts
         self.driver = str(raw(facts.driver, "loaded_version"))
         self.held = shared(self._held)
+        self.place = shared(find_place, reader, facts)
         self.silences = shared(lambda: {gpu.slot: gpu for gpu in facts.nvidia.silent})
         self.is_vgpu = shared(lambda: attempt(lambda: facts.gpus.is_vgpu) is True)
         self.slots = shared(self._slots)
@@ -201,6 +242,8 @@ class _Told:
         self.remapped = shared(self._remapped)
         self.repairs = shared(lambda: _repairs(reader) if has_repairs(self.driver) and self.asked()[0] else None)
         self.listed = shared(self._listed)
+        self.corrected = shared(self._corrected)
+        self.loaded_s = shared(self._loaded_s)
         self.errors = shared(self._errors)
         self.sxids = shared(self._sxids)
 
@@ -234,6 +277,38 @@ class _Told:
         rows = self.asked()[0]
         tells = any(PENDING in row for row in rows.values())
         return rows if tells else _remapped(self.reader, is_vgpu=self.is_vgpu()) if rows else {}
+
+    def _corrected(self) -> Mapping[str, int]:
+        """The corrected memory errors by slot, of the GPUs that count them. Nothing waits for this answer alone: what
+        does not tell is left out.
+        """
+        rows = self.asked()[0].values()
+        if not any(is_supported(row.get(_UNCORRECTED, "N/A")) for row in rows):
+            return {}
+        answer = self.reader.query(CORRECTED, timeout_s=_TIMEOUT_S)
+        told = parse_rows(answer.text, CORRECTED_FIELDS, answer.status).rows if isinstance(answer, Completed) else {}
+        counts = {slot: parse_digits(row[CORRECTED_FIELDS[1]], -1) for slot, row in told.items()}
+        return {slot: count for slot, count in counts.items() if count >= 0}
+
+    def _loaded_s(self) -> float:
+        """Seconds since the driver was loaded, or since the boot; 0 if nothing tells."""
+        log = attempt(lambda: self.facts.nvidia.messages)
+        loads = [message for message in log if is_load(message)] if isinstance(log, tuple) else []
+        stamp = said_at(loads[-1]) if loads else 0.0
+        uptime_days = attempt(lambda: self.facts.pressure.uptime_days)
+        uptime_s = uptime_days * _DAY_S if isinstance(uptime_days, float | int) else 0.0
+        return min(self.reader.now() - stamp, uptime_s) if stamp and uptime_s else uptime_s
+
+    def corrected_an_hour(self, slot: str) -> float:
+        """How many memory errors a GPU corrects in an hour, on average since the driver was loaded."""
+        count = self.corrected().get(slot, 0)
+        return count / max(1.0, self.loaded_s() / _HOUR_S) if count and self.loaded_s() else 0.0
+
+    def corrected_of_others(self, slot: str) -> float:
+        own = self.held().get(slot)
+        others = (gpu.slot for gpu in self.held().values() if own and gpu.device_id == own.device_id)
+        rates = [self.corrected_an_hour(other) for other in others if other != slot and other in self.corrected()]
+        return median(rates) if rates else 0.0
 
     def _errors(self) -> Mapping[str, tuple[GpuError, ...]]:
         messages, asked = self.facts.nvidia.messages, attempt(self.asked)
@@ -271,7 +346,13 @@ class _Told:
         if failure := self.not_set_up(slot):
             return way_out(failure, self.facts)
         silent = attempt(lambda: self.silences().get(slot))
-        return way_of((silent.action if isinstance(silent, SilentGpu) else "RESTART_BM",), slot)
+        return way_of((silent.action if isinstance(silent, SilentGpu) else "RESTART_BM",), slot, self.place())
+
+    def switch_way_out(self) -> str:
+        asks = ["RESET_FABRIC" if error.weight == "fault" else "LATER" for _, error in self.sxids()]
+        way = way_of(asks, "", self.place())
+        stalls = bool(asks) and "RESET_FABRIC" not in asks
+        return f"let no new job start on that GPU, whose traffic may have stopped\n{way}" if stalls else way
 
     def inforom(self, slot: str) -> str:
         """Drivers before 580 only warn, in a line of its own or by their exit status."""
@@ -328,6 +409,20 @@ class _Told:
         if not found or not slots:
             raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {instead(answer)}")
         return {slots[number]: count for number, count in found.items()}
+
+    def mig_profiles(self) -> tuple[str, ...] | None:
+        """Raises UnknownFact if nvidia-smi does not list the GPUs, or may hide some from this process."""
+        known = self.reader.query(LIST, timeout_s=_TIMEOUT_S)
+        if isinstance(known, Unreadable) and known.reason.startswith("not in this record"):
+            return None
+        if reason := narrowed(self.reader, self.facts):
+            raise UnknownFact(reason)
+        if not self.reader.is_privileged:
+            raise UnknownFact("an ordinary user may be shown no MIG devices: ask as root")
+        answer = ask(self.reader, LIST, timeout_s=_TIMEOUT_S)
+        if not mig_devices_in(answer.text):
+            raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {instead(answer)}")
+        return mig_profiles_in(answer.text)
 
     def row(self, slot: str) -> Mapping[str, str]:
         """What nvidia-smi prints of a GPU; raises UnknownFact for one that does not answer."""
@@ -410,7 +505,7 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
     held = attempt(told.held)
     gpu = None if isinstance(held, Unreadable) else held.get(slot)
     errors = shared(lambda: told.errors().get(slot, ()))
-    return GpuHealth(
+    found = GpuHealth(
         slot=slot,
         errors=lazy(errors),
         temperature_c=lazy(take, whole, "temperature.gpu"),
@@ -427,8 +522,11 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         slowed_s=lazy(lambda: made(lambda row, _: _slowed(row))),
         ecc=lazy(take, word, "ecc.mode.current"),
         ecc_pending=lazy(take, word, "ecc.mode.pending"),
-        has_ecc_counts=lazy(lambda: is_supported(_of(told.row(slot), "ecc.errors.uncorrected.volatile.total"))),
-        uncorrected_volatile=lazy(take, whole, "ecc.errors.uncorrected.volatile.total"),
+        has_ecc_counts=lazy(lambda: is_supported(_of(told.row(slot), _UNCORRECTED))),
+        corrected_volatile=lazy(lambda: told.corrected().get(slot, -1)),
+        corrected_an_hour=lazy(told.corrected_an_hour, slot),
+        corrected_of_others=lazy(told.corrected_of_others, slot),
+        uncorrected_volatile=lazy(take, whole, _UNCORRECTED),
         uncorrected_aggregate=lazy(take, whole, "ecc.errors.uncorrected.aggregate.total"),
         retirement_pending=lazy(lambda: made(lambda row, remapped: _pending(row, remapped, errors))),
         can_remap=lazy(lambda: made(lambda _, remapped: is_supported(_of(remapped, FAILURE)))),
@@ -449,9 +547,11 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         breakdown=lazy(told.breakdown, slot),
         silence=lazy(told.silence, slot),
         silence_way_out=lazy(told.silence_way_out, slot),
+        way_out=lazy(lambda: way_of(found.actions, slot, told.place())),
         model=lazy(lambda: gpu.device_id if gpu else ""),
         ships_with_ecc=lazy(lambda: gpu is not None and gpu.ships_with_ecc),
     )
+    return found
 
 
 def _reasons(spelled: str, what: str) -> int:

@@ -69,7 +69,7 @@ _REPAIR = regex(r"\s+(Channel Repair Pending|TPC Repair Pending|Unrepairable Mem
 # User Guide).
 LIST = ("nvidia-smi", "-L")
 _LISTED = regex(r"GPU (\d{1,9}): ")
-_MIG_DEVICE = regex(r"\s*MIG \S+\s+Device\s+\d+: ")
+_MIG_DEVICE = regex(r"\s*MIG (\S+)\s+Device\s+\d+: ")
 _FORMAT = "--format=csv,noheader,nounits"
 OLD_REMAPPED_FIELDS = ("gpu_bus_id", *_ROWS)
 REMAPPED_FIELDS = (*OLD_REMAPPED_FIELDS, FEW, NONE)
@@ -80,6 +80,10 @@ def _remapped_of(fields: tuple[str, ...]) -> tuple[str, ...]:
 
 
 REMAPPED, OLD_REMAPPED = map(_remapped_of, (REMAPPED_FIELDS, OLD_REMAPPED_FIELDS))
+
+# Optional: a driver that does not know it, or does not answer, leaves the state of a GPU known.
+CORRECTED_FIELDS = ("pci.bus_id", "ecc.errors.corrected.volatile.total")
+CORRECTED = ("nvidia-smi", f"--query-gpu={','.join(CORRECTED_FIELDS)}", _FORMAT)
 
 _BUS_ID = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _UNKNOWN_FIELD = regex(r'Field "([\w.]+)" is not a valid field')
@@ -164,6 +168,11 @@ def mig_devices_in(output: str) -> Mapping[int, int | None]:
         else:
             found[number] = found[number] or None
     return found
+
+
+def mig_profiles_in(output: str) -> tuple[str, ...]:
+    """The profile of each MIG device of an answer to `LIST`: 1g.10gb, 1c.2g.20gb."""
+    return tuple(match[1] for line in output.splitlines() if (match := _MIG_DEVICE.match(line)))
 
 
 def _branch(driver: str) -> int:

@@ -17,7 +17,7 @@ from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.gpu.platforms import IMEX, is_of_rack
 from hosttune.facts.network.gids import ipv4_of_roce
 from hosttune.facts.network.network import ROUTES, parse_routes
-from hosttune.facts.reading import if_absent, names_in, text, texts
+from hosttune.facts.reading import derived, if_absent, names_in, text, texts
 from hosttune.facts.services.units import Unit, read_units
 from hosttune.facts.slurm_conf import SLURM_CONF
 from hosttune.facts.versions import upstream_of
@@ -152,8 +152,10 @@ def _names_this_host(reader: Reader, facts: Facts, nodes: Iterable[str]) -> bool
     if listed & ipv4_of_roce(reader):
         return True
     # Each address is in a subnet that a route reaches directly, or in a table of RoCE.
-    subnets = parse_routes(if_absent(text(reader, ROUTES), "")).values()
-    reached = [ip_network(subnet) for own_subnets in subnets for subnet in own_subnets]
-    if not reached or any(ip_address(one) in subnet for one in listed for subnet in reached):
+    subnets = derived(if_absent(text(reader, ROUTES), ""), ROUTES, parse_routes).values()
+    reached = {ip_network(subnet, strict=False) for own_subnets in subnets for subnet in own_subnets}
+    sizes = {subnet.prefixlen for subnet in reached}
+    around = (ip_network((one, size), strict=False) for one in listed for size in sizes)
+    if not reached or not reached.isdisjoint(around):
         raise UnknownFact("the addresses of this host are not known")
     return False

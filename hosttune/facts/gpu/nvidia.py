@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.gpu.gpu_errors import wants_reset
 from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.gpu.nvidia_lost import SilentGpu, silent_gpus, told_by_log
 from hosttune.facts.gpu.nvidia_smi import (
@@ -79,6 +80,7 @@ class Nvidia(Fact):
     legacy_branch: str  # the branch that the driver names for a GPU that is too old for it: 580
     rejected_key: bool  # the kernel refused a module for its signature, and no nvidia module is loaded
     is_vgpu: bool  # a part of a GPU, lent by a hypervisor; its driver is licensed and comes from there
+    wants_reset: bool = False  # the driver refuses work until a GPU, which it does not name, is reset
     refused: str = ""  # why the driver took no GPU when it was loaded last, as `why_refused`; empty where it is loaded
 
     @property
@@ -116,6 +118,7 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
         legacy_branch=lazy(lambda: legacy_branch(words())),
         rejected_key=lazy(lambda: not raw(facts.driver, "loaded_version") and rejected(messages())),
         is_vgpu=lazy(_is_vgpu, reader, facts, asked, words),
+        wants_reset=lazy(lambda: wants_reset(messages())),
         refused=lazy(lambda: "" if raw(facts.driver, "loaded_version") else why_refused(messages())),
     )
 

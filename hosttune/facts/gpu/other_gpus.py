@@ -10,6 +10,7 @@ Names are those of the models below, else of pci.ids(5).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
@@ -49,6 +50,7 @@ class OtherGpu(Fact):
     driver: str  # amdgpu, i915, xe, habanalabs, vfio-pci ...; empty for none
     uncorrected: int  # errors of its memory since the driver was loaded; 0 where none are counted
     corrected: int
+    fault: str = ""  # what its driver wrote to the kernel log and did not take back: a reset that failed ...
 
 
 @frozen
@@ -56,6 +58,12 @@ class OtherGpus(Fact):
     """All of them, by slot."""
 
     devices: tuple[OtherGpu, ...]
+    gone: tuple[OtherGpu, ...] = ()  # of AMD's, of which the kernel log tells a fault, and that are on the bus no more
+
+    @property
+    def judged(self) -> tuple[OtherGpu, ...]:
+        """Those that are there, and those that are gone."""
+        return (*self.devices, *self.gone)
 
     @property
     def count(self) -> int:
@@ -81,17 +89,26 @@ def errors_in(content: str) -> tuple[int, int]:
 
 
 def collect(reader: Reader, facts: Facts) -> OtherGpus:
-    del facts
-    return OtherGpus(lazy(_devices, reader))
+    return OtherGpus(lazy(_devices, reader, facts), lazy(_gone, reader, facts))
 
 
-def _devices(reader: Reader) -> tuple[OtherGpu, ...]:
+def _gone(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
+    faults = attempt(lambda: facts.device_log.amd_faults)
+    there = names_in(reader, DEVICES) if isinstance(faults, Mapping) and faults else ()
+    return tuple(
+        OtherGpu(slot, "AMD", "", "AMD GPU, which is on the PCI bus no more,", "amdgpu", 0, 0, fault)
+        for slot, fault in (faults.items() if isinstance(faults, Mapping) else ())
+        if slot not in there
+    )
+
+
+def _devices(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
     vendors = {slot: line(reader, f"{DEVICES}/{slot}/vendor") for slot in names_in(reader, DEVICES)}
     found = {
         slot: _VENDORS[vendor] for slot, vendor in vendors.items() if isinstance(vendor, str) and vendor in _VENDORS
     }
     return tuple(
-        _gpu(reader, slot, vendor, str(vendors[slot]))
+        _gpu(reader, facts, slot, vendor, str(vendors[slot]))
         for slot, vendor in found.items()
         if _is_gpu(reader, slot, str(vendors[slot]))
     )
@@ -110,7 +127,7 @@ def _is_gpu(reader: Reader, slot: str, vendor_id: str) -> bool:
     return isinstance(memory, int) and memory >= _OWN_MEMORY_BYTES
 
 
-def _gpu(reader: Reader, slot: str, vendor: str, vendor_id: str) -> OtherGpu:
+def _gpu(reader: Reader, facts: Facts, slot: str, vendor: str, vendor_id: str) -> OtherGpu:
     device = str(line(reader, f"{DEVICES}/{slot}/device"))
     errors = shared(_errors, reader, slot)
     return OtherGpu(
@@ -121,6 +138,7 @@ def _gpu(reader: Reader, slot: str, vendor: str, vendor_id: str) -> OtherGpu:
         driver=lazy(driver_of, reader, slot),
         uncorrected=lazy(lambda: errors()[0]),
         corrected=lazy(lambda: errors()[1]),
+        fault=lazy(lambda: facts.device_log.amd_faults.get(slot, "") if vendor == "AMD" else ""),
     )
 
 

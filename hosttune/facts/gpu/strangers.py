@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.gpu.archives import BESIDE
+from hosttune.facts.gpu.driver import transitional
 from hosttune.facts.gpu.package_roles import PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
@@ -34,6 +35,8 @@ _LOOKS: Final = (
     (regex(r"[~+](?:deb|bpo)\d+"), "Debian"),
     (regex(r"^[1-9]\d*ubuntu\d+$"), "NVIDIA"),
 )
+# NVIDIA's archives for Debian have names of their own; Debian's own package is nvidia-open-kernel-dkms.
+_OF_NVIDIA: Final = frozenset({"nvidia-kernel-open-dkms", "nvidia-driver-cuda"})
 _FIRST_OF_A_RELEASE = regex(r"0ubuntu\d+")  # Ubuntu's for a new release, and NVIDIA's up to 580
 _DRIVER_VERSION = regex(r"\d{3}\.\d+(?:\.\d+)*")
 _FIRMWARE = regex(r"nvidia-firmware-\d{3}(?:-server)?-(\d{3}\.[\d.]+)")  # one package for each version, side by side
@@ -100,6 +103,8 @@ def maker_of(name: str, version: str, origin: str) -> str:
 def _by_look(name: str, version: str) -> str:
     if is_of_kernel(name):
         return "Ubuntu"
+    if name in _OF_NVIDIA:
+        return "NVIDIA"
     revision = version.rpartition("-")[2]
     if found := next((maker for look, maker in _LOOKS if look.search(revision)), ""):
         return found
@@ -140,7 +145,11 @@ def _members(facts: Facts) -> tuple[DriverMember, ...]:
     except UnknownFact:
         offers = {}
     found = []
+    # An empty step to another branch has a version of its old one, and keeps the rest from `apt autoremove`.
+    steps = transitional((one.name, one.version) for one in facts.driver.packages)
     for one in facts.driver.packages:
+        if one.name in steps:
+            continue
         if not BESIDE.fullmatch(one.name) and not _OTHER_DRIVER.search(one.name):
             origin = offers[one.name].installed_from if one.name in offers else ""
             found.append(DriverMember(one.name, one.version, maker_of(one.name, one.version, origin), one.is_held))

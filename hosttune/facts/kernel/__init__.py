@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from hosttune.facts.kernel.boot import Boot
     from hosttune.facts.kernel.boot_room import BootRoom
     from hosttune.facts.kernel.cmdline import Cmdline
+    from hosttune.facts.kernel.device_log import DeviceLog
     from hosttune.facts.kernel.grub_arguments import GrubArguments
     from hosttune.facts.kernel.host_log import HostLog
     from hosttune.facts.kernel.initramfs import Initramfs
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from hosttune.facts.kernel.kernel import Kernel
     from hosttune.facts.kernel.kernel_log import KernelLog
     from hosttune.facts.kernel.module_options import ModuleOptions
+    from hosttune.facts.kernel.peer_paths import PeerPaths
     from hosttune.facts.kernel.sysctl import Sysctl
     from hosttune.facts.kernel.sysctl_at_boot import SysctlAtBoot
     from hosttune.facts.kernel.sysfs_at_boot import SysfsAtBoot
@@ -30,6 +32,7 @@ class KernelFacts:
     boot: Boot
     boot_room: BootRoom
     cmdline: Cmdline
+    device_log: DeviceLog
     grub_arguments: GrubArguments
     host_log: HostLog
     initramfs: Initramfs
@@ -37,6 +40,7 @@ class KernelFacts:
     kernel: Kernel
     kernel_log: KernelLog
     module_options: ModuleOptions
+    peer_paths: PeerPaths
     sysctl: Sysctl
     sysctl_at_boot: SysctlAtBoot
     sysfs_at_boot: SysfsAtBoot

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.gpu.gpu_errors import ago
 from hosttune.facts.kernel.kernel_log import lines_of, message_of
 from hosttune.facts.reading import names_in
 from hosttune.frozen import frozen
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_LINES = 500  # of a kind, the last ones: a link that comes and goes for weeks writes many
-_SOFT = regex(r"(?:NMI )?watchdog: BUG: soft lockup - CPU#\d+ stuck for (\d+)s! \[(.{0,40}?):\d+\]")
+_SOFT = regex(r"(?:NMI )?watchdog: BUG: soft lockup - CPU#(\d+) stuck for (\d{1,12})s! \[(.{0,40}?):(\d+)\]")
 _HARD = regex(r"(?:NMI )?watchdog: (?:CPU ?\d+: )?Watchdog detected hard LOCKUP on cpu \d+")
 _RCU = regex(r"(?:rcu: )?INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stalls? ")
 _OOM = regex(r"oom-kill:constraint=CONSTRAINT_NONE,.*\btask=(.{1,40}?),pid=\d+,uid=\d+$")
@@ -59,6 +60,8 @@ _KINDS = (
 )  # fmt: skip
 _SETTLED_S = 600  # after the boot: until then drivers bring links up, down and up again
 _DAY_S = 86400
+_STILL_S = 180  # the watchdog repeats its line each 20 to 40 seconds, and from Linux 5.13 on adds the times up
+_STUCK_S = 60
 
 
 @frozen
@@ -69,6 +72,8 @@ class LoggedCard(Fact):
     link_downs: int  # how often its link went down in the last 24 hours, without the first ten minutes after the boot
     is_hot: bool  # its cable or transceiver was too hot in the last 24 hours
     cable: str  # what else its cable or transceiver had in the last 24 hours: Cable error, ...; empty for none
+    firmware_fault: str  # what it said last of its firmware and did not take back: irisc not responding; empty for none
+    is_portless: bool  # its driver is bound, and it offers neither a network interface nor an RDMA device
     slot_power: str  # what the slot offers, where the card says that it is not enough: 27W; empty for none
 
 
@@ -79,6 +84,7 @@ class HostLog(Fact):
     """
 
     lockups: tuple[str, ...]  # of processors in the last 24 hours: `soft lockup in python3 (27 s), 3 times`
+    stuck: tuple[str, ...]  # processors in a soft lockup that goes on: `CPU 17 in mksquashfs for 84 hours`
     out_of_memory: tuple[str, ...]  # programs killed because the host itself, no control group, had no memory left
     uncorrected: int  # errors of hardware in this boot that could not be corrected, and the host went on
     corrected_a_day: int  # reports of corrected ones in the last 24 hours; the kernel leaves some out in a storm
@@ -114,6 +120,7 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
 
     return HostLog(
         lockups=certain(lambda: lockups_in(recent())),
+        stuck=certain(lambda: stuck_in([text for at, text in timed() if at is None or now - at <= _STILL_S])),
         out_of_memory=certain(lambda: tuple(match[1] for line in lines() if (match := _OOM.match(line)))),
         uncorrected=certain(lambda: severities(lines(), is_amd=is_amd())["uncorrected"]),
         corrected_a_day=certain(lambda: severities(recent(), is_amd=is_amd())["corrected"]),
@@ -123,7 +130,7 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
         cards=lazy(
             lambda: tuple(
                 _as_seen(card, facts)
-                for card in cards_in(_slots(reader), lines(), recent(), _since_settled(facts, timed(), now))
+                for card in cards_in(_slots(reader, facts), lines(), recent(), _since_settled(facts, timed(), now))
             )
         ),
         peermem_errors=certain(lambda: sum(map(bool, map(_PEERMEM.match, lines())))),
@@ -138,19 +145,23 @@ def _as_seen(card: LoggedCard, facts: Facts) -> LoggedCard:
         link_downs=lazy(certain, card.link_downs),
         is_hot=lazy(certain, card.is_hot),
         cable=lazy(certain, card.cable),
+        firmware_fault=lazy(lambda: facts.device_log.mlx5_faults.get(card.slot, "")),
+        is_portless=lazy(lambda: card.slot in facts.portless.slots),
         slot_power=card.slot_power,
     )
 
 
-def _slots(reader: Reader) -> tuple[str, ...]:
-    """Where the devices of network interfaces and of RDMA stand on the PCI bus."""
+def _slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    """Where the devices of network interfaces and of RDMA are on the PCI bus, and the cards that lost theirs."""
     places = [
         reader.resolve(f"{folder}/{name}/device")
         for folder in ("/sys/class/net", "/sys/class/infiniband")
         for name in names_in(reader, folder)
     ]
     ends = (place.rpartition("/")[2] for place in places if isinstance(place, str))
-    return tuple(slot for slot in ends if _IS_SLOT.fullmatch(slot))
+    portless, said = attempt(lambda: facts.portless.slots), attempt(lambda: facts.device_log.mlx5_faults)
+    lost = (*(portless if isinstance(portless, tuple) else ()), *(said if isinstance(said, Mapping) else ()))
+    return (*(slot for slot in ends if _IS_SLOT.fullmatch(slot)), *lost)
 
 
 def _since_settled(facts: Facts, timed: Sequence[tuple[float | None, str]], now: float) -> list[str]:
@@ -198,9 +209,9 @@ def lockups_in(texts: Sequence[str]) -> tuple[str, ...]:
     longest: dict[str, int] = {}
     for text in texts:
         if soft := _SOFT.match(text):
-            name = f"soft lockup in {soft[2]}"
+            name = f"soft lockup in {soft[3]}"
             found[name] += 1
-            longest[name] = max(longest.get(name, 0), int(soft[1]))
+            longest[name] = max(longest.get(name, 0), int(soft[2]))
         elif _HARD.match(text):
             found["hard lockup"] += 1
         elif _RCU.match(text):
@@ -208,6 +219,25 @@ def lockups_in(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         name + (f" ({longest[name]} s)" if name in longest else "") + (f", {many} times" if many > 1 else "")
         for name, many in found.items()
+    )
+
+
+def stuck_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """The processors of which the newest lines, in the order in which they came, say that the same task holds them for
+    longer and longer. A machine that was paused says so once.
+    """
+    held: dict[str, tuple[str, int, bool]] = {}  # by processor: its task, seconds, whether these grew
+    names: dict[str, str] = {}
+    for text in texts:
+        if soft := _SOFT.match(text):
+            task, seconds = soft[4], int(soft[2])
+            before = held.get(soft[1])
+            held[soft[1]] = (task, seconds, before is not None and before[0] == task and before[1] < seconds)
+            names[soft[1]] = soft[3]
+    return tuple(
+        f"CPU {cpu} in {names[cpu]} for {ago(seconds).removesuffix(' ago')}"
+        for cpu, (_, seconds, grew) in held.items()
+        if grew and seconds >= _STUCK_S
     )
 
 
@@ -236,6 +266,8 @@ def cards_in(
                 link_downs=len(downs.get(slot, ())),
                 is_hot=len(faults) < len(said),
                 cable=faults[-1] if faults else "",
+                firmware_fault="",
+                is_portless=False,
                 slot_power=watts[-1] if watts else "",
             )
         )

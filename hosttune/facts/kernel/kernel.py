@@ -82,10 +82,11 @@ def is_ubuntus(release: str) -> bool:
 
 def headers_for(release: str) -> str:
     """The package with which modules for a kernel are compiled; Proxmox has a name of its own for it."""
-    return f"{'proxmox-headers' if is_proxmoxs(release) else HEADERS}-{release}"
+    return f"{'proxmox-headers' if is_of_proxmox(release) else HEADERS}-{release}"
 
 
-def is_proxmoxs(release: str) -> bool:
+def is_of_proxmox(release: str) -> bool:
+    """Whether a kernel is of Proxmox VE: 6.8.12-4-pve."""
     return release.endswith("-pve")
 
 

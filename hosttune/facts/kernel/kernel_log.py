@@ -69,9 +69,20 @@ OF_STORAGE = (
     r"|nfs: server \S+ (?:not responding|OK)|INFO: task .{1,64}:\d+ blocked "
     r"|(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev " + OF_MOUNTS
 )
+# Devices and tables of the kernel that stopped, for facts/kernel/device_log.py.
+_OF_SLOT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: "
+OF_DEVICES = (
+    r"|nvme nvme\d{1,9}: (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset)"
+    rf"|amdgpu {_OF_SLOT}(?:amdgpu: )?(?:\{{\d+\}})?(?:GPU reset(?:\(\d+\)| end with)|device lost from bus"
+    r"|[Uu]ncorrectable hardware error\(ERREVENT_)|(?:\[drm\] )?amdgpu kernel modesetting enabled"
+    rf"|mlx5_core {_OF_SLOT}(?:\w+:\d+:\(pid \d+\): )?(?:health re|device's health compromised|Fatal error \d+ detected"
+    r"|firmware version: |synd 0x)|Lustre(?:Error)?: (?:.{1,160}: )?This client was evicted by "
+    r"|nf_conntrack: (?:nf_conntrack: )?table full|VFS: file-max limit \d+ reached"
+    rf"|(?:[\w-]{{1,64}} {_OF_SLOT})?AMD-Vi: Event logged \[IO_PAGE_FAULT |DMAR: \[DMA (?:Read|Write)"
+)
 # What every kernel says, first and when it has booted (init/main.c).
 _HEAD = r"Linux version \d+\.\d|Run /\S+ as init process$"
-_WANTED = f"(?:{OF_GPUS}|{OF_HOST}|{OF_STORAGE}|{_HEAD})"
+_WANTED = f"(?:{OF_GPUS}|{OF_HOST}|{OF_STORAGE}{OF_DEVICES}|{_HEAD})"
 _KERNEL = ("journalctl", "-k", "-b", "--no-pager")
 _FORM = ("--no-hostname", "-o", "short-unix", "--case-sensitive=true", "-r")
 # Each line as `SECONDS-SINCE-1970 kernel: TEXT`, the newest first: at a damaged page journalctl ends without a word.
@@ -95,11 +106,13 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without mounts that failed, and without
-# firmware, then the older form.
-_NO_MOUNTS = tuple(word.replace(OF_MOUNTS, "") for word in JOURNAL)
+# What records from before hold in the place of both, the newest first: the same without devices that stopped, without
+# mounts that failed, and without firmware, then the older form.
+_NO_DEVICES = tuple(word.replace(OF_DEVICES, "") for word in JOURNAL)
+_NO_MOUNTS = tuple(word.replace(OF_MOUNTS, "") for word in _NO_DEVICES)
 _OLD = {
     JOURNAL: (
+        _NO_DEVICES,
         _NO_MOUNTS,
         tuple(word.replace(_FIRMWARE, "") for word in _NO_MOUNTS),
         (*_KERNEL, *_FORM, _UNANCHORED),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hosttune.facts.limits.container_limits import AllContainerLimits
+    from hosttune.facts.limits.host_tables import HostTables
     from hosttune.facts.limits.limits import JobLimits
     from hosttune.facts.limits.session_limits import SessionLimits
     from hosttune.facts.limits.shm import Shm
@@ -16,6 +17,7 @@ class LimitsFacts:
     """The subjects in this folder."""
 
     container_limits: AllContainerLimits
+    host_tables: HostTables
     limits: JobLimits
     session_limits: SessionLimits
     shm: Shm

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _NFS = frozenset({"nfs", "nfs4"})
+_RDMA = frozenset({"proto=rdma", "proto=rdma6"})
 _SMB = frozenset({"cifs", "smb3"})
 _VOLUMES = "/proc/fs/nfsfs/volumes"
 _VOLUME = regex(r"(?m)^v\d+ ([0-9a-f]+) +[0-9a-f]+ +(\d+:\d+) +([0-9a-f]+:[0-9a-f]+) ")
@@ -74,6 +75,8 @@ def _slow(reader: Reader, facts: Facts) -> Iterator[SlowTarget]:
 
 
 def _remote(reader: Reader, facts: Facts, mount: Mount) -> SlowTarget | None:
+    if mount.fstype in _NFS and not _RDMA.isdisjoint(mount.super_options):
+        return None  # over RDMA servers take more than any figure that is assumed here
     if mount.fstype in _NFS:
         return SlowTarget(mount.target, f"/sys/class/bdi/{mount.device}", lazy(_export, reader, mount.device))
     if mount.fstype in _SMB and not facts.managers.kubelet:  # there a share may be a pod's

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from hosttune.facts.network.bonds import Bonds
     from hosttune.facts.network.nccl import Nccl
     from hosttune.facts.network.network import Network
+    from hosttune.facts.network.portless import Portless
     from hosttune.facts.network.rails import Rails
     from hosttune.facts.network.rdma import Rdma
 
@@ -18,5 +19,6 @@ class NetworkFacts:
     bonds: Bonds
     nccl: Nccl
     network: Network
+    portless: Portless
     rails: Rails
     rdma: Rdma

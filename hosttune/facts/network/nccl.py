@@ -53,11 +53,16 @@ class Nccl(Fact):
 
 def prefixes(value: str) -> tuple[str, bool, tuple[str, ...]]:
     """(`^` or nothing, whether names are whole, names) of a list of interfaces or devices."""
+    excluded, is_whole, entries = _parse_list(value)
+    return excluded, is_whole, tuple(name for name, _ in entries if name)
+
+
+def _parse_list(value: str) -> tuple[str, bool, tuple[tuple[str, str], ...]]:
+    """As `prefixes`, with (name, port) for each name; the port is empty if none is named."""
     excluded = "^" if value.startswith("^") else ""
     rest = value.removeprefix("^")
-    is_whole = rest.startswith("=")
-    names = (name.strip().partition(":")[0] for name in rest.removeprefix("=").split(","))
-    return excluded, is_whole, tuple(name for name in names if name)
+    entries = (one.strip().partition(":")[::2] for one in rest.removeprefix("=").split(",") if one.strip())
+    return excluded, rest.startswith("="), tuple(entries)
 
 
 def fits_none(value: str, names: Iterable[str]) -> bool:
@@ -72,13 +77,11 @@ def fits_none(value: str, names: Iterable[str]) -> bool:
 def takes(value: str, port: str) -> bool:
     """Whether a list of NCCL_IB_HCA leaves in a port (mlx5_0/1)."""
     device, _, number = port.partition("/")
-    rest = value.removeprefix("^")
-    is_whole = rest.startswith("=")
-    entries = [one.strip().partition(":")[::2] for one in rest.removeprefix("=").split(",") if one.strip()]
+    excluded, is_whole, entries = _parse_list(value)
     is_named = any(
         (device == name if is_whole else device.startswith(name)) and wanted in {"", number} for name, wanted in entries
     )
-    return not entries or is_named is not value.startswith("^")
+    return not entries or is_named is not bool(excluded)
 
 
 def collect(reader: Reader, facts: Facts) -> Nccl:
@@ -132,13 +135,14 @@ def _cards(facts: Facts) -> list[str]:
 
 
 def _empty_gids(reader: Reader, facts: Facts) -> tuple[str, ...]:
-    found = []
-    for one in facts.environment.nccl:
-        if one.name == "NCCL_IB_GID_INDEX" and (index := parse_digits(one.value, None)) is not None:
-            without = [name for name in _cards(facts) if not has_gid(reader, name, index)]
-            if without:
-                found.append(f"{one.shown} on {', '.join(without)}")
-    return tuple(found)
+    asked = [
+        (one.shown, index)
+        for one in facts.environment.nccl
+        if one.name == "NCCL_IB_GID_INDEX" and (index := parse_digits(one.value, None)) is not None
+    ]
+    cards = _cards(facts) if asked else []
+    without = {index: [name for name in cards if not has_gid(reader, name, index)] for _, index in asked}
+    return tuple(f"{shown} on {', '.join(without[index])}" for shown, index in asked if without[index])
 
 
 def _is_local(value: str) -> bool:

@@ -6,6 +6,7 @@ Sources: kernel, Documentation/ABI/testing/sysfs-class-net (speed, operstate) an
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
@@ -67,7 +68,7 @@ def parse_routes(content: str) -> Mapping[str, tuple[str, ...]]:
     """Interface -> subnets of /proc/net/route that it reaches directly. The order of bytes is little-endian on all
     machines that Ubuntu and Debian support with NVIDIA GPUs.
     """
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for row in content.splitlines()[1:]:
         fields = row.split()
         if len(fields) < 8:
@@ -75,12 +76,32 @@ def parse_routes(content: str) -> Mapping[str, tuple[str, ...]]:
         flags, mask = int(fields[3], 16), int(fields[7], 16)
         if flags & _UP and not flags & _GATEWAY and mask:
             subnet = f"{_dotted(int(fields[1], 16))}/{mask.bit_count()}"
-            if subnet not in found.setdefault(fields[0], []):
-                found[fields[0]].append(subnet)
+            found.setdefault(fields[0], {})[subnet] = None
     return {name: tuple(subnets) for name, subnets in found.items()}
 
 
+def interface_to(content: str, address: str) -> str:
+    """The interface by which an IPv4 address is reached, by /proc/net/route: the route with the longest mask, and of
+    those the smallest metric; empty for another address, and where no route leads there.
+    """
+    try:
+        target = int.from_bytes(IPv4Address(address).packed, "little")
+    except ValueError:
+        return ""
+    best = (-1, 0, "")
+    for row in content.splitlines()[1:]:
+        fields = row.split()
+        if len(fields) < 8 or not int(fields[3], 16) & _UP:
+            continue
+        mask = int(fields[7], 16)
+        if target & mask == int(fields[1], 16):
+            best = max(best, (mask.bit_count(), -int(fields[6]), fields[0]))
+    return best[2]
+
+
 def _dotted(number: int) -> str:
+    if number >> 32:
+        raise ValueError(f"{number:X} is no IPv4 address")
     return ".".join(str(byte) for byte in number.to_bytes(4, "little"))
 
 

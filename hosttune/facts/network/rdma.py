@@ -8,7 +8,9 @@ Virtual functions (SR-IOV) are ports while they are active: else nobody uses the
 
 On HGX B200 and newer ConnectX functions stand between host and NVSwitches (NVIDIA, Fabric Manager user guide). They are
 no rails, and their firmware refuses counters: each read writes `mlx5_cmd_out_err ... ACCESS_REG` to the kernel log
-(prometheus/node_exporter issue 3434; leptonai/gpud). So they are known by what is around them, and left alone.
+(prometheus/node_exporter issue 3434; leptonai/gpud). NVIDIA's own start script of Fabric Manager knows them by the
+word SW_MNG in their vital product data (NVIDIA/gpu-operator issue 2781), which only root reads; else they are known by
+what is around them, also with an interface of IP over InfiniBand (leptonai/gpud issue 1164). They are left alone.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from hosttune.facts.base import Fact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
 from hosttune.facts.gpu.platforms import is_switched
-from hosttune.facts.reading import derived, hint, if_absent, integer, is_there, line, names_in
+from hosttune.facts.reading import counter, derived, hint, is_there, line, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -35,6 +37,8 @@ _CLASS = "/sys/class/infiniband"
 _FULL = 65535
 _RATE = regex(r"([\d.]+) Gb/sec(?: \((\d+)X )?")
 _FUNCTION = regex(r"/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\.([0-7])\Z")
+_MARK = "SW_MNG"  # in the vital product data of what manages NVSwitches
+_IPOIB = "32"  # ARPHRD_INFINIBAND (linux/if_arp.h)
 _UP = 0x1  # IFF_UP: somebody has switched the interface on (netdevice(7))
 _SLOWEST_GBPS = 10  # four lanes of SDR, InfiniBand's first speed: what a link comes up with that can do no better
 
@@ -140,7 +144,9 @@ def _is_idle_function(port: RdmaPort) -> bool:
 
 
 def _bridges(reader: Reader, facts: Facts) -> tuple[str, ...]:
-    """mlx5 functions without a network interface that share no switch with a GPU, beside GPUs of such a board."""
+    """mlx5 functions that NVIDIA marks as its own, beside GPUs of such a board. Where no mark can be read: those that
+    share no switch with a GPU and have no network interface, or one of IP over InfiniBand that is switched off.
+    """
     devices = names_in(reader, _CLASS)
     gpus = raw(facts.gpus, "devices") if devices else ()
     slots = [gpu.slot for gpu in gpus if is_switched(gpu.device_id)] if isinstance(gpus, tuple) else []
@@ -148,16 +154,27 @@ def _bridges(reader: Reader, facts: Facts) -> tuple[str, ...]:
         return ()
     places = (place for slot in slots if isinstance(place := reader.resolve(f"{DEVICES}/{slot}"), str))
     above = {port for place in places for port in ports_of(place)}
-    found = []
+    found, marked = [], []
     for device in devices:
         driver = reader.link(f"{_CLASS}/{device}/device/driver")
         place = reader.resolve(f"{_CLASS}/{device}/device")
         if not isinstance(driver, str) or not driver.endswith("/mlx5_core") or not isinstance(place, str):
             continue
-        has_none = reader.list(f"{_CLASS}/{device}/device/net") in (ABSENT, ())
-        if has_none and above.isdisjoint(ports_of(place)):
+        if _MARK in hint(reader, f"{_CLASS}/{device}/device/vpd"):
+            marked.append(device)
+        elif above.isdisjoint(ports_of(place)) and _is_unused(reader, f"{_CLASS}/{device}/device/net"):
             found.append(device)
-    return tuple(found)
+    return tuple(marked or found)
+
+
+def _is_unused(reader: Reader, folder: str) -> bool:
+    """Whether a device has no network interface, or only such of IP over InfiniBand that are switched off."""
+    names = attempt(names_in, reader, folder)
+    return isinstance(names, tuple) and all(
+        hint(reader, f"{folder}/{name}/type").strip() == _IPOIB
+        and not int(hint(reader, f"{folder}/{name}/flags").strip() or "0x1", 0) & _UP
+        for name in names
+    )
 
 
 class _Beside:
@@ -213,7 +230,7 @@ def _port(reader: Reader, facts: Facts, device: str, port: str, beside: _Beside)
         return derived(line(reader, f"{folder}/{name}"), f"{folder}/{name}", function)
 
     def count(name: str) -> int:
-        return if_absent(integer(reader, f"{folder}/counters/{name}"), 0)
+        return counter(reader, f"{folder}/counters/{name}")
 
     found = RdmaPort(
         name=f"{device}/{port}",

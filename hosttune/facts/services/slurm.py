@@ -31,7 +31,7 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -40,7 +40,7 @@ _MOST_DEVICES = 256
 _PART = regex(r"(?:[^,(]|\([^)]*\)?)+")  # commas in braces part nothing
 _AMOUNT = regex(r"(\d+)([kKmMgGtTpP]?)")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
-_MIG = regex(r"\dg\.\d+gb")
+_MIG = regex(r"(?:\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb(?:[+.]\w{1,20})?")
 _BOUND = regex(r"(?:--within[ =]|\btimeout(?: -\S+){0,8} )(\d+)(s|m|)\b")
 _REG_MEM = regex(r"node_reg_mem_percent=(\d+(?:\.\d+)?)", re.IGNORECASE)
 _ASIDE = regex(r"#.*")
@@ -69,6 +69,7 @@ class Slurm(Fact):
     tmp_fs_mib: int  # the size of its file system, as slurmd reports it
     gpus: int  # of Gres
     has_mig_types: bool  # they are parts of GPUs (1g.10gb)
+    missing_mig: tuple[str, ...]  # `Gres has 4 of 1g.10gb, and there are 3`, for each profile that is short
     is_overridden: bool  # config_overrides: nothing of all that is compared
     gres_conf: str  # its path
     has_gpu_devices: bool  # gres.conf names the device files of GPUs, or lets slurmd look for them (AutoDetect)
@@ -103,6 +104,29 @@ def gpus_of(gres: str) -> tuple[int, bool]:
         count += int(amount[1]) * _UNITS[amount[2].lower()] if amount else 1
         is_mig = is_mig or any(_MIG.search(word.lower()) for word in words[1:])
     return count, is_mig
+
+
+def mig_of(gres: str) -> Mapping[str, int]:
+    """By profile how many MIG devices a Gres asks for: gpu:1g.10gb:4 has 4 of 1g.10gb."""
+    found: dict[str, int] = {}
+    for part in _PART.findall(gres):
+        words = part.partition("(")[0].strip().lower().split(":")
+        profile = _MIG.search(":".join(words[1:])) if words[0] == "gpu" else None
+        if profile:
+            found[profile[0]] = found.get(profile[0], 0) + gpus_of(part)[0]
+    return found
+
+
+def short_of(wanted: Mapping[str, int], profiles: Sequence[str] | None) -> tuple[str, ...]:
+    """A sentence for each profile of which there are fewer. In Slurm a type fits a device whose name holds it."""
+    if profiles is None:
+        return ()
+    counts = {name: sum(name in one.lower() for one in profiles) for name in wanted}
+    return tuple(
+        f"Gres has {count} of {name}, and there are {counts[name]}"
+        for name, count in wanted.items()
+        if counts[name] < count
+    )
 
 
 def cpus_of(values: Mapping[str, str]) -> int:
@@ -312,6 +336,9 @@ def collect(reader: Reader, facts: Facts) -> Slurm:
         tmp_fs_mib=lazy(files.tmp_fs_mib),
         gpus=lazy(lambda: gpus()[0]),
         has_mig_types=lazy(lambda: gpus()[1]),
+        missing_mig=lazy(
+            lambda: short_of(wanted, facts.health.mig_profiles) if (wanted := mig_of(files.value("gres"))) else ()
+        ),
         is_overridden=lazy(files.has, "SlurmdParameters", "config_overrides"),
         gres_conf=lazy(files.gres_conf),
         has_gpu_devices=lazy(files.has_gpu_devices),

@@ -101,11 +101,6 @@ class UnitFiles:
         """The file of a unit, behind aliases; empty where there is none."""
         return self._find(name)[1]
 
-    def is_masked(self, name: str) -> bool:
-        """Whether a unit has a file of its name that stands for none (systemctl(1), mask)."""
-        path = self.path(name)
-        return bool(path) and is_mask(self.reader, path)
-
     def _find(self, name: str) -> tuple[str, str, bool]:
         """(real name, path, whether the file lies outside of the search path and is only linked into it)."""
         for _ in range(10):  # aliases of aliases; a loop ends as not found

@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused, Where
 from hosttune.facts.base import Fact, keep_last, unread
-from hosttune.facts.storage.fstab_lines import PATH, FstabLine, FstabText, LineKind, line_problem, parse, separator_of
-from hosttune.facts.storage.fstab_options import decode, is_automount, is_on_demand, items, masked, masked_line
+from hosttune.facts.storage.fstab_lines import (
+    PATH,
+    FstabLine,
+    FstabText,
+    LineKind,
+    describe_place,
+    line_problem,
+    parse,
+    separator_of,
+)  # fmt: skip
+from hosttune.facts.storage.fstab_options import decode, is_automount, is_on_demand, items, masked_field, masked_line
 from hosttune.facts.storage.mounts import is_network
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
@@ -46,7 +55,7 @@ class FstabEntry(Fact):
     @property
     def where(self) -> str:
         """`line 3 of /etc/fstab`; a file that lacks the line by itself."""
-        return f"line {self.line} of {self.file}" if self.line else self.file
+        return describe_place(self.line, self.file)
 
 
 @frozen
@@ -133,8 +142,8 @@ def _misread(document: FstabText, line: FstabLine) -> Misread:
     return Misread(
         line.number, line.target, str(problem or ""), problem.hint if problem else "",
         is_swap=seen is not None and seen.fstype == b"swap",
-        options=tuple(masked(decode(seen.options)).split(",")) if seen else (),
-        source=masked(decode(seen.source)) if seen else "",
+        options=tuple(masked_field(line.text, seen.options).split(",")) if seen else (),
+        source=masked_field(line.text, seen.source) if seen else "",
     )  # fmt: skip
 
 
@@ -160,7 +169,7 @@ def entry_of(document: FstabText, line: FstabLine, path: str = "") -> FstabEntry
     text = masked_line(decode(line.text))
     return FstabEntry(
         line=line.number,
-        source=masked(decode(fields.source)),
+        source=masked_field(line.text, fields.source),
         target=target,
         fstype=decode(fields.fstype),
         options=_options(text),

@@ -145,6 +145,11 @@ class FstabText:
         return hide_secrets(self.lines[line - 1].text, text) if 0 < line <= len(self.lines) else masked_line(text)
 
 
+def describe_place(line: int, file: str) -> str:
+    """`line 3 of /etc/fstab`; the file without a line (0)."""
+    return f"line {line} of {file}" if line else file
+
+
 def clean_path(path: str) -> str:
     """An absolute path without doubled slashes, `.`, `..` and a slash at the end; others (`none`) as they are."""
     if not path.startswith("/") or not _UNCLEAN.search(path):

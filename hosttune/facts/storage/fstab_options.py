@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NewType
 
 from hosttune.errors import Refused
 from hosttune.facts.storage.fstab_readers import split_options
+from hosttune.host.secrets import URL_PARAMETER, without_escapes
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _USER_SECRET = regex(
 )
 # `https://me:...@host`, `curlftpfs#me:...@host`, `me:...@host`; not the path of `nas:/volume@snapshot`.
 _URL_SECRET = regex(r"((?:^|[#/])[^/\s:@#,]{1,512}:)([^@\s/][^@\s]{0,511})(@)")
-_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|psk|credential|bearer|auth|user|@", re.IGNORECASE)
+_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|psk|credential|bearer|auth|user|sig|[@\\\\]", re.IGNORECASE)
 _MOST_SECRETS = 16  # of one line; more is no line of a person, and would take time for each remark
 _OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
 _SIZE = regex(r"([0-9]{1,24})([kmgtpe%]?)", re.IGNORECASE)
@@ -133,9 +134,17 @@ def masked(text: str) -> Shown:
     """A line or an option list for people: passwords are stars, the names of credential files stay."""
     if not _MAYBE_SECRET.search(text):
         return Shown(text)
+    shown = _hide_values(text)
+    if (plain := without_escapes(text)) == text:
+        return Shown(shown)
+    other = _hide_values(plain)  # `pass\167ord=` is an option with a secret, too
+    return Shown(other if other.count("***") > shown.count("***") else shown)
+
+
+def _hide_values(text: str) -> str:
     for pattern in (_SECRETS, _USER_SECRET):
         text = pattern.sub(_hide_value, text)
-    return Shown(_URL_SECRET.sub(r"\1***\3", text))
+    return URL_PARAMETER.sub(r"\g<name>***", _URL_SECRET.sub(r"\1***\3", text))
 
 
 def _hide_value(match: re.Match[str]) -> str:
@@ -182,13 +191,24 @@ def hide_secrets(line: bytes, text: str) -> Shown:
     return masked_line(text)
 
 
+def masked_field(line: bytes, field: bytes) -> Shown:
+    r"""A field of a line as a program reads it, for people. What it takes for an option may be the end of a password,
+    as in `password=a\054b`.
+    """
+    text = decode(field)
+    for value in _find_secrets(line)[:_MOST_SECRETS]:
+        text = text.replace(value, "***")
+    return masked_line(text)
+
+
 @lru_cache(maxsize=1)  # a line can have some hundred remarks
 def _find_secrets(line: bytes) -> tuple[str, ...]:
     """The passwords of a line as they are written and as they are read, the longest first."""
     text = decode(line)
     values: set[str] = set()
-    for field in text.split() if _MAYBE_SECRET.search(text) else ():
-        for pattern, group in ((_SECRETS, 3), (_USER_SECRET, 3), (_URL_SECRET, 2)):
+    fields = text.split() if _MAYBE_SECRET.search(text) else []
+    for field in dict.fromkeys((*fields, *map(without_escapes, fields))):
+        for pattern, group in ((_SECRETS, 3), (_USER_SECRET, 3), (_URL_SECRET, 2), (URL_PARAMETER, 2)):
             values.update(match[group] for match in pattern.finditer(field))
     found = {one for value in values for one in (value, value.strip('"'), _unescaped(value))}
     return tuple(sorted((one for one in found if len(one) > 2), key=len, reverse=True))

@@ -8,14 +8,14 @@ A file in /etc or /run comes before the unit that systemd makes of a line of fst
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, keep_last, lazy
 from hosttune.facts.services.systemd_config import settings
-from hosttune.facts.services.unit_files import ADMIN, UnitFiles, assignments
+from hosttune.facts.services.unit_files import ADMIN, UnitFiles, assignments, is_mask
 from hosttune.facts.storage.fstab import FstabEntry
 from hosttune.facts.storage.fstab_lines import PATH as FSTAB
 from hosttune.facts.storage.fstab_lines import clean_path
@@ -23,6 +23,8 @@ from hosttune.facts.storage.fstab_options import is_automount, masked
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mounts import is_network, target_of, unit_name
 from hosttune.frozen import frozen
+from hosttune.host.mountinfo import folders_above
+from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ _REACHED = frozenset({
 _REQUIRING = frozenset({"Requires", "BindsTo", "RequiresMountsFor"})
 _WANTING = _REQUIRING | {"Wants", "Upholds", "WantsMountsFor"}
 _LINKS = {".requires": "Requires", ".wants": "Wants", ".upholds": "Upholds"}
+_MOST_NEEDING = 256  # units that do not start without one
 _SPECIFIER = regex(r"%[^%]")
 
 
@@ -76,9 +79,15 @@ class MountUnits(Fact):
         """Those of mounts by their paths: there, lines of fstab do not count."""
         return MappingProxyType({one.entry.path: one for one in self.all if not one.entry.is_swap})
 
+    @property
+    @keep_last
+    def by_place(self) -> Mapping[tuple[str, int], MountUnit]:
+        """They by file and line of What=."""
+        return MappingProxyType({(one.entry.file, one.entry.line): one for one in self.all})
+
     def find(self, entry: FstabEntry) -> MountUnit | None:
         """The one that an entry is of; None of a line of fstab."""
-        return next((one for one in self.all if one.entry == entry), None) if entry.file != FSTAB else None
+        return self.by_place.get((entry.file, entry.line))
 
 
 def collect(reader: Reader, facts: Facts) -> MountUnits:
@@ -117,18 +126,24 @@ def mount_command(entry: FstabEntry) -> str:
     return f"sudo systemctl start {quote(unit_name(entry.target))}"
 
 
-def device_wait(reader: Reader, source: str) -> str:
-    """How long a boot waits for a device, as somebody has set it, or 90 s (systemd.unit(5), JobRunningTimeoutSec=;
+def device_wait(facts: Facts, source: str) -> str:
+    """How long a boot waits for a device, as it is set here, or 90 s (systemd.unit(5), JobRunningTimeoutSec=;
     systemd-system.conf(5), DefaultDeviceTimeoutSec=).
     """
     tag, equals, value = source.partition("=")
     path = f"/dev/disk/by-{tag.lower()}/{value}" if equals and not tag.startswith("/") else source
-    files = UnitFiles(reader)
+    files, default = _read_device_wait(facts)
     found = ""
     for place in files.drop_ins(unit_name(path, "device")):
         for _, _, key, given in assignments(files.content(place)):
             found = given if key == "JobRunningTimeoutSec" else found
-    return found or settings(reader, "system.conf", "Manager").get("DefaultDeviceTimeoutSec", ("",))[0] or "90 s"
+    return found or default
+
+
+@lru_cache(maxsize=1)  # each line of a device that is missing asks
+def _read_device_wait(facts: Facts) -> tuple[UnitFiles, str]:
+    default = settings(facts.reader, "system.conf", "Manager").get("DefaultDeviceTimeoutSec", ("",))[0]
+    return UnitFiles(facts.reader), default or "90 s"
 
 
 class _Unit:
@@ -136,7 +151,7 @@ class _Unit:
 
     def __init__(self, reader: Reader, files: UnitFiles, name: str, path: str) -> None:
         self.reader, self.files, self.name, self.path = reader, files, name, path
-        self.is_masked = files.is_masked(name)
+        self.is_masked = is_mask(reader, path)
         self.values: dict[tuple[str, str], tuple[str, str, int]] = {}  # value, file, line
         self.listed: dict[str, list[str]] = {}  # key of [Unit] -> its words
         for place in () if self.is_masked else (path, *files.drop_ins(name)):
@@ -179,7 +194,7 @@ class _Unit:
         needing = pulls.needing(self.name) if is_started else ()
         return MountUnit(
             self.name, entry, is_masked=self.is_masked, refusal=refusal, is_started=is_started,
-            is_required=is_awaited and _LOCAL in needing, is_awaited=is_awaited,
+            is_required=is_awaited and pulls.is_local(self.name), is_awaited=is_awaited,
             needed_by=tuple(one for one in needing if one != _LOCAL),
             can_be_enabled=any(self.listed.get(key) for key in ("WantedBy", "RequiredBy", "UpheldBy")),
             is_automounted=bool(self.files.path(self.name.removesuffix(".mount") + ".automount")),
@@ -206,51 +221,102 @@ class _Pulls:
     def __init__(self, files: UnitFiles, units: list[_Unit], facts: Facts) -> None:
         self._files = files
         self._lines = {unit_name(one.path): one for one in facts.fstab.at_boot}
-        mounts = {one.name for one in units if one.name.endswith(".mount")} | {*self._lines}
-        self._places = [(one, f"{target_of(one).rstrip('/')}/") for one in sorted(mounts)]
+        names = {one.name for one in units if one.name.endswith(".mount")} | {*self._lines}
+        self._mounts = {target_of(one): one for one in sorted(names)}
 
     def starts(self, name: str) -> bool:
         """Whether a boot starts this unit."""
-        return not _REACHED.isdisjoint(self._follow(name, _WANTING))
+        return name in self._started
 
     def needing(self, name: str) -> tuple[str, ...]:
-        """The units of a boot that do not start without this one; mounts further down are passed."""
-        found = (one for one in self._follow(name, _REQUIRING) if not one.endswith(".mount"))
-        return tuple(sorted(one for one in found if one in _REACHED or self.starts(one)))
-
-    def _follow(self, name: str, keys: frozenset[str]) -> set[str]:
-        """All units that lead to one by these keys, up to the targets of the boot."""
+        """The units of a boot that do not start without it, the nearest of many; mounts further down are passed."""
         done, waiting = {name}, [name]
-        while waiting:
+        while waiting and len(done) < _MOST_NEEDING:
             unit = waiting.pop()
             if unit in _REACHED and unit != name:
                 continue
-            new = {one for one, key in self._pullers(unit) if key in keys} - done
+            new = {*self._requiring.get(unit, ())} - done
             done |= new
             waiting += new
-        return done - {name}
+        found = (one for one in done - {name} if not one.endswith(".mount"))
+        return tuple(sorted(one for one in found if one in _REACHED or self.starts(one)))
 
-    def _pullers(self, name: str) -> Iterator[tuple[str, str]]:
-        """(unit, key) of what names a unit."""
-        yield from self._links.get(name, ())
-        yield from self._stated.get(name, ())
-        if not name.endswith(".mount"):
-            return
-        target = f"{target_of(name).rstrip('/')}/"
-        if line := self._lines.get(name):
+    def is_local(self, name: str) -> bool:
+        """Whether local-fs.target needs it, itself or through what is no target of each boot."""
+        return name in self._local
+
+    @cached_property
+    def _requiring(self) -> dict[str, list[str]]:
+        """Name -> the units that do not start without it, the first of many."""
+        found: dict[str, list[str]] = {}
+        for name, pullers in self._pullers.items():
+            found[name] = [*dict.fromkeys(unit for unit, key in pullers if key in _REQUIRING)][:_MOST_NEEDING]
+        return found
+
+    @cached_property
+    def _local(self) -> frozenset[str]:
+        required: dict[str, list[str]] = {}
+        for name, pullers in self._pullers.items():
+            for unit, key in pullers:
+                if key in _REQUIRING:
+                    required.setdefault(unit, []).append(name)
+        done, waiting = {_LOCAL}, [_LOCAL]
+        while waiting:
+            unit = waiting.pop()
+            new = set(() if unit in _REACHED and unit != _LOCAL else required.get(unit, ())) - done
+            done |= new
+            waiting += new
+        return frozenset(done)
+
+    @cached_property
+    def _started(self) -> frozenset[str]:
+        """All units to which the targets of a boot lead."""
+        pulled: dict[str, list[str]] = {}
+        for name, pullers in self._pullers.items():
+            for unit, _ in pullers:
+                pulled.setdefault(unit, []).append(name)
+        done: set[str] = set()
+        waiting = [*_REACHED]
+        while waiting:
+            new = set(pulled.get(waiting.pop(), ())) - done
+            done |= new
+            waiting += new
+        return frozenset(done)
+
+    @cached_property
+    def _pullers(self) -> dict[str, list[tuple[str, str]]]:
+        """Name -> (unit, key) of each unit that names it. A mount, or a unit that needs a folder, names only the mount
+        next above, which names the one above that.
+        """
+        found: dict[str, list[tuple[str, str]]] = {}
+        for unit, key, name in (*self._links(), *self._stated(), *self._of_lines(), *self._above()):
+            found.setdefault(name, []).append((unit, key))
+        return found
+
+    def _of_lines(self) -> Iterator[tuple[str, str, str]]:
+        """What systemd makes of the lines of fstab: systemd-fstab-generator(8)."""
+        for name, line in self._lines.items():
             words = [one for one in line.options if one in {"nofail", "fail"}]
             is_far = is_network(line.fstype, line.source) or is_remote_to_systemd(line.fstype, frozenset(line.options))
             is_wanted = words[-1:] == ["nofail"] or is_automount(line.options)
-            yield "remote-fs.target" if is_far else _LOCAL, "Wants" if is_wanted else "Requires"
-        yield from (
-            (one, "RequiresMountsFor") for one, place in self._places if place.startswith(target) and one != name
-        )
-        yield from ((unit, key) for unit, key, path in self._paths if f"{path.rstrip('/')}/".startswith(target))
+            yield "remote-fs.target" if is_far else _LOCAL, "Wants" if is_wanted else "Requires", name
 
-    @cached_property
-    def _links(self) -> dict[str, list[tuple[str, str]]]:
-        """Name -> (unit in whose .wants or .requires folder it is, key); the first folder with such a link counts."""
-        found: dict[str, list[tuple[str, str]]] = {}
+    def _above(self) -> Iterator[tuple[str, str, str]]:
+        for target, name in self._mounts.items():
+            if above := self._mount_above(target):
+                yield name, "RequiresMountsFor", above
+        for unit, key, value in self._written:
+            for path in map(clean_path, value.split()) if key.endswith("MountsFor") else ():
+                if here := self._mounts.get(path) or self._mount_above(path):
+                    yield unit, key, here
+
+    def _mount_above(self, path: str) -> str:
+        """The mount next above a folder; empty for none, as of a path longer than the kernel takes."""
+        folders = reversed(folders_above(path)) if len(path) < PATH_MAX else ()
+        return next((self._mounts[one] for one in folders if one in self._mounts), "")
+
+    def _links(self) -> Iterator[tuple[str, str, str]]:
+        """Units with a link in the .wants or .requires folder of another one; the first folder with it counts."""
         seen = set()
         for folder in self._files.folders:
             for entry in self._files.names(folder):
@@ -259,9 +325,8 @@ class _Pulls:
                     continue
                 for name in self._files.names(f"{folder}/{entry}"):
                     if (entry, name) not in seen and self._files.reader.link(f"{folder}/{entry}/{name}") != "/dev/null":
-                        found.setdefault(name, []).append((unit, _LINKS[f"{dot}{suffix}"]))
+                        yield unit, _LINKS[f"{dot}{suffix}"], name
                     seen.add((entry, name))
-        return found
 
     @cached_property
     def _written(self) -> list[tuple[str, str, str]]:
@@ -284,19 +349,7 @@ class _Pulls:
                 ]
         return found
 
-    @cached_property
-    def _stated(self) -> dict[str, list[tuple[str, str]]]:
-        found: dict[str, list[tuple[str, str]]] = {}
+    def _stated(self) -> Iterator[tuple[str, str, str]]:
         for unit, key, value in self._written:
             for name in value.split() if not key.endswith("MountsFor") else ():
-                found.setdefault(name, []).append((unit, key))
-        return found
-
-    @cached_property
-    def _paths(self) -> list[tuple[str, str, str]]:
-        return [
-            (unit, key, path)
-            for unit, key, value in self._written
-            if key.endswith("MountsFor")
-            for path in value.split()
-        ]
+                yield unit, key, name

@@ -16,6 +16,7 @@ from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy, shared, unre
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.reading import require_known, sure
 from hosttune.facts.storage.fstab_lines import PATH as FSTAB
+from hosttune.facts.storage.fstab_lines import describe_place
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.frozen import frozen
 from hosttune.host.mounters import UTAB, users_in
@@ -120,8 +121,7 @@ class ExpectedMount(Fact):
     @property
     def where(self) -> str:
         """`line 3 of fstab`, `line 4 of /etc/systemd/system/data.mount`; a file that lacks the line by itself."""
-        place = "fstab" if self.file == FSTAB else self.file
-        return f"line {self.line} of {place}" if self.line else place
+        return describe_place(self.line, "fstab" if self.file == FSTAB else self.file)
 
 
 @frozen

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
-from hosttune.facts.reading import integer, names_in, require_known, texts
+from hosttune.facts.network.network import ROUTES, interface_to, speed_of
+from hosttune.facts.reading import if_absent, integer, names_in, require_known, text, texts
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _TYPES = frozenset({"nfs", "nfs4"})
 _UDEV = "/etc/udev/rules.d"
 _OURS = "60-hosttune-"
+_UNBOUNDED_KIB = 1 << 30
 _SECTION = regex(r"\s*\[\s*([^\]\s]+)(?:\s[^\]]*)?\]")
 
 
@@ -43,6 +45,7 @@ class NfsMount(Fact):
     is_read_only: bool
     protocol: str  # tcp, rdma, udp; empty where the mount does not say
     connections: int  # to the server, at most (nconnect)
+    speed_mbps: int = 0  # of the interface by which the server is reached; 0 where nothing tells
 
     @property
     def is_of_pods(self) -> bool:
@@ -56,7 +59,18 @@ class Nfs(Fact):
 
     mounts: tuple[NfsMount, ...]
     settings: tuple[str, ...]  # `/etc/nfs.conf:12 (nfs4 = 16000)`: lines of an administrator, not ours
+    widest_rsize_bytes: int = 0  # the largest rsize of these mounts, without those of pods; 0 where none says
     servers: tuple[str, ...] = ()  # of all that is mounted, as it was mounted: nfs01, 10.0.0.7
+
+    @property
+    def most_read_ahead_kib(self) -> int:
+        """The largest value now, without those of pods: what is kept for all of them lowers none."""
+        return max((one.read_ahead_kib for one in self.mounts if not one.is_of_pods), default=0)
+
+    @property
+    def usual_read_ahead_kib(self) -> int:
+        """15 times the largest rsize, as Linux up to 5.3 had it, and 128 at least; without bound where none says."""
+        return max(128, 15 * self.widest_rsize_bytes // 1024) if self.widest_rsize_bytes else _UNBOUNDED_KIB
 
 
 def read_ahead_lines(content: str) -> Iterator[tuple[int, str, str]]:
@@ -71,7 +85,9 @@ def read_ahead_lines(content: str) -> Iterator[tuple[int, str, str]]:
 
 
 def collect(reader: Reader, facts: Facts) -> Nfs:
-    return Nfs(lazy(_mounts, reader, facts), lazy(_settings, reader), lazy(_servers, facts))
+    mounts = shared(_mounts, reader, facts)
+    widest = lazy(lambda: max((one.rsize_bytes for one in mounts() if not one.is_of_pods), default=0))
+    return Nfs(lazy(mounts), lazy(_settings, reader), widest, lazy(_servers, facts))
 
 
 def _servers(facts: Facts) -> tuple[str, ...]:
@@ -103,7 +119,13 @@ def _mount(reader: Reader, mount: Mount) -> NfsMount:
         is_read_only=mount.is_read_only,
         protocol=said.get("proto", "").removesuffix("6"),
         connections=_number(said.get("nconnect", ""), 1),
+        speed_mbps=lazy(lambda: _speed(reader, said.get("addr", ""))),
     )
+
+
+def _speed(reader: Reader, address: str) -> int:
+    interface = interface_to(if_absent(text(reader, ROUTES), ""), address)
+    return speed_of(reader, f"/sys/class/net/{interface}") if interface else 0
 
 
 def _number(spelled: str, default: int) -> int:

@@ -1,16 +1,18 @@
 """Request queues of disks: who orders requests, and how far ahead of a reader the kernel reads.
 
 Sources: kernel, Documentation/ABI/stable/sysfs-block (queue/scheduler, queue/read_ahead_kb) and block/elevator.c
-(elevator_get_default: mq-deadline for a disk with one hardware queue, else none); dm-multipath's uuid (`mpath-`).
+(elevator_get_default: mq-deadline for a disk with one hardware queue, else none); block/blk-settings.c
+(disk_update_readahead: twice the optimal size of a request, at least 128 KiB); dm-multipath's uuid (`mpath-`).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
-from hosttune.facts.reading import derived, integer, line, names_in, require_known
+from hosttune.facts.reading import derived, if_absent, integer, line, names_in, require_known
 from hosttune.facts.storage.disks import Disk
 from hosttune.facts.sysfs import scheduler_modules
 from hosttune.frozen import frozen
@@ -23,7 +25,11 @@ if TYPE_CHECKING:
 _KINDS = frozenset({"disk", "dm", "md"})
 # Unlike ENV{ID_*} there before any udev rule has run. A virtio disk has `serial` alone (drivers/block/virtio_blk.c).
 _IDENTITIES = ("device/wwid", "wwid", "dm/uuid", "md/uuid", "serial")
+_PORT = regex(r"[\w.:/-]+")
 _PLAIN = regex(r"[\w.:-](?:[\w.: -]*[\w.:-])?")  # no wildcard and no quote
+# Numbers in the path of a device that the kernel counts up as it finds devices, so that they differ from boot to boot.
+_COUNTED = regex(r"/(?:host\d+|target\d+:|\d+:(?=\d+:\d+:\d+/)|virtio\d+|session\d+|nvme\d+)")
+_LEAST_READ_AHEAD_KIB = 128  # VM_READAHEAD_PAGES
 _CHOSEN = regex(r"\[([\w-]+)\]")
 
 
@@ -42,6 +48,7 @@ class Queue(Fact):
     targets: tuple[str, ...]  # where its own file systems with data are mounted
     match: str  # a udev match on this very device: by what stays when its name changes, else by that name
     has_deadline: bool = True  # mq-deadline is a part of the kernel, no module of it
+    kernel_read_ahead_kib: int = _LEAST_READ_AHEAD_KIB  # what the kernel chooses by itself
 
     @property
     def medium(self) -> str:
@@ -81,7 +88,9 @@ def _all(reader: Reader, facts: Facts) -> tuple[Queue, ...]:
     disks = [disk for disk in facts.disks.all if disk.kind in _KINDS]
     said = {disk.name: _match(reader, disk.name) for disk in disks}
     times = Counter(said.values())
-    matches = {disk.name: one if (one := said[disk.name]) and times[one] == 1 else _by_name(disk) for disk in disks}
+    matches = {
+        disk.name: one if (one := said[disk.name]) and times[one] == 1 else _by_place(reader, disk) for disk in disks
+    }
     paths = {parent for disk in disks if disk.kind == "dm" for parent in _paths_of(reader, disk)}
     return tuple(_queue(reader, facts, disk, disk.name in paths, matches[disk.name]) for disk in disks)
 
@@ -119,7 +128,13 @@ def _queue(reader: Reader, facts: Facts, disk: Disk, is_path: bool, match: str) 
         targets=lazy(_targets, facts, disk),
         match=match,
         has_deadline=lazy(lambda: "mq-deadline" not in scheduler_modules(reader)),
+        kernel_read_ahead_kib=lazy(_kernel_read_ahead, reader, folder),
     )
+
+
+def _kernel_read_ahead(reader: Reader, folder: str) -> int:
+    optimal = if_absent(integer(reader, f"{folder}/queue/optimal_io_size"), 0)
+    return max(2 * optimal // 1024, _LEAST_READ_AHEAD_KIB)
 
 
 def _match(reader: Reader, name: str) -> str:
@@ -131,5 +146,18 @@ def _match(reader: Reader, name: str) -> str:
     return ""
 
 
-def _by_name(disk: Disk) -> str:
-    return f'KERNEL=="{disk.name}"'
+def _by_place(reader: Reader, disk: Disk) -> str:
+    """A disk without an identity by the port that it is on: the letters of names change. Others by name, which
+    mdadm.conf and LVM set.
+    """
+    path = reader.resolve(f"/sys/block/{disk.name}") if disk.kind == "disk" else ""
+    folder = path.rpartition("/")[0].removeprefix("/sys") if isinstance(path, str) else ""
+    if not folder.startswith("/devices/pci") or not _PORT.fullmatch(folder):
+        return f'KERNEL=="{disk.name}"'
+    namespace = disk.name.rpartition("n")[2] if disk.name.startswith("nvme") else ""
+    return f'DEVPATH=="{_COUNTED.sub(_number_as_any, folder)}/{f"nvme*n{namespace}" if namespace else "*"}"'
+
+
+def _number_as_any(match: re.Match[str]) -> str:
+    """`/host2` -> `/host*`, `/target2:` -> `/target*:`, `/2:` -> `/*:`."""
+    return re.sub(r"\d+", "*", match[0])

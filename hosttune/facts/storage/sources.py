@@ -15,8 +15,10 @@ from hosttune.facts.base import UnknownFact, attempt, raw
 from hosttune.facts.reading import line
 from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
 from hosttune.facts.storage.mounts import is_network
-from hosttune.facts.storage.ways import Ways
+from hosttune.facts.storage.ways import Ways, ways_of
 from hosttune.frozen import frozen
+from hosttune.host.mountinfo import folders_above
+from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -148,7 +150,7 @@ class Sources:
         if folder:
             tag, value = _LINKS[folder], source.removeprefix(folder)
         named = self._tagged.get((tag, _fold(tag, value)), ()) if tag in _ANY_CASE else ()
-        return next((name for name in named if name in self._disks), "")
+        return next((name for name in named if name in self._disks and not self._is_loop(name)), "")
 
     def _find_path(self, path: str) -> tuple[str, ...] | None:
         if path in self._names:
@@ -209,6 +211,10 @@ class Sources:
             if self._is_fixed(name) and (one.path in idle or (one.fstype == "crypto_LUKS" and name not in self._parts))
         )
 
+    def _is_loop(self, name: str) -> bool:
+        disk = self._disks.get(name)
+        return disk is not None and raw(disk, "kind") == "loop"
+
     def _is_fixed(self, name: str) -> bool:
         disk = self._disks.get(name)
         ends = raw(disk, "disks") if disk else ()
@@ -228,13 +234,20 @@ class Sources:
 
     @cached_property
     def _unused(self) -> Mapping[str, list[str]]:
-        """The devices with a file system that no mount, no swap and no line uses: of each type the first ones."""
+        """The devices with a file system that no mount, no swap and no line uses: of each type the first ones. No loop
+        device: a user can make one of a file (udisks2), and no line is to name that.
+        """
         lines = (*self.entries, *self._facts.fstab.misread)
         used = {name for one in lines for name in self.find(one.source) or ()}
         used |= self._mounted | (self.swapped or frozenset())
         found: dict[str, list[str]] = {}
         for name, one in sorted(self._held.items()):
-            if one.fstype and name not in used and len(same := found.setdefault(one.fstype, [])) <= _MOST:
+            if (
+                one.fstype
+                and name not in used
+                and not self._is_loop(name)
+                and len(same := found.setdefault(one.fstype, [])) <= _MOST
+            ):
                 same.append(name)
         return found
 
@@ -307,14 +320,17 @@ class Sources:
 
     def _is_below_unmounted(self, path: str) -> bool:
         """Whether a boot mounts something above a path that is not mounted now."""
+        return len(path) < PATH_MAX and not self._unmounted.isdisjoint(folders_above(path))
+
+    @cached_property
+    def _unmounted(self) -> frozenset[str]:
+        """The targets of lines and unit files at which nothing is mounted now."""
         there = {mount.target for mount in self._facts.mounts.all}
-        return any(
-            path.startswith(f"{one.target.rstrip('/')}/") and not {one.target, one.path} & there for one in self.entries
-        )
+        return frozenset(one.target for one in self.entries if not {one.target, one.path} & there)
 
     @cached_property
     def _ways(self) -> Ways:
-        return Ways(self._facts.reader, self._facts)
+        return ways_of(self._facts)
 
     def describe(self, name: str) -> str:
         """`/dev/nvme1n1 (UUID=..., xfs)`."""
@@ -445,7 +461,7 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
     source = plain_source(entry.source)
     what = f"names {source}, which no device has"
     if name := sources.find_other_case(source):
-        what += f"; {sources.describe(name)} has it in other case"
+        what += f"; {sources.describe(name)} differs only in capitals"
         return SourceFault(SourceKind.MISSING, what, f"write {sources.name_like(source, name)}, if that is meant")
     if mounted:
         what += f", while {sources.describe(mounted)} is mounted there"

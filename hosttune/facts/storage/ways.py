@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
@@ -62,3 +62,9 @@ class Ways:
     def _far(self) -> frozenset[str]:
         """Where those that wait for a server are."""
         return frozenset(mount.target for mount in self.mounts if is_served(mount))
+
+
+@lru_cache(maxsize=1)  # each line that is not mounted asks
+def ways_of(facts: Facts) -> Ways:
+    """The ways of the host of these facts."""
+    return Ways(facts.reader, facts)

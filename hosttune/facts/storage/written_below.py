@@ -23,7 +23,7 @@ from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mount_units import mount_command
 from hosttune.facts.storage.mounts import is_system, mount_below, unit_name
 from hosttune.facts.storage.sources import find_fault, sources_of
-from hosttune.facts.storage.ways import Ways
+from hosttune.facts.storage.ways import ways_of
 from hosttune.host.cleaned import clean
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _is_on_another(facts: Facts, path: str, target: str) -> bool:
 
 def _names_below(facts: Facts, target: str) -> str:
     """What lies in a folder over which something is to be mounted; nothing where that is not known."""
-    if not target.startswith("/") or target == "/" or Ways(facts.reader, facts).way(target)[1]:
+    if not target.startswith("/") or target == "/" or ways_of(facts).way(target)[1]:
         return ""
     names = attempt(names_in, facts.reader, target)
     found = [name for name in names if name not in _MADE_BY_SYSTEM] if isinstance(names, tuple) else []

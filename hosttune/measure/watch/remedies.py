@@ -75,18 +75,23 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
     """`share`: the part of the time in which loaders were what it waited for; outside of it none is at its limit."""
     mean = {name: kept.value for name, kept in account.means.items()}
     active, saturated = mean["active_children"] or 0.0, (mean["saturated_children"] or 0.0) / share
-    children = mean["children"] or 0.0
     if (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0):
         return ("line",)
     if not _is_python(account):
         return ("one-thread",)
     if saturated < 0.5:
-        if round(active) >= 1:
+        if round(active) >= 1 or (mean["children"] or 0.0) >= 1.5:  # it has loaders, and they rest
             return ("launch-bound",) if _has_gpu(account) else ("one-thread",)
         return ("some-workers", "launch-bound") if _has_gpu(account) else ("one-thread", "some-workers")
-    if children >= 4 and saturated < 0.25 * children:
-        return ("one-slow-worker", "knee")
+    if is_one_of_several(account, share):
+        return ("one-slow-worker",)
     return ("more-workers", "keep-workers", *(("pin-memory",) if _has_gpu(account) else ()), "knee")
+
+
+def is_one_of_several(account: Account, share: float = 1.0) -> bool:
+    """One child process is at its limit, and the others wait: for it, or for what it holds."""
+    mean = {name: kept.value or 0.0 for name, kept in account.means.items()}
+    return mean["children"] >= 2 and mean["active_children"] < 1.5 and mean["saturated_children"] >= 0.5 * share
 
 
 def _of_waits(account: Account) -> tuple[str, ...]:

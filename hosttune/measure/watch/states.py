@@ -146,12 +146,26 @@ def _is_cold(tick: Tick, *, held: bool) -> bool:
 
 def _is_disk(tick: Tick, *, held: bool) -> bool:
     """Pressure of the host counts where the job itself touches devices: others may wait for a disk of theirs."""
+    if _has_io_pressure(tick, held=held):
+        return tick.job is not None or _touches_devices(tick) is not False
     seen = pressure(tick)
     if seen is None or (seen.io_full is None and seen.io_some is None):
         return _is_blocked(tick, held=held) and bool(_touches_devices(tick))
+    return _waits_for_writes(tick, held=held)
+
+
+def _has_io_pressure(tick: Tick, *, held: bool) -> bool:
+    seen = pressure(tick)
     full, some = (LIMITS.io_full_leave, LIMITS.io_some_leave) if held else (LIMITS.io_full_enter, LIMITS.io_some_enter)
-    waits = _at_least(seen.io_full, full) or _at_least(seen.io_some, some)
-    return waits and (tick.job is not None or _touches_devices(tick) is not False)
+    return seen is not None and (_at_least(seen.io_full, full) or _at_least(seen.io_some, some))
+
+
+def _waits_for_writes(tick: Tick, *, held: bool) -> bool:
+    """fsync(2), a journal's commit, metadata: tasks are in uninterruptible sleep for something that the job writes, and
+    the kernel counts a part of that as no pressure.
+    """
+    is_served = tick.wait is not None and tick.wait.kind in {Want.NETWORK, Want.PEER}
+    return not is_served and _is_blocked(tick, held=held) and bool(tick.tree and tick.tree.written_bytes)
 
 
 def _touches_devices(tick: Tick) -> bool | None:
@@ -171,11 +185,31 @@ def _is_blocked(tick: Tick, *, held: bool) -> bool:
 
 
 def _is_short_of_cpu(tick: Tick, *, held: bool) -> bool:
+    """The job's own pressure decides. That the host has no CPU free counts only for a job that needs one."""
     seen, room = pressure(tick), room_percent(tick)
-    some = seen.cpu_some if seen else None
-    return _at_least(some, LIMITS.cpu_leave if held else LIMITS.cpu_enter) or (
-        room is not None and room < (LIMITS.room_some if held else LIMITS.room_none)
-    )
+    is_pressed = _at_least(seen.cpu_some if seen else None, LIMITS.cpu_leave if held else LIMITS.cpu_enter)
+    if is_pressed and tick.job is not None:
+        return True
+    is_full = room is not None and room < (LIMITS.room_some if held else LIMITS.room_none)
+    return (is_pressed or is_full) and _needs_cpus(tick, held=held) is not False
+
+
+def _needs_cpus(tick: Tick, *, held: bool) -> bool | None:
+    """Whether the job fills its CPUs, or its tasks queue for one. None if that is not known."""
+    return True if _fills_its_cpus(tick, held=held) else is_kept_waiting(tick)
+
+
+def _fills_its_cpus(tick: Tick, *, held: bool) -> bool:
+    tree = tick.tree
+    if tree is None or tree.cores is None or not tick.cpus:
+        return False
+    return tree.cores >= (LIMITS.limit_leave if held else LIMITS.limit_enter) * tick.cpus
+
+
+def _has_room(tick: Tick) -> bool:
+    """CPUs are free; or all are in use, and the job does not need more of them than it gets."""
+    room = room_percent(tick)
+    return room is not None and (room >= LIMITS.room_some or _needs_cpus(tick, held=True) is False)
 
 
 def _is_limit(tick: Tick, *, held: bool) -> bool:
@@ -253,10 +287,8 @@ def _is_hungry(tick: Tick) -> bool | None:
 
 
 def _is_workers(tick: Tick, *, held: bool) -> bool:
-    room = room_percent(tick)
     return (
-        room is not None
-        and room >= LIMITS.room_some
+        _has_room(tick)
         and gpu_percent_known_or_absent(tick)
         and (loaders_saturated(tick, held=held) or main_saturated(tick, held=held) or is_in_line(tick, held=held))
     )
@@ -385,8 +417,8 @@ def trust(state: State, tick: Tick) -> Trust:
         level = Trust.HIGH
     elif tick.host_pressure is not None and tree_known:
         level = Trust.MEDIUM
-    if state is State.DISK and tick.job is None and _touches_devices(tick) is None:
-        return Trust.LOW
+    if state is State.DISK and not (_has_io_pressure(tick, held=True) and tick.job is not None):
+        level = min(level, Trust.LOW if _touches_devices(tick) is None else Trust.MEDIUM)
     if state is State.FOREIGN and is_kept_waiting(tick) is None:
         return Trust.LOW
     if state in {State.WORKERS, State.WAIT} and tick.gpus and not tick.gpus_are_its:

@@ -17,7 +17,7 @@ from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import OLD, FieldSpec, Operator, WishKind, action_between, in_general
-from hosttune.resources.bounds import nearest, satisfies, wants
+from hosttune.resources.bounds import is_better, nearest, satisfies, wants
 from hosttune.resources.comparison import read_or_default
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text, hand_edit
@@ -95,6 +95,11 @@ class SysfsWish(WishKind):
 
 def _match(wish: Wish) -> str:
     return str(wish.fields.get("match") or "")
+
+
+def _attribute(wish: Wish) -> str:
+    device = device_of(wish.name)
+    return device.attribute if device else wish.name.rpartition("/")[2]
 
 
 def _persist(wish: Wish) -> str:
@@ -298,11 +303,18 @@ def _compare_dropin(path: str, settings: list[_SysfsComparison], context: Contex
 
 def _text(settings: list[_SysfsComparison]) -> bytes:
     lines: list[str] = []
+    # (match, file) -> the value of the line for both: it must not lower a better one of these devices
+    best: dict[tuple[str, str], str] = {}
+    for one in settings:
+        line = (_match(one.wish), _attribute(one.wish))
+        for value in (nearest("", one.wish), *one.wanted.values()) if line[0] else ():
+            if line not in best or is_better(value, best[line], one.wish):
+                best[line] = value
     for one in sorted(settings, key=lambda one: _match(one.wish)):  # not by names, which differ from boot to boot
         write = _udev_rule if _persist(one.wish) == "udev" else _tmpfiles_line
         values = set(one.wanted.values())
-        # a `match` means other devices as well, so the better value of this one does not belong there
-        common = values.pop() if len(values) == 1 and not _match(one.wish) else nearest("", one.wish)
+        common = values.pop() if len(values) == 1 else nearest("", one.wish)
+        common = best.get((_match(one.wish), _attribute(one.wish)), common)
         lines.append(write(one.wish, one.wish.name, common))
         better = ((path, value) for path, value in sorted(one.wanted.items()) if value != common)
         lines += [write(one.wish, path, value) for path, value in better if path != one.wish.name]

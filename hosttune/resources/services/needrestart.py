@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.services.needrestart import FOLDER, MAIN, entries_for, mode_of
+from hosttune.facts.services.unit_files import UnitFiles
 from hosttune.regex import regex
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, WishKind, in_general
@@ -93,7 +94,8 @@ def _ours(
     """Our file, with the services that nobody else excepts."""
     kept = sorted({f"{one.pattern} ({one.file})" for name in services for one in entries_for(others, name)})
     evidence = (f"excepted already: {', '.join(kept)}",) if kept else ()
-    if not wanted and context.state[_file(wish)] is ABSENT:
+    here = _installed(wanted, context)
+    if not here and context.state[_file(wish)] is ABSENT:
         return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
     dropin = compare_dropin(_file(wish).name, _text(wish, wanted), wish.rule, context, Activation.NOW)
     evidence = (*dropin.evidence, *evidence)
@@ -102,8 +104,14 @@ def _ours(
     if dropin.hold or dropin.change is None:
         verdict = Verdict.DIFFERS if dropin.hold else Verdict.OK
         return Finding(wish.rule, wish.subject, verdict, dropin.hold, evidence=evidence, todo=dropin.todo)
-    reason = f"after an upgrade needrestart may restart {', '.join(wanted)}" if wanted else "others except all of them"
+    reason = f"after an upgrade needrestart may restart {', '.join(here)}" if here else "others except all of them"
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (dropin.change,))
+
+
+def _installed(services: tuple[str, ...], context: Context) -> tuple[str, ...]:
+    """Those that have a unit here; one of which that cannot be read counts."""
+    units = UnitFiles(context.facts.reader)
+    return tuple(one for one in services if attempt(units.path, f"{one}.service") != "")
 
 
 def _text(wish: Wish, services: tuple[str, ...]) -> bytes:

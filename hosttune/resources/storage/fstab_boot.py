@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
-from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, parse
+from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, describe_place, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mount_units import device_wait
@@ -25,7 +25,7 @@ from hosttune.facts.storage.sources import (
     names_device,
     sources_of,
 )
-from hosttune.facts.storage.ways import Ways
+from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
@@ -76,7 +76,7 @@ class BootLine(Fact):
     @property
     def where(self) -> str:
         """`line 3 of /etc/fstab`; a file that lacks the line by itself."""
-        return f"line {self.line} of {self.file}" if self.line else self.file
+        return describe_place(self.line, self.file)
 
     @property
     def sentence(self) -> str:
@@ -282,7 +282,7 @@ def wait_of(facts: Facts, entry: FstabEntry) -> str:
     own = [one.partition("=")[2] for one in entry.options if one.startswith("x-systemd.device-timeout=")]
     if entry.file == PATH and own and own[-1]:
         return own[-1]
-    wait = attempt(device_wait, facts.reader, entry.source)
+    wait = attempt(device_wait, facts, entry.source)
     return wait if isinstance(wait, str) else "some time"
 
 
@@ -319,7 +319,7 @@ def look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[
 
 
 def _is_file_missing(facts: Facts, path: str) -> bool:
-    return not Ways(facts.reader, facts).way(path)[1] and facts.reader.stat(path) is ABSENT
+    return not ways_of(facts).way(path)[1] and facts.reader.stat(path) is ABSENT
 
 
 def find_source_fault(facts: Facts, entry: FstabEntry) -> BootLine | None:

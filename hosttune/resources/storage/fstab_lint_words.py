@@ -7,6 +7,7 @@ systemd.mount(5), systemd.time(7), swapon(8); the generator of systemd 252, trie
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from hosttune.facts.storage.fstab_options import is_automount
 from hosttune.facts.storage.fstab_words import GENERIC, SYSTEMD
@@ -82,6 +83,13 @@ def swap_words(words: tuple[str, ...]) -> Found:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known word that may be meant; empty for none."""
+    return _nearest(name, frozenset(known))
+
+
+@lru_cache(maxsize=1024)  # thousands of lines can have the same wrong word, each of which takes difflib 1 ms
+def _nearest(name: str, known: frozenset[str]) -> str:
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, sorted(known), 1, _LIKE)), "")
+    # A first look that costs little: a host can have thousands of such words.
+    alike = [one for one in known if (one[:1] == name[:1] or one[-1:] == name[-1:]) and abs(len(one) - len(name)) <= 4]
+    return next(iter(get_close_matches(name, sorted(alike), 1, _LIKE)), "")

@@ -9,7 +9,7 @@ from hosttune.facts.storage.fstab_options import is_on_demand
 from hosttune.facts.storage.fstab_types import MOVES
 from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.sources import sources_of
-from hosttune.facts.storage.ways import Ways
+from hosttune.facts.storage.ways import ways_of
 from hosttune.resources.storage.fstab_remark import RemarkLevel, shown_remark
 from hosttune.values import ABSENT
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def look_at_places(facts: Facts) -> Iterator[ShownRemark]:
     """Folders that are not there or lie behind a link, and devices that are not there and may come later."""
-    reader, ways, sources = facts.reader, Ways(facts.reader, facts), sources_of(facts)
+    reader, ways, sources = facts.reader, ways_of(facts), sources_of(facts)
     for entry in facts.fstab.at_boot:
         if ways.way(entry.target)[1] or is_on_demand(entry.options):
             continue

@@ -18,6 +18,7 @@ from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
 from hosttune.resources.storage.fstab_boot import parse_release
 from hosttune.resources.storage.fstab_lint import LineErrors, is_failing, lint
+from hosttune.resources.storage.fstab_tables import KernelAnswer, reply
 from hosttune.resources.storage.unit_boot import find_error, way_out_of_refusal
 from hosttune.values import ABSENT
 
@@ -63,7 +64,7 @@ class MountCauses:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._entries = {(one.file, one.line): one for one in facts.fstab.entries}
-        self._units = {(one.entry.file, one.entry.line): one for one in facts.mount_units.all}
+        self._units = facts.mount_units.by_place
 
     def find(self, file: str, number: int) -> MountCause:
         """The cause of a line of fstab, or of a unit file, whose line is that of its What=."""
@@ -145,7 +146,13 @@ class MountCauses:
         """What the kernel said of the device, or of an option that this line has."""
         errors = attempt(lambda: self._facts.storage_log.mount_errors)
         found = sources_of(self._facts).find(entry.source) or ()
-        words = {word.partition("=")[0] for word in entry.options}
+        # Any user can mount with options in a namespace of their own, and the kernel calls those unknown that it has
+        # not, as `nofail`, which it never gets (fs/namespace.c, do_new_mount): no word that this type may have counts.
+        words = {
+            word.partition("=")[0]
+            for word in entry.options
+            if any(reply(one, word).answer is not KernelAnswer.TAKEN for one in entry.fstype.split(","))
+        }
         for one in reversed(errors if isinstance(errors, tuple) else ()):
             option = _OPTION.search(one.words)
             refused = (option[1] or option[2]) if option else ""

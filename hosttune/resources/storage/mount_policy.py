@@ -90,6 +90,9 @@ class View:
         return self.mount.fstype if self.mount else self.entry.fstype if self.entry else ""
 
 
+_MOST_AT_A_TARGET = 64  # mounts, each of which is looked for at all the others
+
+
 @frozen
 class Aged:
     """Who deletes by access time on a mount, and what could not be looked at."""
@@ -104,6 +107,8 @@ def aged(target: str, wish: Wish, facts: Facts) -> Aged:
         return Aged()
     mounts = () if facts.reader.persistent_only else facts.mounts.all
     own = [mount for mount in mounts if mount.target == target]
+    if len(own) > _MOST_AT_A_TARGET:
+        return Aged(unknown=f"more than {_MOST_AT_A_TARGET} file systems are mounted at {target}")
     places = {target, *(place for mount in mounts for one in own if (place := _shown_at(one, mount)))}
     harmless = {clean_path(path) for path in wish.fields.get("harmless_jobs", ())}
     found = [

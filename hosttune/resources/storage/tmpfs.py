@@ -64,6 +64,7 @@ class TmpfsWish(WishKind):
             list, help="Further mount options of a line that is added; nosuid, nodev, nr_inodes=1m unless given"
         ),
         "evidence": FieldSpec(list, help="Sentences for the report"),
+        "advice": FieldSpec(str, help="What is better here than a tmpfs: then nothing is changed; empty for nothing"),
     }
     operators = (Operator.AT_LEAST,)
     activations = (Activation.NOW, Activation.REBOOT)
@@ -78,6 +79,9 @@ class TmpfsWish(WishKind):
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         findings = []
         for wish in wishes:
+            if advice := str(wish.fields.get("advice", "")):
+                findings.append(Finding(wish.rule, wish.subject, Verdict.ADVICE, reason=advice, todo=wish.todo or ""))
+                continue
             try:
                 findings.append(_TmpfsComparison(wish, context).finding())
             except UnknownFact as unknown:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from hosttune.measure.watch.remedies import is_one_of_several
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import Want
 from hosttune.measure.watch.verdict import SECOND, Confidence, VerdictKind, WatchVerdict
@@ -24,7 +25,7 @@ MEANINGS: Mapping[State, str] = MappingProxyType(
         State.DISK: "it waits for storage",
         State.CPU: "it needs more CPU time than it can get: all its CPUs are busy, with its own work",
         State.FOREIGN: "other processes take the CPU time that it needs",
-        State.WORKERS: "too few processes load data: they are at their limit while CPUs are free",
+        State.WORKERS: "too few processes load data: they are at their limit",
         State.IDLE: "it did next to nothing, and waits for nothing that can be seen: it sleeps",
         State.WAIT: "it waits for what no processor, disk or memory is busy with: a network, a lock, another rank",
         State.UNKNOWN: "not known",
@@ -36,8 +37,9 @@ SHORT: Mapping[State, str] = MappingProxyType({
     State.FOREIGN: "others on its CPUs", State.LIMIT: "a limit on its CPUs",
 })  # fmt: skip
 _BUSY = {State.GPU: "the GPU is busy", State.COLD_GPU: "the GPU is busy, but cold"}
-_MAIN_LIMIT = "its main process is at the limit of one core while CPUs are free"
-_LINE_LIMIT = "its processes run one after the other, one core's worth at a time, while CPUs are free"
+_MAIN_LIMIT = "its main process is at the limit of one core"
+_ONE_LIMIT = "one of its processes is at the limit of one core, and the others wait,"
+_LINE_LIMIT = "its processes run one after the other, one core's worth at a time,"
 WAITS: Mapping[Want, str] = MappingProxyType({
     Want.NETWORK: "it waits for the network", Want.LOCK: "it waits for a lock",
     Want.PEER: "it waits for another process of this host", Want.TIMER: "it sleeps for a time that it has set itself",
@@ -173,10 +175,14 @@ def _meaning(state: State, account: Account) -> str:
         return f"{WAITS[account.waits_for]}{f' ({join_words(names)})' if names else ''}"
     if state in {State.GPU, State.COLD_GPU} and account.gpu_neighbours:
         return f"{_BUSY[state]}, with this job or with others that are on it as well"
-    if state is State.WORKERS and (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0):
-        return _LINE_LIMIT
-    if state is State.WORKERS and saturated < 0.5:
-        return _MAIN_LIMIT
+    if state is State.WORKERS:
+        is_line = (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0)
+        what = _LINE_LIMIT if is_line else _MAIN_LIMIT if saturated < 0.5 else MEANINGS[state]
+        if not is_line and is_one_of_several(account):
+            what = _ONE_LIMIT
+        room = mean["room_percent"]
+        is_free = room is None or room >= LIMITS.room_some
+        return f"{what} while {'CPUs are free' if is_free else 'the job gets the CPU time that it asks for'}"
     written, read = (account.means[f"disk_{what}_bytes"].value or 0 for what in ("written", "read"))
     storage = _storage(account)
     is_served = storage is not None and storage.fstype.startswith("fuse")

@@ -1,0 +1,158 @@
+"""What the kernel log of this boot says of single devices and tables that stopped, or came back again and again.
+
+Kernel: drivers/nvme/host/pci.c (nvme_timeout, nvme_warn_reset), drivers/gpu/drm/amd/amdgpu (amdgpu_device.c: `GPU
+reset(N) succeeded!`, `failed`, `end with ret`; amdgpu_ras.c: ERREVENT_ATHUB_INTERRUPT), drivers/net/ethernet/mellanox/
+mlx5/core/health.c, net/netfilter/nf_conntrack_core.c, fs/file_table.c, drivers/iommu/amd/iommu.c and
+intel/dmar.c. Lustre: ptlrpc/import.c (message 167). That mlx5 writes `firmware version` whenever it sets a card up is
+from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.kernel.kernel_log import OF_DEVICES, lines_of, message_of
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+T = TypeVar("T")
+_MOST = 2000  # lines that are kept, the newest
+_DAY_S = 86400
+_SETTLED_S = 600  # after the boot: firmware may still use a GPU when the IOMMU begins to translate
+_ONE_RESET_S = 10  # commands that time out together are one reset
+_IS_OURS = regex(OF_DEVICES.removeprefix("|"))
+_SLOT = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+_NVME = regex(r"nvme (nvme\d{1,9}): (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset)")
+_AMD = regex(
+    rf"amdgpu {_SLOT}: (?:amdgpu: )?(?:\{{\d+\}})?(?:(GPU reset\(\d+\) succeeded)|(GPU reset\(\d+\) failed|GPU reset "
+    r"end with ret = -\d+|device lost from bus)|([Uu]ncorrectable hardware error\(ERREVENT_\w{1,40}\)))"
+)
+_AMD_LOADED = regex(r"(?:\[drm\] )?amdgpu kernel modesetting enabled")
+_MLX5 = regex(
+    rf"mlx5_core {_SLOT}: (?:\w+:\d+:\(pid \d+\): )?(?:(health rec?overy succee?ded|firmware version: )"
+    r"|(device's health compromised|Fatal error \d+ detected|health recovery (?:failed|flow aborted))"
+    r"|synd 0x\w+: (?!success)(.{1,60}))"
+)
+_LUSTRE = regex(r"Lustre(?:Error)?: (?:.{1,160}: )?This client was evicted by ([\w.@:-]{1,128}); in progress")
+_CONNTRACK = regex(r"nf_conntrack: (?:nf_conntrack: )?table full")
+_FILES = regex(r"VFS: file-max limit \d+ reached")
+_IOMMU = regex(
+    rf"(?:[\w-]{{1,64}} {_SLOT}: )?AMD-Vi: Event logged \[IO_PAGE_FAULT (?:device=([0-9a-f:.]{{7,16}}) )?"
+    r"|DMAR: \[DMA (?:Read|Write)[^\]]{0,40}\] Request device \[([0-9a-f:.]{7,16})\] fault addr"
+)
+
+
+@frozen
+class ResetDrive(Fact):
+    """An NVMe controller that did not answer and was reset in the last day."""
+
+    name: str  # nvme1
+    resets: int
+
+
+@frozen
+class DeviceLog(Fact):
+    """What does not count as over. Raises UnknownFact if nothing is found and lines of the last day may be missing."""
+
+    reset_drives: tuple[ResetDrive, ...]
+    amd_faults: Mapping[
+        str, str
+    ]  # by slot why a GPU of AMD's does not compute, since the driver or a reset worked last
+    mlx5_faults: Mapping[str, str]  # by slot what a network card says of its firmware, since it was set up last
+    evicted_by: tuple[str, ...]  # targets of Lustre that threw this client out in the last day
+    conntrack_full: int  # how often connections were dropped for a full table in the last day, as far as that is logged
+    files_exhausted: bool  # programs could open no file in the last day, as fs.file-max was reached
+    iommu_faults: Mapping[str, int]  # by slot the accesses that the IOMMU stopped in the last day
+
+
+def chosen(log: str) -> tuple[str, ...]:
+    """The lines of a kernel log that speak of these things, the newest."""
+    return tuple(one for one in lines_of(log) if _IS_OURS.match(message_of(one)[1]))[-_MOST:]
+
+
+def collect(reader: Reader, facts: Facts) -> DeviceLog:
+    timed = shared(lambda: tuple(map(message_of, facts.kernel_log.lines(chosen))))
+    now = reader.now()
+
+    def recent(pattern: re.Pattern[str]) -> list[tuple[float | None, re.Match[str]]]:
+        """The matches of the last day, with their times."""
+        near = ((at, text) for at, text in timed() if at is None or now - at <= _DAY_S)
+        return [(at, match) for at, text in near if (match := pattern.match(text))]
+
+    def settled() -> float:
+        booted = attempt(lambda: facts.kernel.booted_at)
+        return booted + _SETTLED_S if isinstance(booted, int) else 0.0
+
+    def certain(make: Callable[[], T]) -> T:
+        return lazy(lambda: facts.kernel_log.certain(make()))
+
+    return DeviceLog(
+        reset_drives=certain(lambda: resets_in((at, match[1]) for at, match in recent(_NVME))),
+        amd_faults=certain(lambda: amd_faults_in(text for _, text in timed())),
+        mlx5_faults=certain(lambda: mlx5_faults_in(text for _, text in timed())),
+        evicted_by=certain(lambda: tuple(dict.fromkeys(match[1] for _, match in recent(_LUSTRE)))),
+        conntrack_full=certain(lambda: len(recent(_CONNTRACK))),
+        files_exhausted=certain(lambda: bool(recent(_FILES))),
+        iommu_faults=certain(lambda: _faults([one for one in recent(_IOMMU) if one[0] is None or one[0] >= settled()])),
+    )
+
+
+def resets_in(named: Iterable[tuple[float | None, str]]) -> tuple[ResetDrive, ...]:
+    """How often each controller was reset, by the times and names of the lines that say so."""
+    found: dict[str, int] = {}
+    last: dict[str, float] = {}
+    for at, name in named:
+        if at is None or at - last.get(name, -_ONE_RESET_S) >= _ONE_RESET_S:
+            found[name] = found.get(name, 0) + 1
+        last[name] = at if at is not None else -_ONE_RESET_S
+    return tuple(ResetDrive(name, resets) for name, resets in sorted(found.items()))
+
+
+def amd_faults_in(texts: Iterable[str]) -> Mapping[str, str]:
+    """By slot the worst that was said since the driver was loaded, or the GPU was reset, with success."""
+    found: dict[str, str] = {}
+    for text in texts:
+        if _AMD_LOADED.match(text):
+            found.clear()
+        elif match := _AMD.match(text):
+            slot, worked, failed, error = match.groups()
+            if worked:
+                found.pop(slot, None)
+            elif failed:
+                found[slot] = f"the driver could not reset it ({failed})" if "reset" in failed else failed
+            else:
+                found.setdefault(slot, f"{error}, and no reset of it succeeded since")
+    return found
+
+
+def mlx5_faults_in(texts: Iterable[str]) -> Mapping[str, str]:
+    """By slot what a card said last of its firmware; none for one that was set up since."""
+    found: dict[str, str] = {}
+    for text in texts:
+        if match := _MLX5.match(text):
+            slot, worked, failed, syndrome = match.groups()
+            if worked:
+                found.pop(slot, None)
+            elif failed:
+                found.setdefault(slot, failed)
+            elif slot in found:
+                found[slot] = syndrome.strip()
+    return found
+
+
+def _faults(matches: Sequence[tuple[float | None, re.Match[str]]]) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for _, match in matches:
+        slot = match[1] or match[2] or match[3] or ""
+        slot = slot if slot.count(":") == 2 else f"0000:{slot}"
+        found[slot] = found.get(slot, 0) + 1
+    return found

@@ -1,0 +1,89 @@
+"""Tables of the whole kernel that fill up: tracked connections, open files; and how many processes a session may have.
+
+Kernel: networking/nf_conntrack-sysctl.rst (nf_conntrack_count, nf_conntrack_max; absent while the module is not
+loaded), sysctl/fs.rst (file-nr: allocated, unused, most). That the column `drop` of /proc/net/stat/nf_conntrack counts
+what a full table of that network namespace dropped is from memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.limits.session_limits import amount
+from hosttune.facts.reading import hint
+from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_CONNTRACK = "/proc/sys/net/netfilter/nf_conntrack"
+_STATISTICS = "/proc/1/net/stat/nf_conntrack"  # of the host's own network namespace; numbers in hex
+_FILES = "/proc/sys/fs/file-nr"
+
+
+@frozen
+class HostTables(Fact):
+    """How full they are. A counter that is not there, or cannot be read, counts nothing: it proves no fault."""
+
+    connections: int
+    most_connections: int  # 0 if connections are not tracked
+    files: int  # open in all of the host
+    most_files: int
+    has_dropped: bool  # the kernel logged in the last day that a table was full, and that may be the host's own
+    has_refused_files: bool  # the kernel logged in the last day that no program could open another file
+    session_processes: str  # what a file sets as the most processes of any user; empty if no file does
+    session_processes_place: str  # FILE:LINE
+
+    @property
+    def connections_percent(self) -> float:
+        return 100 * self.connections / self.most_connections if self.most_connections else 0.0
+
+    @property
+    def files_percent(self) -> float:
+        return 100 * self.files / self.most_files if self.most_files else 0.0
+
+
+def collect(reader: Reader, facts: Facts) -> HostTables:
+    files = shared(lambda: files_in(hint(reader, _FILES)))
+    processes = shared(_session_processes, facts)
+    return HostTables(
+        connections=lazy(lambda: parse_digits(hint(reader, f"{_CONNTRACK}_count").strip(), 0)),
+        most_connections=lazy(lambda: parse_digits(hint(reader, f"{_CONNTRACK}_max").strip(), 0)),
+        files=lazy(lambda: files()[0]),
+        most_files=lazy(lambda: files()[1]),
+        has_dropped=lazy(lambda: facts.device_log.conntrack_full > 0 and may_be_own(hint(reader, _STATISTICS))),
+        has_refused_files=lazy(lambda: facts.device_log.files_exhausted),
+        session_processes=lazy(lambda: processes()[0]),
+        session_processes_place=lazy(lambda: processes()[1]),
+    )
+
+
+def files_in(content: str) -> tuple[int, int]:
+    """(allocated, most) of file-nr; zeros for anything else."""
+    numbers = [parse_digits(word, 0) for word in content.split()[:3]]
+    return (numbers[0], numbers[2]) if len(numbers) == 3 else (0, 0)
+
+
+def may_be_own(statistics: str) -> bool:
+    """Whether the host's own table dropped a packet: a user may fill one in a network namespace of the own. True if
+    the statistics do not tell.
+    """
+    head, *rows = [row.split() for row in statistics.splitlines()] or [[]]
+    if "drop" not in head or not rows:
+        return True
+    column = head.index("drop")
+    return any(row[column].strip("0") for row in rows if len(row) > column)
+
+
+def _session_processes(facts: Facts) -> tuple[str, str]:
+    """The soft limit for all users that counts, of a session that starts now. A hard one below it lowers it."""
+    kept: dict[str, tuple[float, str, str]] = {}
+    for one in facts.session_limits["nproc"].lines:
+        number = amount(one.given.value)
+        if one.domain == "*" and number is not None:
+            kept[one.kind] = (number, one.given.value, f"{one.given.path}:{one.given.line}")
+    _, value, place = min(kept.values(), default=(0.0, "", ""))
+    return value, place

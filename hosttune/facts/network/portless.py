@@ -1,0 +1,67 @@
+"""ConnectX cards whose driver is bound, and that offer neither a network interface nor an RDMA device: their firmware
+died while the driver ran, or did not start.
+
+Kernel: drivers/net/ethernet/mellanox/mlx5. PCI device ids of ConnectX-4 to ConnectX-8: the PCI ID Project; BlueField
+(DPU) is left out, as its host may have no port by design. A card of class InfiniBand offers ports by mlx5_ib only. The
+folder net/ is there, and empty, if an interface was moved to another network namespace (drivers/base/core.c).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.gpu.gpus import DEVICES, driver_of
+from hosttune.facts.gpu.platforms import is_bridged
+from hosttune.facts.reading import is_there, line, names_in, sure
+from hosttune.frozen import frozen
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_MELLANOX, _ETHERNET, _INFINIBAND = "0x15b3", "0x0200", "0x0207"
+_CONNECTX = frozenset({"0x1013", "0x1015", "0x1017", "0x1019", "0x101b", "0x101d", "0x101f", "0x1021", "0x1023"})
+
+
+@frozen
+class Portless(Fact):
+    """Physical functions; none on boards where ConnectX functions lead to NVSwitches."""
+
+    slots: tuple[str, ...]  # 0000:65:01.0
+
+
+def collect(reader: Reader, facts: Facts) -> Portless:
+    return Portless(lazy(_slots, reader, facts))
+
+
+def _slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    cards = [slot for slot in names_in(reader, DEVICES) if line(reader, f"{DEVICES}/{slot}/vendor") == _MELLANOX]
+    found = tuple(slot for slot in cards if _is_portless(reader, slot))
+    found = tuple(slot for slot in found if slot not in _with_ports(reader)) if found else ()
+    return () if found and any(is_bridged(gpu.device_id) for gpu in facts.gpus.devices) else found
+
+
+def _is_portless(reader: Reader, slot: str) -> bool:
+    folder = f"{DEVICES}/{slot}"
+    kind = str(line(reader, f"{folder}/class"))
+    if not kind.startswith((_ETHERNET, _INFINIBAND)) or line(reader, f"{folder}/device") not in _CONNECTX:
+        return False
+    if driver_of(reader, slot) != "mlx5_core" or isinstance(reader.link(f"{folder}/physfn"), str):
+        return False
+    if kind.startswith(_INFINIBAND) and not is_there(reader, "/sys/module/mlx5_ib") and not _has_rdma(reader):
+        return False
+    return all(sure(reader.list(f"{folder}/{name}")) is ABSENT for name in ("net", "infiniband"))
+
+
+def _with_ports(reader: Reader) -> frozenset[str]:
+    """The slots to which network interfaces and RDMA devices belong."""
+    folders = ("/sys/class/net", "/sys/class/infiniband")
+    places = [reader.resolve(f"{one}/{name}/device") for one in folders for name in names_in(reader, one)]
+    return frozenset(place.rpartition("/")[2] for place in places if isinstance(place, str))
+
+
+def _has_rdma(reader: Reader) -> bool:
+    """Some RDMA driver works here."""
+    return bool(names_in(reader, "/sys/class/infiniband"))

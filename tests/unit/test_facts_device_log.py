@@ -1,0 +1,56 @@
+"""The kernel log of devices and tables that stopped."""
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.kernel.device_log import ResetDrive, amd_faults_in, mlx5_faults_in, resets_in
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
+from hosttune.facts.limits.host_tables import files_in, may_be_own
+from tests.unit.fake_reader import FakeReader
+
+NOW = 1_780_000_000.0
+HEAD = "[    0.000000] Linux version 6.8.0-60-generic (buildd@lcy02)\n"
+EVICTED = "LustreError: 167-0: a-OST0002-osc-ff: This client was evicted by a-OST0002; in progress operations"
+
+
+def facts(*lines, at=NOW - 60):
+    journal = "".join(f"{at:.6f} kernel: {line}\n" for line in lines)
+    return Facts(FakeReader({"/proc/uptime": "200000.0 1.0\n"}, queries={JOURNAL: journal, DMESG: HEAD}, now=NOW))
+
+
+def test_commands_that_time_out_together_are_one_reset():
+    assert resets_in([(1.0, "nvme1"), (1.2, "nvme1"), (30.0, "nvme1")]) == (ResetDrive("nvme1", 2),)
+    assert resets_in([(None, "nvme1"), (None, "nvme1")]) == (ResetDrive("nvme1", 2),)
+
+
+def test_fault_of_an_amd_gpu_ends_with_a_reset_that_works_or_a_driver_that_is_loaded_anew():
+    failed = "amdgpu 0000:4e:00.0: amdgpu: GPU reset(3) failed"
+    assert "0000:4e:00.0" in amd_faults_in([failed])
+    assert amd_faults_in([failed, "amdgpu 0000:4e:00.0: amdgpu: GPU reset(4) succeeded!"]) == {}
+    assert amd_faults_in([failed, "[drm] amdgpu kernel modesetting enabled."]) == {}
+
+
+def test_fault_of_a_card_ends_when_it_is_set_up_anew():
+    dead = "mlx5_core 0000:65:01.0: poll_health:852:(pid 0): device's health compromised - reached miss count"
+    synd = "mlx5_core 0000:65:01.0: print_health_info:458:(pid 0): synd 0x7: irisc not responding"
+    assert mlx5_faults_in([dead, synd]) == {"0000:65:01.0": "irisc not responding"}
+    assert mlx5_faults_in([synd]) == {}
+    assert mlx5_faults_in([dead, "mlx5_core 0000:65:01.0: firmware version: 28.39.2048"]) == {}
+
+
+def test_what_is_older_than_a_day_is_over():
+    assert facts(EVICTED).device_log.evicted_by == ("a-OST0002",)
+    assert facts(EVICTED, at=NOW - 90_000).device_log.evicted_by == ()
+
+
+def test_log_that_nobody_can_read_is_unknown():
+    with pytest.raises(UnknownFact):
+        _ = Facts(FakeReader({}, now=NOW)).device_log.evicted_by
+
+
+def test_counter_that_holds_something_else_counts_nothing():
+    assert files_in("1000\t0\t2000\n") == (1000, 2000)
+    assert files_in("x") == (0, 0)
+    assert may_be_own("")
+    assert not may_be_own("entries drop\n01 00\n")
+    assert may_be_own("entries drop\n01 0a\n")

@@ -1,0 +1,134 @@
+"""What a person does about a GPU: a step on each line, in the order in which they work on that host."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.gpu_errors import SAID
+from hosttune.facts.gpu.ways_out import RUN_REPORT, WAYS, GpuPlace, find_place, way_of
+from hosttune.values import join_steps, steps_of
+from tests.unit.fake_reader import FakeReader
+
+SLOT = "0000:1b:00.0"
+RESET = f"reset the GPU: sudo nvidia-smi -r -i {SLOT}"
+
+
+def steps(action, **place):
+    return steps_of(way_of((action,), SLOT, GpuPlace(**place)))
+
+
+@pytest.mark.parametrize("action", [*WAYS, *SAID.values()])
+def test_every_action_has_steps_and_each_is_one_line(action):
+    assert steps(action)
+    assert all(step.strip() == step and ";" not in step for step in steps(action))
+
+
+def test_no_step_keeps_the_script_in_place_of_its_output():
+    for action in WAYS:
+        assert not any(step.startswith("keep nvidia-bug-report") for step in steps(action))
+    assert f"{RUN_REPORT}: sudo nvidia-bug-report.sh" in steps("RESET_GPU")
+
+
+def test_the_action_that_asks_for_most_decides():
+    place = GpuPlace()
+    assert way_of(("RESET_GPU", "REPLACE_BOARD", "LATER"), SLOT, place) == way_of(("REPLACE_BOARD",), SLOT, place)
+    assert way_of(("DRAIN_RESET", "RESTART_BM"), SLOT, place) == way_of(("RESTART_BM",), SLOT, place)
+    assert way_of((), SLOT, place) == ""
+    assert way_of(("a word of tomorrow",), SLOT, place) == way_of(("CONTACT_SUPPORT",), SLOT, place)
+
+
+def test_what_watches_the_gpu_stops_before_the_reset_and_starts_after_it():
+    found = steps("RESET_GPU", monitors=("nvidia-dcgm.service",), displays=("gdm.service",))
+    order = [
+        "stop what watches the GPU: sudo systemctl stop nvidia-dcgm.service",
+        "end the desktop and its sessions: sudo systemctl stop gdm.service",
+        RESET,
+        "start it again: sudo systemctl start nvidia-dcgm.service",
+    ]
+    assert [step for step in found if step in order] == order
+
+
+def test_slurm_node_is_drained_by_slurm():
+    first = steps("RESET_GPU", host="gpu01.example", is_slurm=True)[0]
+    assert first == f"drain the node: sudo scontrol update NodeName=gpu01 State=DRAIN Reason='GPU {SLOT}'"
+
+
+def test_kubernetes_node_gets_the_way_of_kubernetes():
+    found = steps("RESET_GPU", host="GPU01", is_kubernetes=True, has_operator=True, driver_root="/run/nvidia/driver")
+    assert found[0] == "drain the node: kubectl drain gpu01 --ignore-daemonsets --delete-emptydir-data"
+    off = next(at for at, step in enumerate(found) if "deploy.dcgm-exporter=false" in step)
+    reset = found.index(f"reset the GPU: sudo chroot /run/nvidia/driver nvidia-smi -r -i {SLOT}")
+    on = next(at for at, step in enumerate(found) if "deploy.dcgm-exporter=true" in step)
+    assert off < reset < on
+    assert not any("systemctl" in step for step in found)
+
+
+def test_guest_is_not_sent_to_the_power_switch():
+    assert not any("power the host" in step for step in steps("RESTART_BM", is_vm=True))
+    assert any("power the host off and on" in step for step in steps("RESTART_BM"))
+    assert not any("nvidia-smi -r" in step for step in steps("RESET_GPU", is_vgpu=True))
+
+
+class Here:
+    """The facts that a way out asks for."""
+
+    def __init__(self, running=(), **managers):
+        self.managers = SimpleNamespace(**{"gpu_operator": False, "kubelet": False, "slurm": False, **managers})
+        self.processes = {
+            name: SimpleNamespace(commands=("x",) if name in running else ())
+            for name in ("nv-hostengine", "dcgm-exporter", "nvidia-persistenced")
+        }
+        self.host = SimpleNamespace(hostname="gpu01", is_vm=False)
+        self.nvidia = SimpleNamespace(is_vgpu=False)
+        self.dcgm = SimpleNamespace(version="4.2.3")
+
+
+def reader(*services, **more):
+    return FakeReader(files={f"/sys/fs/cgroup/system.slice/{name}/cgroup.procs": "1\n" for name in services}, **more)
+
+
+def test_services_that_hold_gpus_are_found_by_their_control_groups():
+    names = (
+        "nvidia-dcgm.service",
+        "dcgm-exporter.service",
+        "nvidia_gpu_exporter.service",
+        "gdm3.service",
+        "ssh.service",
+    )
+    place = find_place(reader(*names), Here(running=("nv-hostengine",)))
+    assert place.monitors == ("dcgm-exporter.service", "nvidia-dcgm.service", "nvidia_gpu_exporter.service")
+    assert place.displays == ("gdm3.service",)
+    assert place.contained == ()  # the service has started it
+
+
+def test_dcgm_of_a_container_is_named():
+    place = find_place(reader("docker.service"), Here(running=("nv-hostengine",)))
+    assert place.contained == ("nv-hostengine",)
+    assert any(
+        "stop the container that runs nv-hostengine" in step for step in steps_of(way_of(("RESET_GPU",), SLOT, place))
+    )
+
+
+def test_persistence_daemon_of_the_host_lets_go_by_itself():
+    running = Here(running=("nvidia-persistenced",))
+    assert not find_place(reader("nvidia-persistenced.service"), running).is_persistence_kept
+    assert find_place(reader("docker.service"), running).is_persistence_kept
+
+
+def test_what_cannot_be_read_leaves_the_plain_way():
+    def unknown(*_):
+        raise UnknownFact("no")
+
+    class Blind:
+        def __getattr__(self, name):
+            unknown()
+
+    place = find_place(FakeReader(unreadable={"/sys/fs/cgroup/system.slice": "no"}), Blind())
+    assert RESET in steps_of(way_of(("RESET_GPU",), SLOT, place))
+
+
+def test_steps_of_several_ways_out_are_named_once():
+    assert join_steps(("a\nb", "", "b\n c ")) == "a\nb\nc"
