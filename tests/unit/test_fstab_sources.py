@@ -256,6 +256,18 @@ def test_name_that_a_copied_disk_has_too_is_noted(source):
     assert "/dev/sdc" in found[0]
 
 
+def test_copied_disk_takes_nothing_from_a_node_even_where_nothing_is_mounted():
+    facts = host(f"UUID={UUID} /data ext4 nofail 0 2", held=(*HELD, COPY), devices=[("sdc", "8:32", ())], more=WWIDS)
+
+    assert [(bool(one.note), one.is_absent) for one in look_at_boot_lines(facts)] == [(True, False)]
+
+
+def test_copied_partition_that_starts_the_host_is_left_alone():
+    """It is put on a second disk on purpose."""
+    args = {"held": (*HELD, COPY), "devices": [("sdc", "8:32", ())], "more": WWIDS}
+    assert not notes(f"UUID={UUID} /boot/efi ext4 defaults 0 1", **args)
+
+
 @pytest.mark.parametrize(
     ("source", "changes"),
     [

@@ -51,6 +51,7 @@ HARMLESS = frozenset({"duplicate", "relative-target"})
 MAY_FAIL = frozenset({"no-netdev"})
 # What may go well at one boot and not at the next, by the order in which systemd takes things.
 _NOTED = frozenset({"waits-for-network", "early-automount"})
+_MIRRORED = frozenset({"/boot/efi", "/efi"})  # copied to a second disk on purpose, so that each of them starts the host
 _COPIES = (
     "detach the copy, or give it a name of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, "
     "sgdisk -G). See which one is which first: sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS"
@@ -230,11 +231,13 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     if any(map(sources.is_ephemeral, on)):
         end = "a boot after a stop of the instance finds an empty disk without it, and ends in the emergency shell"
         return replace(line, is_of_device=True, note=f"{entry.where} names {entry.source}: {end}", way_out=EPHEMERAL)
-    if found is None and names_device(entry.source) and (copies := sources.find_copies(entry.source)):
+    is_mirrored = entry.target in _MIRRORED
+    if found is None and not is_mirrored and names_device(entry.source) and (copies := sources.find_copies(entry.source)):
         told = ", ".join(map(sources.describe, copies[:3]))
         note = f"{entry.where} names {entry.source}, which {len(copies)} devices have ({told}): which of them a boot"
         note = f"{note} mounts is chance"
-        return replace(line, is_of_device=True, note=note, way_out=_COPIES)
+        # That the folder is empty is storage-mounted's: a copied disk itself takes nothing from a node.
+        return replace(line, is_of_device=True, is_absent=False, note=note, way_out=_COPIES)
     if found is None or ("comment=cloudconfig" in entry.options and not here):
         return line  # of cloud-init's own disks not every size of instance has each
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
