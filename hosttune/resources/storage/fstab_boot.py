@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
+from hosttune.facts.containers.kubelet_swap import CONFIG, refuses_swap
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, describe_place, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
@@ -125,7 +127,8 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     if isinstance(document, Unreadable):
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
-    return (*lines, *look_at_units(facts))
+    found = (*lines, *look_at_units(facts))
+    return (*found, *_look_at_swap_in_use(facts, found))
 
 
 def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
@@ -290,7 +293,14 @@ def wait_of(facts: Facts, entry: FstabEntry) -> str:
 
 
 def look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
-    """A boot goes on without swap, after it has waited for its device."""
+    """What a boot makes of a swap: it goes on without one, after it has waited for its device."""
+    found = list(_find_missing_swap(facts, sources, entry))
+    yield from found
+    if not found and attempt(refuses_swap, facts) is True:
+        yield _refused(BootLine(f"swap {entry.source}", entry.line, file=entry.file), entry.source)
+
+
+def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
     used = frozenset() if facts.reader.persistent_only else sources.swapped
     where = entry.where
     place = BootLine(f"swap {entry.source}", entry.line, file=entry.file, is_of_device=True)
@@ -319,6 +329,25 @@ def look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[
         note = f"{where} names {entry.source}, which is not there: its swap fails at each boot"
         todo = "make the file again (mkswap(8)), or take the line out"
         yield replace(place, way_out=todo, note=note)
+
+
+def _refused(line: BootLine, path: str) -> BootLine:
+    note = f"{line.where} has the swap {path}: the kubelet does not start while swap is on (failSwapOn)"
+    todo = (
+        f"on a node without swap take it out and sudo swapoff {quote(path)}; else let the kubelet run beside it: "
+        f"failSwapOn: false in {CONFIG}"
+    )
+    return replace(line, note=note, way_out=todo)
+
+
+def _look_at_swap_in_use(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]:
+    """Swap that no line and no unit file names, as of zram: a kubelet that is started again finds it."""
+    swaps = attempt(lambda: facts.memory.swaps)
+    is_named = any(one.target.startswith("swap ") for one in lines)
+    if facts.reader.persistent_only or is_named or not isinstance(swaps, tuple) or not swaps:
+        return
+    if attempt(refuses_swap, facts) is True:
+        yield _refused(BootLine(f"swap {swaps[0].path}", 0, file="/proc/swaps"), swaps[0].path)
 
 
 def _is_file_missing(facts: Facts, path: str) -> bool:
