@@ -303,7 +303,7 @@ class Sources:
         source = plain_source(entry.source)
         if entry.fstype not in ON_DISK or not source.startswith("/") or self._ways.way(source)[1]:
             return None
-        if self._is_below_unmounted(source):
+        if self.is_below_unmounted(source):
             return None
         stat = reader.stat(source)
         if stat is ABSENT and not source.startswith("/dev/"):
@@ -318,7 +318,7 @@ class Sources:
             )
         return None
 
-    def _is_below_unmounted(self, path: str) -> bool:
+    def is_below_unmounted(self, path: str) -> bool:
         """Whether a boot mounts something above a path that is not mounted now."""
         return len(path) < PATH_MAX and not self._unmounted.isdisjoint(folders_above(path))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.containers.kubelet_swap import CONFIG, refuses_swap
+from hosttune.facts.storage.btrfs_ready import find_incomplete
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, describe_place, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
@@ -31,6 +32,7 @@ from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
+from hosttune.resources.storage.fstab_binds import BindFault, find_bind_fault
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, is_failing, lint
 from hosttune.resources.storage.fstab_lint_options import is_required, option_remarks, refused_by
 from hosttune.values import ABSENT, Unreadable
@@ -228,7 +230,17 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         entry.target, entry.line, is_mounted=bool(here), file=entry.file,
         is_absent=not here and not facts.reader.persistent_only,
     )  # fmt: skip
-    found = find_fault(sources, entry, here)
+    fault = find_fault(sources, entry, here)
+    found = fault or find_incomplete(facts, sources, entry, here)
+    if fault is None and found and entry.target == "/":
+        end = "the next boot does not mount it without rootflags=degraded on the kernel command line"
+        return replace(
+            line, is_of_device=True, fault=f"{entry.where} {found.sentence}: {end}", way_out=found.way_out
+        )
+    bind = find_bind_fault(facts, entry, here) if found is None else BindFault()
+    if bind.sentence:
+        is_absent = line.is_absent or bind.is_shown_wrong
+        return replace(line, note=f"{entry.where} {bind.sentence}", way_out=bind.way_out, is_absent=is_absent)
     is_made = "x-systemd.makefs" in entry.options
     on = (sources.find(entry.source) or ()) if found is None and need.is_required and not is_made and here else ()
     if any(map(sources.is_ephemeral, on)):
