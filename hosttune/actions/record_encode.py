@@ -29,6 +29,8 @@ T = TypeVar("T")
 MACHINE_ID: Final = "/etc/machine-id"
 DPKG_STATUS: Final = "/var/lib/dpkg/status"
 UDEV_DMI: Final = "/run/udev/data/+dmi:id"
+_BLOCK: Final = "/sys/block/"
+_UDEV_BLOCK: Final = "/run/udev/data/b"  # what udev knows of a disk, serial numbers too
 _DPKG_FIELDS = tuple(
     b"%s:" % name
     for name in (b"Package", b"Status", b"Architecture", b"Version", b"Source", b"Provides", b"Pre-Depends", b"Depends")
@@ -151,6 +153,7 @@ def _text(content: object) -> str:
 class _Encoder:
     def __init__(self, redactor: Redactor) -> None:
         self.redactor = redactor
+        self._serials: dict[bytes, int] = {}  # of disks, in the order in which they are met
 
     def table(self, kept: Mapping[str, Answer[T]], encode: Callable[[T], Any]) -> dict[str, Any]:
         return {self.redactor.name(path): encode_answer(answer, encode) for path, answer in sorted(kept.items())}
@@ -161,11 +164,18 @@ class _Encoder:
     def file(self, path: str, content: bytes) -> Any:
         if path == MACHINE_ID:
             return hashed_machine_id(content.decode("ascii", "replace"))
+        if path.startswith(_BLOCK) and is_serial_file(path) and not path.endswith("/dm/uuid"):
+            # A copied disk is told by that it is another disk: which are the same is kept, not what they are.
+            number = self._serials.setdefault(content.strip(), len(self._serials) + 1)
+            return f"{MASK}{number if number > 1 else ''}\n"
         if is_secret_file(path) or is_serial_file(path):
             is_mapped = path.endswith("/dm/uuid")
             return f"{mask_mapper_uuid(_text(content)) if is_mapped else MASK}\n"
         if path == DPKG_STATUS:
             return self.redactor.text(_short_status(content).decode("utf-8", "replace"), has_addresses=False)
+        if path.startswith(_UDEV_BLOCK):
+            rows = content.decode("utf-8", "replace").splitlines()
+            return "".join(f"{row}\n" for row in rows if row.startswith("E:ID_BTRFS_READY="))
         if path == UDEV_DMI:
             # without the serial numbers of memory modules
             told = memory_modules.told_lines(content.decode("utf-8", "replace"))
