@@ -146,6 +146,13 @@ def _words(recorder: RecordingReader, machine_id: str, *, share: bool) -> dict[s
     return words
 
 
+def _short_udev(path: str, content: str) -> str:
+    """Without the serial numbers of memory modules and disks."""
+    if path == UDEV_DMI:
+        return memory_modules.told_lines(content)
+    return "".join(f"{row}\n" for row in content.splitlines() if row.startswith("E:ID_BTRFS_READY="))
+
+
 def _text(content: object) -> str:
     return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
 
@@ -164,22 +171,12 @@ class _Encoder:
     def file(self, path: str, content: bytes) -> Any:
         if path == MACHINE_ID:
             return hashed_machine_id(content.decode("ascii", "replace"))
-        if path.startswith(_BLOCK) and is_serial_file(path) and not path.endswith("/dm/uuid"):
-            # A copied disk is told by that it is another disk: which are the same is kept, not what they are.
-            number = self._serials.setdefault(content.strip(), len(self._serials) + 1)
-            return f"{MASK}{number if number > 1 else ''}\n"
         if is_secret_file(path) or is_serial_file(path):
-            is_mapped = path.endswith("/dm/uuid")
-            return f"{mask_mapper_uuid(_text(content)) if is_mapped else MASK}\n"
+            return f"{self._mask(path, content)}\n"
         if path == DPKG_STATUS:
             return self.redactor.text(_short_status(content).decode("utf-8", "replace"), has_addresses=False)
-        if path.startswith(_UDEV_BLOCK):
-            rows = content.decode("utf-8", "replace").splitlines()
-            return "".join(f"{row}\n" for row in rows if row.startswith("E:ID_BTRFS_READY="))
-        if path == UDEV_DMI:
-            # without the serial numbers of memory modules
-            told = memory_modules.told_lines(content.decode("utf-8", "replace"))
-            return self.redactor.text(told, has_addresses=False)
+        if path == UDEV_DMI or path.startswith(_UDEV_BLOCK):
+            return self.redactor.text(_short_udev(path, content.decode("utf-8", "replace")), has_addresses=False)
         if is_pci_config(path):
             return encode_bytes(without_serial(content))
         if isinstance(encoded := encode_bytes(content), str):
@@ -188,6 +185,15 @@ class _Encoder:
         if path.startswith(_FIRMWARE):
             return encoded
         return NO_TEXT if self.redactor.share else self.redactor.text(content.decode("latin-1"))
+
+    def _mask(self, path: str, content: bytes) -> str:
+        """Of disks it is kept which are the same, not what they are: a copy of a disk is another one."""
+        if path.endswith("/dm/uuid"):
+            return mask_mapper_uuid(_text(content))
+        if not path.startswith(_BLOCK):
+            return MASK
+        number = self._serials.setdefault(content.strip(), len(self._serials) + 1)
+        return f"{MASK}{number if number > 1 else ''}"
 
     def _text_of(self, path: str, content: str) -> Any:
         if keys := _KEPT_KEYS.get(path.rpartition("/")[2]):

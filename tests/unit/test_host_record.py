@@ -270,7 +270,9 @@ def test_serial_numbers_of_disks_are_masked_so_that_two_of_one_disk_stay_alike(s
     paths["/sys/block/sdc/device/wwid"] = "naa.5000a\n"
     paths["/run/udev/data/b8:0"] = "E:ID_SERIAL=naa.5000a\nE:ID_BTRFS_READY=0\n"
 
-    record = take_record(FakeReader(paths), lambda reader: [*map(reader.read, paths)], share=share, tool_version="0.1.0")
+    record = take_record(
+        FakeReader(paths), lambda reader: [*map(reader.read, paths)], share=share, tool_version="0.1.0"
+    )
     first, second, third, udev = (record["files"][path] for path in paths)
 
     assert first == third != second

@@ -32,7 +32,7 @@ _TRUE, _FALSE = frozenset({"true", "1", "t"}), frozenset({"false", "0", "f"})
 
 @lru_cache(maxsize=1)  # each line of swap asks
 def refuses_swap(facts: Facts) -> bool:
-    """Whether it starts with the host and not beside swap. Raises UnknownFact where one of its settings is not known."""
+    """Whether it starts with the host, and not beside swap. Raises UnknownFact where a setting is not known."""
     if _UNIT not in {*facts.units.enabled, *running_services(facts.reader)} or any(_swaps_off(facts)):
         return False
     flag, configs = "", [CONFIG]

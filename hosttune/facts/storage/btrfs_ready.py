@@ -37,13 +37,15 @@ def find_incomplete(facts: Facts, sources: Sources, entry: FstabEntry, mounts: I
     lacking = _lacking(facts, {one.target for one in mounts if one.fstype == "btrfs"})
     if not lacking and not all(_is_waiting(facts, name) for name in found):
         return None
-    what = f"names {entry.source}, a btrfs of which a disk is missing{f' ({lacking})' if lacking else ''}: udev calls it"
+    what = (
+        f"names {entry.source}, a btrfs of which a disk is missing{f' ({lacking})' if lacking else ''}: udev calls it"
+    )
     what += " not ready"
     if "degraded" in entry.options:
         what += ", whatever `degraded` says"
     todo = (
-        "attach the disk; or mount it by hand (sudo mount -o degraded) and put another in its place (sudo btrfs replace "
-        "start), or take it out (sudo btrfs device remove missing), which needs room on the others"
+        "attach the disk; or mount it by hand (sudo mount -o degraded) and put another in its place "
+        "(sudo btrfs replace start), or take it out (sudo btrfs device remove missing), which needs room on the others"
     )
     return SourceFault(SourceKind.MISSING, what, todo)
 

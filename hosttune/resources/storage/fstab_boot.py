@@ -32,7 +32,7 @@ from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
-from hosttune.resources.storage.fstab_binds import BindFault, find_bind_fault
+from hosttune.resources.storage.fstab_binds import find_bind_fault
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, is_failing, lint
 from hosttune.resources.storage.fstab_lint_options import is_required, option_remarks, refused_by
 from hosttune.values import ABSENT, Unreadable
@@ -234,25 +234,9 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     found = fault or find_incomplete(facts, sources, entry, here)
     if fault is None and found and entry.target == "/":
         end = "the next boot does not mount it without rootflags=degraded on the kernel command line"
-        return replace(
-            line, is_of_device=True, fault=f"{entry.where} {found.sentence}: {end}", way_out=found.way_out
-        )
-    bind = find_bind_fault(facts, entry, here) if found is None else BindFault()
-    if bind.sentence:
-        is_absent = line.is_absent or bind.is_shown_wrong
-        return replace(line, note=f"{entry.where} {bind.sentence}", way_out=bind.way_out, is_absent=is_absent)
-    is_made = "x-systemd.makefs" in entry.options
-    on = (sources.find(entry.source) or ()) if found is None and need.is_required and not is_made and here else ()
-    if any(map(sources.is_ephemeral, on)):
-        end = "a boot after a stop of the instance finds an empty disk without it, and ends in the emergency shell"
-        return replace(line, is_of_device=True, note=f"{entry.where} names {entry.source}: {end}", way_out=EPHEMERAL)
-    is_mirrored = entry.target in _MIRRORED
-    if found is None and not is_mirrored and names_device(entry.source) and (copies := sources.find_copies(entry.source)):
-        told = ", ".join(map(sources.describe, copies[:3]))
-        note = f"{entry.where} names {entry.source}, which {len(copies)} devices have ({told}): which of them a boot"
-        note = f"{note} mounts is chance"
-        # That the folder is empty is storage-mounted's: a copied disk itself takes nothing from a node.
-        return replace(line, is_of_device=True, is_absent=False, note=note, way_out=_COPIES)
+        return replace(line, is_of_device=True, fault=f"{entry.where} {found.sentence}: {end}", way_out=found.way_out)
+    if found is None and (noted := _note_source(facts, sources, line, entry, here, is_required=need.is_required)):
+        return noted
     if found is None or ("comment=cloudconfig" in entry.options and not here):
         return line  # of cloud-init's own disks not every size of instance has each
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
@@ -264,6 +248,30 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     if need.is_awaited or need.needed_by:
         return replace(line, is_of_device=True, note=sentence, way_out=f"{found.way_out}{lets_go_on}")
     return replace(line, is_of_device=True, remark=sentence, way_out=found.way_out)
+
+
+def _note_source(
+    facts: Facts, sources: Sources, line: BootLine, entry: FstabEntry, here: Sequence[Mount], *, is_required: bool
+) -> BootLine | None:
+    """What may go wrong at a boot though a source is there and right; None for nothing."""
+    bind = find_bind_fault(facts, entry, here)
+    if bind.sentence:
+        is_absent = line.is_absent or bind.is_shown_wrong
+        return replace(line, note=f"{entry.where} {bind.sentence}", way_out=bind.way_out, is_absent=is_absent)
+    is_made = "x-systemd.makefs" in entry.options
+    on = (sources.find(entry.source) or ()) if is_required and not is_made and here else ()
+    if any(map(sources.is_ephemeral, on)):
+        end = "a boot after a stop of the instance finds an empty disk without it, and ends in the emergency shell"
+        return replace(line, is_of_device=True, note=f"{entry.where} names {entry.source}: {end}", way_out=EPHEMERAL)
+    if entry.target in _MIRRORED or not names_device(entry.source):
+        return None
+    if copies := sources.find_copies(entry.source):
+        told = ", ".join(map(sources.describe, copies[:3]))
+        note = f"{entry.where} names {entry.source}, which {len(copies)} devices have ({told}): which of them a boot"
+        note = f"{note} mounts is chance"
+        # That the folder is empty is storage-mounted's: a copied disk itself takes nothing from a node.
+        return replace(line, is_of_device=True, is_absent=False, note=note, way_out=_COPIES)
+    return None
 
 
 def _mounted_at(facts: Facts, entry: FstabEntry) -> list[Mount]:
