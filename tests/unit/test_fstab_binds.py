@@ -114,3 +114,14 @@ def test_root_without_a_disk_is_mounted_only_as_degraded():
 )
 def test_btrfs_that_is_whole_is_left_alone(changes):
     assert not pool_lines("defaults", **changes)
+
+
+def test_device_with_an_odd_uuid_is_held_to_its_type():
+    """bigtreetech/CB2#9: a vfat in a line of ext4."""
+    held = (("sdb", "/dev/sdb", "vfat", "", "0B22-1122", "", ""),)
+    (found,) = [
+        one for one in look_at_boot_lines(host("UUID=0B22-1122 /boot2 ext4 defaults 0 2", held=held)) if one.fault
+    ]
+
+    assert "holds vfat" in found.fault
+    assert found.way_out == "write vfat as its type"

@@ -189,6 +189,7 @@ def _lines(
         reading = line.libmount if has_libmount else line.getmntent
         target = line.target or f"line {line.number}"
         remark = told.get(line.number) or errors.failure(line, kernel)
+        remark = None if _has_device(sources, remark, entries.get(line.number)) else remark
         is_mounted = bool({line.target, paths.get(line.number, "")} & mounted)
         if line.kind is LineKind.BROKEN:
             fails = remark is not None and _is_misread(reading, kernel, mounted if is_mounted else None)
@@ -206,6 +207,12 @@ def _lines(
             yield _look_at_source(facts, sources, entry, fields)
         else:
             yield BootLine(target, line.number, is_mounted=is_mounted)
+
+
+def _has_device(sources: Sources, remark: ShownRemark | None, entry: FstabEntry | None) -> bool:
+    """Whether a device has a UUID that is none of the type of its line: then the type is wrong, and it says so."""
+    is_of_shape = remark is not None and remark.code == "uuid-shape"
+    return is_of_shape and entry is not None and bool(sources.find(entry.source))
 
 
 def _find_failures(remarks: Sequence[ShownRemark]) -> dict[int, ShownRemark]:
