@@ -211,17 +211,20 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> TmpSize:
 
 def _with_reasons(case: TmpCase, facts: Facts) -> TmpCase:
     """What the default hangs on besides. Raises UnknownFact."""
-    runs = next((one.evidence for one in facts.managers.present if one.name in _SCHEDULERS), "")
     mount = None if facts.reader.persistent_only else facts.mounts.at.get("/tmp") or facts.mounts.at.get("/")
     if mount is None:
-        return replace(case, scheduler=runs, place="a disk that is not known")
+        return replace(case, place="a disk that is not known")
     slow = f"{mount.target}, a hard disk" if mount.is_rotational else ""
     slow = f"{mount.target}, a network file system" if mount.is_network else slow
-    return replace(
-        case, scheduler=runs, slow_disk=slow, place=f"{mount.target} ({mount.fstype})", age=_age(facts),
+    case = replace(
+        case, slow_disk=slow, place=f"{mount.target} ({mount.fstype})",
         disks=tuple(f"{one.target} ({_text(one.total_bytes)})" for one in _larger_flash(facts, mount)),
         has_tmpdir=any(one.name == "TMPDIR" for one in facts.environment.all),
     )  # fmt: skip
+    if not slow or case.disks:
+        return case  # which is reason enough, and the rest is many files
+    runs = next((one.evidence for one in facts.managers.present if one.name in _SCHEDULERS), "")
+    return replace(case, scheduler=runs, age=_age(facts))
 
 
 def _age(facts: Facts) -> str:
