@@ -161,7 +161,6 @@ FAULTS = {
     "services-sleep-desktop": "test_bare.py",
     "services-time-sync": "test_bare.py",
     "services-tuner-conflict": "test_bare.py",
-    "storage-data-placement": "test_bare.py",
     "storage-hangs": "test_data_disks.py",
     "storage-io-errors": "test_bare.py",
     "storage-nfs-mounts": "test_bare.py",

@@ -122,7 +122,6 @@ truncate -s 3T /srv/huge; mkdir -p /srv/large /srv/nfs /mnt/nfs
 mke2fs -q -F -J size=4 -T largefile4 /srv/huge; mount -o loop /srv/huge /srv/large
 modprobe nfsd; mount -t nfsd nfsd /proc/fs/nfsd; exportfs -o rw,fsid=0,no_subtree_check 127.0.0.1:/srv/nfs
 rpc.nfsd -N 3 -V 4 1; rpc.mountd -N 3; mount -t nfs4 -o soft 127.0.0.1:/ /mnt/nfs
-for disk in vda vdb; do echo 1 > /sys/block/$disk/queue/rotational; done
 """
 # A page that is poisoned (madvise(2)) ends the program that has it; a machine check is decoded as a real one is
 # (kernel: arch/x86/kernel/cpu/mce/inject.c).
@@ -166,7 +165,6 @@ SAID = {
     "services-sleep-desktop": "logind does suspend (/etc/systemd/logind.conf.d/site.conf) when idle",
     "services-time-sync": "the clock is not synchronised; no time daemon runs",
     "services-tuner-conflict": "auto-cpufreq (auto-cpufreq.service runs), tlp (tlp.service runs) tune the same things",
-    "storage-data-placement": "data file systems on hard disks: /data",
     "storage-io-errors": "sdd failed 1 request to read or write",
     "storage-nfs-mounts": "it is mounted soft",
     "storage-paths": "1 of its 2 paths does not work: sdc (offline)",
