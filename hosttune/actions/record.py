@@ -61,7 +61,7 @@ _PCI_FILES = (
 )  # fmt: skip
 UNITS = (
     "fstrim.timer", "tmp.mount", "nvidia-persistenced.service", "nvidia-fabricmanager.service", "tuned.service",
-    "irqbalance.service", "docker.service", "containerd.service", "slurmd.service",
+    "docker.service", "containerd.service", "slurmd.service",
     "unattended-upgrades.service", "power-profiles-daemon.service", "apt-daily-upgrade.timer", "thermald.service",
     "systemd-oomd.service", "cloud-init.service", "multipathd.service", "snapd.service", "nvidia-dcgm.service",
 )  # fmt: skip

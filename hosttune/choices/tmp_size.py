@@ -84,10 +84,11 @@ def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
     if is_default and not reason and (reason := _why_not_by_default(case)) and _helps_elsewhere(case):
         what = f"temporary files go to {case.place}, and {case.disks[0]} has more room"
         return TmpSize(0, "", advice=what, disk=case.disks[0].partition(" ")[0])
-    if reason := reason or _too_full(case, limits):
-        return TmpSize(0, reason)
     if is_default:
         size = min(int(case.ram_bytes * _SHARE_ON_SLOW_DISK) // _GIB * _GIB, _MOST_ON_SLOW_DISK)
+    if reason := reason or _too_full(case, limits, size):
+        return TmpSize(0, reason)
+    if is_default:
         bounds = f"{_SHARE_ON_SLOW_DISK:.0%} of {_text(case.ram_bytes)} RAM, at most {_text(_MOST_ON_SLOW_DISK)}"
         return TmpSize(size, "", (f"/tmp is on {case.slow_disk}; {_text(size)} is {bounds}", *case.notes))
     share = f"{limits.ram_share:.0%} of {_text(case.ram_bytes)} RAM"
@@ -138,7 +139,7 @@ def _why_not_by_default(case: TmpCase) -> str:
     if case.scheduler:
         return f"{case.scheduler}: files that jobs put into a tmpfs count as memory of the jobs ({_ALL_THE_SAME})"
     if not case.slow_disk:
-        return f"/tmp is on {case.place}, no hard disk: in memory it gains training nothing ({_ALL_THE_SAME})"
+        return f"/tmp is on {case.place}, not known to be a hard disk, and training gains nothing ({_ALL_THE_SAME})"
     if case.disks:
         return f"{case.disks[0]} is the better place for temporary files ({_ALL_THE_SAME})"
     if case.age:
@@ -146,15 +147,17 @@ def _why_not_by_default(case: TmpCase) -> str:
     return ""
 
 
-def _too_full(case: TmpCase, limits: TmpLimits) -> str:
+def _too_full(case: TmpCase, limits: TmpLimits, size: int) -> str:
     """The reason that needs a count; a tmpfs holds what it holds in memory already."""
     if case.has_tmpfs:
         return ""
-    most = int(case.ram_bytes * limits.used_share)
+    of_ram = int(case.ram_bytes * limits.used_share)
+    most = min(of_ram, size // 4) if limits.where == SLOW_DISK else of_ram
     used = _known(case.used_bytes)
     if used > most:
         at_least = "" if _known(case.is_complete) else "at least "
-        return f"{at_least}{_text(used)} lie in /tmp, more than {limits.used_share:.0%} of {_ram(case)}"
+        what = f"{limits.used_share:.0%} of {_ram(case)}" if most == of_ram else f"a quarter of {_text(size)}"
+        return f"{at_least}{_text(used)} are in /tmp, more than {what}"
     if not _known(case.is_complete) and _known(case.most_bytes) > most:
         reason = "not all of /tmp could be counted: too many files, or folders of others (needs root)"
         raise UnknownFact(reason)

@@ -49,12 +49,14 @@ def explain(
 def _named(name: str, catalog: Catalog) -> Rule:
     """The rule that goes by this name now; a word on standard error where that is another one than was typed."""
     from hosttune.cli.common import tell
+    from hosttune.engine.gone import GONE, gone_note
     from hosttune.engine.policy import name_notes, nearest
     from hosttune.errors import HosttuneError
 
     rule = catalog.rules.get(catalog.current(name))
     if rule is None:
-        raise HosttuneError(f"no rule is called {name}", hint=nearest(name, catalog.rules) or "see: hosttune rules")
+        message = gone_note(name) if name in GONE else f"no rule is called {name}"
+        raise HosttuneError(message, hint=nearest(name, catalog.rules) or "see: hosttune rules")
     for note in name_notes(catalog, (name,)):
         tell(f"hosttune: {note}")
     return rule

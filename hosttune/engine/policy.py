@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
+from hosttune.engine.gone import GONE, gone_note
 from hosttune.engine.waiver import Waiver, waive
 from hosttune.errors import Fault, HosttuneError, Where
 from hosttune.facts.globs import fits_glob
@@ -182,7 +183,11 @@ class Policy:
             raise HosttuneError(
                 f"no profile is called {profile}", hint=f"there is: {', '.join(sorted(catalog.profiles))}"
             )
+        named = (*select, *ignore, *only, *again)
+        select, ignore = (tuple(one for one in names if one not in GONE) for names in (select, ignore))
         unknown = [name for name in (*select, *ignore, *only, *again) if catalog.current(name) not in catalog.rules]
+        if unknown and unknown[0] in GONE:
+            raise HosttuneError(gone_note(unknown[0]), hint="see: hosttune rules")
         if unknown:
             raise HosttuneError(
                 f"no rule is called {unknown[0]}", hint=nearest(unknown[0], catalog.rules) or "see: hosttune rules"
@@ -209,7 +214,7 @@ class Policy:
             disturb=Disturbs(disturb) if disturb else self.disturb,
             again=tuple(map(catalog.current, again)),
             break_work=disturb == Disturbs.GPU_WORK.value,
-            notes=tuple(dict.fromkeys((*self.notes, *name_notes(catalog, (*select, *ignore, *only, *again)), *notes))),
+            notes=tuple(dict.fromkeys((*self.notes, *name_notes(catalog, named), *notes))),
         )
 
 
@@ -219,6 +224,7 @@ def name_notes(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
     for name in dict.fromkeys(names):
         rule = catalog.rules.get(catalog.current(name))
         if rule is None:
+            notes += [gone_note(name)] if name in GONE else []
             continue
         if name in rule.renamed_from:
             notes.append(f"{name} is called {rule.id} now")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from hosttune.engine.gone import GONE, without_gone
 from hosttune.engine.policy import AtBoot, DataMount, Declared, Drains, HostSection, Policy, Statement, name_notes
 from hosttune.engine.trial_terms import TrialTerms, span_s
 from hosttune.engine.waiver import MOST, MOST_PATTERNS, Waiver
@@ -54,6 +55,12 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
         faults = list(doubled_faults(document, _prefixed(document.data, host)))
         if faults:
             raise BadInput(faults)
+    written = [
+        *data.get("select", ()),
+        *(e if isinstance(e, str) else e["rule"] for e in data.get("ignore", ())),
+        *data.get("params", ()),
+    ]
+    data = without_gone(data)
     entries = data.get("ignore", ())
     off = [entry for entry in entries if isinstance(entry, str)]
     waivers = tuple(
@@ -67,11 +74,6 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
     params: dict[str, dict[str, Any]] = {}
     for rule, values in data.get("params", {}).items():
         params.setdefault(catalog.current(rule), {}).update(values)
-    written = [
-        *data.get("select", ()),
-        *(e if isinstance(e, str) else e["rule"] for e in entries),
-        *data.get("params", ()),
-    ]
     return Policy(
         profile=data.get("profile", "base"),
         profile_by=_named_by(document.data or {}, "profile", host, document.name),
@@ -162,7 +164,7 @@ def _said(document: YamlFile, catalog: Catalog, host: Answer[str]) -> tuple[Stat
                 found.append(Statement("waiver", catalog.current(entry["rule"]), where, entry.get("subject", "")))
         params = part.get("params", {})
         found += [Statement("params", catalog.current(one), document.where(f"{prefix}params.{one}")) for one in params]
-    return tuple(found)
+    return tuple(one for one in found if one.rule not in GONE)
 
 
 def _named_by(data: Mapping[str, Any], key: str, host: Answer[str], file: str) -> str:

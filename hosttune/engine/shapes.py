@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.edition import EDITIONS, all_editions, is_edition
+from hosttune.engine.gone import GONE
 from hosttune.engine.policy import param_faults
 from hosttune.engine.rule import Status
 from hosttune.engine.schema import (
@@ -293,7 +294,7 @@ def _section_faults(document: YamlFile, catalog: Catalog, prefix: str, data: dic
         for i, entry in enumerate(data.get("ignore", []))
     ]
     named += [(f"{prefix}params.{name}", name) for name in data.get("params", {})]
-    faults = rule_name_faults(document, catalog, named)
+    faults = rule_name_faults(document, catalog, [one for one in named if one[1] not in GONE])
     faults += [
         Fault(document.where(path), f"`hosttune health` never asks {name}", "it asks rules with `fault:` or `impairs:`")
         for path, name in drains

@@ -46,12 +46,6 @@ import json, os, sys
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 said = {"python": sys.version.split()[0]}
 try:
-    from importlib.metadata import version
-    for key, name in (("pillow", "pillow"), ("pillow_simd", "pillow-simd")):
-        try:
-            said[key] = version(name)
-        except Exception:
-            pass
     import torch
     said["torch"] = str(torch.__version__)
     said["cuda"] = str(torch.version.cuda or "")

@@ -44,7 +44,6 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "torch.compile, CUDA graphs or a larger batch",
         "torch.compile: up to 6 times on a model bound by launches, 0.94 on a large one",
         "stas00/ml-engineering; measure yours",
-        rule="framework-modern-tools",
     ),
     "one-slow-worker": Advice(
         "one process is at its limit while the others wait: look at what only it does (a slow shard, fewer shards than "
@@ -79,7 +78,6 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "pillow-simd is no tenfold gain: it resizes 4 to 8 times as fast and decodes as before",
         "decode and resize to 224 pixels: 1.7 times; grey PNG of 1024 pixels: 0.95",
         MACHINE,
-        rule="framework-modern-tools",
     ),
     "raw-format": Advice(
         "store decoded data where space allows: BMP, npy or raw; a PNG of level 0 costs more to read than a JPEG",
@@ -113,7 +111,6 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         'torch.set_float32_matmul_precision("high"), torch.compile, a larger batch; measure each',
         "torch.compile: up to 6 times on a model bound by launches, 0.94 on a large one",
         "stas00/ml-engineering; measure yours",
-        rule="framework-modern-tools",
     ),
     "gpu-shared": Advice(
         "other processes hold memory on the job's GPUs, and whose kernels ran is not told: give the job a GPU of its "
@@ -123,7 +120,6 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "cold-gpu": Advice(
         "the GPU is busy but draws little: many small kernels, or waiting for other GPUs (NCCL). torch.profiler or "
         "nsys shows which; torch.utils.bottleneck, which guides still name, is gone from PyTorch since 2025",
-        rule="framework-modern-tools",
     ),
     "foreign": Advice(
         "others take the CPU time: move them, nice them, or give the job CPUs of its own (taskset, cpuset, "

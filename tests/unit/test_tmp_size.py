@@ -45,8 +45,8 @@ def test_tmpfs_that_is_there_is_grown_from_half_the_limit_on_and_to_at_most_half
         (replace(HOST, ram_bytes=63 * GIB, has_tmpfs=True), "63 GiB of RAM, below the 64 GiB"),
         (replace(HOST, own_bytes=64 * GIB), "a file system of its own with 64 GiB"),
         (replace(HOST, ram_bytes=64 * GIB, own_bytes=1000 * GIB), "a file system of its own"),
-        (replace(HOST, used_bytes=13 * GIB), "13 GiB lie in /tmp, more than 5% of 256 GiB of RAM"),
-        (replace(HOST, used_bytes=13 * GIB, is_complete=False, most_bytes=NOT_READ), "at least 13 GiB lie in /tmp"),
+        (replace(HOST, used_bytes=13 * GIB), "13 GiB are in /tmp, more than 5% of 256 GiB of RAM"),
+        (replace(HOST, used_bytes=13 * GIB, is_complete=False, most_bytes=NOT_READ), "at least 13 GiB are in /tmp"),
     ],
 )
 def test_tmp_stays_as_it_is(case, said):
@@ -133,7 +133,7 @@ def test_tmp_on_a_disk_larger_than_memory_could_be_is_left_and_a_tmpfs_is_no_suc
 def test_just_what_may_lie_in_tmp_is_not_too_much():
     most = int(256 * GIB * 0.05)
     assert decide(replace(HOST, used_bytes=most), LIMITS).size_bytes == 64 * GIB
-    assert "lie in /tmp" in decide(replace(HOST, used_bytes=most + 1), LIMITS).leave
+    assert "are in /tmp" in decide(replace(HOST, used_bytes=most + 1), LIMITS).leave
     cut = replace(HOST, is_complete=False, most_bytes=most)
     assert decide(cut, LIMITS).size_bytes == 64 * GIB
     with pytest.raises(UnknownFact, match=r"^not all of /tmp could be counted.*needs root"):
@@ -144,3 +144,37 @@ def test_disk_is_named_only_where_memory_would_be_taken_anew():
     disks = replace(HOST, disks=("/data (3.4 TiB)",))
     assert not any("large temporary" in line for line in decide(replace(disks, has_tmpfs=True), LIMITS).evidence)
     assert not any("large temporary" in line for line in decide(HOST, LIMITS).evidence)
+
+
+SLOW = replace(LIMITS, where="slow-disk")
+
+
+@pytest.mark.parametrize(("ram_gib", "gib"), [(128, 12), (512, 51), (2048, 64)])
+def test_on_a_slow_disk_it_gets_a_tenth_of_ram_and_at_most_64_gib(ram_gib, gib):
+    case = TmpCase(ram_gib * GIB, slow_disk="/, a hard disk")
+    assert decide(case, SLOW).size_bytes == gib * GIB
+    assert decide(replace(case, used_bytes=gib * GIB // 4 + 1), SLOW).size_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"has_tmpfs": True}, "in memory already"),
+        ({"scheduler": "slurmd.service runs"}, "slurmd.service runs: files that jobs put"),
+        ({"slow_disk": "", "place": "/ (ext4)"}, "not known to be a hard disk"),
+        ({"disks": ("/data (3 TiB)",), "has_tmpdir": True}, "/data (3 TiB) is the better place"),
+        ({"age": "10d (/etc/tmpfiles.d/a.conf:1)"}, "kept for a time (10d"),
+        ({"used_bytes": 17 * GIB}, "17 GiB are in /tmp, more than a quarter of 64 GiB"),
+    ],
+)
+def test_by_default_it_is_left_where_memory_is_no_better(changes, said):
+    found = decide(replace(TmpCase(1024 * GIB, slow_disk="/, a hard disk"), **changes), SLOW)
+    assert (found.size_bytes, found.advice) == (0, "")
+    assert said in found.leave
+
+
+def test_larger_disk_is_advised_once():
+    case = TmpCase(1024 * GIB, place="/ (ext4)", disks=("/data (3 TiB)",))
+    assert decide(case, SLOW).advice == "temporary files go to / (ext4), and /data (3 TiB) has more room"
+    assert decide(case, SLOW).disk == "/data"
+    assert not decide(case, LIMITS).advice

@@ -185,11 +185,11 @@ TRIXIE_MENU = Recipe("trixie", _MENU, boots_itself=True, has_menu=True)
 TRIXIE_BARE = Recipe(
     "trixie",
     (
-        *_MENU, "irqbalance", "nfs-kernel-server", "systemd-coredump", "systemd-oomd", "systemd-timesyncd",
+        *_MENU, "nfs-kernel-server", "systemd-coredump", "systemd-oomd", "systemd-timesyncd",
         "unattended-upgrades",
     ),
     boots_itself=True,
-    idle=("irqbalance.service", "systemd-oomd.service", "systemd-oomd.socket", "unattended-upgrades.service"),
+    idle=("systemd-oomd.service", "systemd-oomd.socket", "unattended-upgrades.service"),
     has_two_nodes=True,
     has_menu=True,
     is_bare=True,

@@ -50,6 +50,7 @@ SITE = b"""\
 profile: slurm-node
 max_risk: high
 disturb: a service
+select: [kernel-init-on-alloc, limits-pid-max, memory-dirty-limits]
 data_mounts:
   - {source: LABEL=fresh, target: /mnt/fresh}
 params:
@@ -142,7 +143,6 @@ SHOWN_ON_METAL = {
 # Advice has nothing to apply: the guest of this file has the fault itself, is told of it, and is well before and after.
 FAULTS = {
     "cpu-clock-source": "test_bare.py",
-    "cpu-irqbalance": "test_bare.py",
     "cpu-offline": "test_bare.py",
     "cpu-smt-mitigations": "test_bare.py",
     "host-hardware-errors": "test_bare.py",

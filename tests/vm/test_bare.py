@@ -107,7 +107,6 @@ systemctl daemon-reload; systemctl restart systemd-journald; systemctl start sta
 # For the next boot: told now, because it is not in force, and then because it is.
 OPEN = 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT mitigations=off"\n'
 OPEN_AT = "/etc/default/grub.d/10-site.cfg"
-PINS = r'[Service]\nExecStart=/bin/sh -c "echo 1 > /proc/irq/0/smp_affinity"\n[Install]\nWantedBy=multi-user.target\n'
 # SCSI disks of scsi_debug: sdb and sdc are two paths to one, sdd has a bad sector, sde and sdf are a raid0.
 BREAK_DISKS = """
 modprobe scsi_debug max_luns=5 dev_size_mb=8; modprobe dm-multipath; modprobe dm-round-robin; modprobe raid0; udevadm settle
@@ -126,9 +125,8 @@ rpc.nfsd -N 3 -V 4 1; rpc.mountd -N 3; mount -t nfs4 -o soft 127.0.0.1:/ /mnt/nf
 echo 1 > /sys/block/vdb/queue/rotational
 """
 # A page that is poisoned (madvise(2)) ends the program that has it; a machine check is decoded as a real one is
-# (kernel: arch/x86/kernel/cpu/mce/inject.c). irqbalance does not start where one processor is left.
-BREAK_THE_REST = f"""
-systemctl start irqbalance; printf '{PINS}' > /etc/systemd/system/pin.service; systemctl -q enable pin.service
+# (kernel: arch/x86/kernel/cpu/mce/inject.c).
+BREAK_THE_REST = """
 echo 0 > /sys/devices/system/cpu/cpu1/online
 sysctl -qw vm.overcommit_memory=2 vm.watermark_scale_factor=500
 echo never > /sys/kernel/mm/transparent_hugepage/enabled
@@ -147,12 +145,11 @@ for tool in tlp auto-cpufreq; do systemd-run -q --unit=$tool sleep infinity; don
 """
 # What a boot does not take away.
 MEND = """
-systemctl -q disable pin.service; rm /etc/systemd/system/pin.service /etc/apt/apt.conf.d/99-site
+rm /etc/apt/apt.conf.d/99-site
 rm -r /var/crash /srv/huge /etc/systemd/logind.conf.d/site.conf
 """
 SAID = {
     "cpu-clock-source": "the time comes from acpi_pm",
-    "cpu-irqbalance": "irqbalance (running) moves the interrupts again that /etc/systemd/system/pin.service pins",
     "cpu-offline": "1 of 2 processors is off line: 1",
     "host-hardware-errors": "1 error of hardware in this boot could not be corrected",
     "kernel-cmdline": "+mitigations=off",

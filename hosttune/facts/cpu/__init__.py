@@ -1,4 +1,4 @@
-"""Processors: clocks, idle states, interrupts, mitigations."""
+"""Processors: clocks, idle states, mitigations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from hosttune.facts.cpu.cpu_clocks import CpuClocks
     from hosttune.facts.cpu.cpufreq import Cpufreq
     from hosttune.facts.cpu.idle import Idle
-    from hosttune.facts.cpu.irq import Irq
     from hosttune.facts.cpu.vulnerabilities import Vulnerabilities
 
 
@@ -22,5 +21,4 @@ class CpuFacts:
     cpu_clocks: CpuClocks
     cpufreq: Cpufreq
     idle: Idle
-    irq: Irq
     vulnerabilities: Vulnerabilities

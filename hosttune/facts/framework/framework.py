@@ -51,8 +51,6 @@ class InterpreterReport(Fact):
     devices: int  # torch.cuda.device_count()
     architectures: tuple[str, ...]  # sm_90, compute_90 ...
     nccl: str  # 2.27.7
-    pillow: str
-    pillow_simd: str
 
     @property
     def oldest_driver(self) -> int:
@@ -118,8 +116,6 @@ def _made(name: str, said: Mapping[str, Any]) -> InterpreterReport:
         devices=devices if isinstance(devices, int) and 0 <= devices < 1024 else 0,
         architectures=tuple(one for one in architectures if re.fullmatch(r"(?:sm|compute)_\d+[af]?", one)),
         nccl=_plain(said.get("nccl")),
-        pillow=_plain(said.get("pillow")),
-        pillow_simd=_plain(said.get("pillow_simd")),
     )
 
 
