@@ -47,9 +47,7 @@ def plan(
     return exit_status(one.plan, strict=False)
 
 
-def _rendered(
-    form: ReportFormat, one: Checked, planned: TrialPlan | None, trial: PlannedTrial | None
-) -> str:
+def _rendered(form: ReportFormat, one: Checked, planned: TrialPlan | None, trial: PlannedTrial | None) -> str:
     """The plan in its format."""
     if form is ReportFormat.JSON:
         from hosttune.cli.on_trial import planned_json

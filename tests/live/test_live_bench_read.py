@@ -1,4 +1,4 @@
-"""`bench read` and `apply --prove` on real file systems, in a private mount namespace: bytes from the device, access
+"""`bench read` on real file systems, in a private mount namespace: bytes from the device, access
 times that stay, a decoder that is nobody, nothing left behind.
 """
 
@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest

@@ -70,9 +70,7 @@ def test_result_that_says_nothing_does_not_take_the_place_of_an_answer(where):
 def test_each_folder_that_was_read_keeps_its_answer_with_decoding_and_without(where):
     def read(path, day, **words):
         words = {"limit": "disk", **words}
-        return replace(
-            READ, path=path, words=words, measured_at=f"2026-11-{day:02}T10:00:00+00:00"
-        )
+        return replace(READ, path=path, words=words, measured_at=f"2026-11-{day:02}T10:00:00+00:00")
 
     one, other, plain = read("/a", 1, python="/p"), read("/b", 2, python="/p"), read("/a", 3)
     silent = read("/a", 4, python="/p", limit="inconclusive")
