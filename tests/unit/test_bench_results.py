@@ -85,7 +85,6 @@ def test_each_folder_that_was_read_keeps_its_answer_with_decoding_and_without(wh
 
 def test_only_so_many_folders_that_were_read_are_kept(where, monkeypatch):
     monkeypatch.setattr(results, "MOST_FOLDERS", 3)
-    save(READ, where)
     for day in range(1, 6):
         one = replace(READ, path=f"/{day}", measured_at=f"2026-11-{day:02}T10:00:00+00:00")
         save(one, where)
@@ -201,7 +200,7 @@ def test_result_that_no_bench_can_have_found_counts_as_not_there(old, new):
 
 
 def test_list_tells_the_answer_and_does_not_steer_the_terminal():
-    text = view.list_text([replace(READ, path="/data/\x1b[2J", kernel="\x9b")], page())
+    text = view.list_text([replace(READ, path="/data/\x1b[2J", kernel="\x9b")], page(200))
     assert text.startswith("2026-11-19 10:00  read /data/\\x1b[2J  limit: the disk; cold 900 files/s (kernel ")
     assert "\x1b" not in text
     assert "\x9b" not in text
