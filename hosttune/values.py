@@ -38,10 +38,19 @@ class Unreadable:
     reason: str
 
 
+NOT_RECORDED: Final = "not in this record"  # how the reason of an Unreadable begins where a record holds no answer
+
+
 class OnlyRunning(str):
     """The reason of an Unreadable where files alone are looked at and only the machine that runs them can tell. It is a
     type of its own because reasons are handed on from fact to fact: what is unknown for this one is deferred.
     """
+
+    __slots__ = ()
+
+
+class NotRecorded(str):
+    """The reason of an Unreadable that is NOT_RECORDED and the answer, only: a command may hold any text."""
 
     __slots__ = ()
 

@@ -43,8 +43,10 @@ _DOCKERD = frozenset({
 _PERSISTENCED = frozenset(
     {"--user", "--no-persistence-mode", "--persistence-mode", "--verbose", "--uvm-persistence-mode"}
 )
+_KUBELET = frozenset({"--fail-swap-on", "--config", "--config-dir"})
 OPTIONS: Final = {
     "dockerd": _DOCKERD,
+    "kubelet": _KUBELET,
     "slurmd": frozenset({"-f", "-N", "-Z", "-D", "-C", "--conf", "--conf-server", "-M", "-b", "-s", "-F"}),
     "nvidia-persistenced": _PERSISTENCED,
 }
@@ -54,6 +56,7 @@ _LIMIT = regex(r"(--within|\btimeout)(?:[ =]| -\S{1,40} )(\d{1,9}[sm]?)\b")
 _KERNEL_VALUE = regex(r"[\w.,:+-]{1,64}")
 _TITLE = regex(r"slurmstepd: \[[\d.+]{1,40}(?:batch|extern|interactive)?\]")
 _PROGRAM = regex(r"[\w./@+:-]{1,4000}")
+_VARIABLE = regex(r"\$\{?[A-Z][A-Z0-9_]{0,80}\}?")
 _LEAD: Final = "-@:+!|"
 _SYSCTL: Final = "/proc/sys/"
 
@@ -97,7 +100,10 @@ def _merge_rows(lines: Iterable[str], more: Iterable[tuple[int, str]]) -> list[s
 
 
 def _kernel_values(content: str) -> Iterator[tuple[int, str]]:
-    """(line, command) of what sets kernel values."""
+    """(line, command) of what sets kernel values, or takes swap away."""
+    for number, row in enumerate(content.splitlines(), 1):
+        if "swapoff" in row and not row.lstrip().startswith("#"):
+            yield number, "/sbin/swapoff -a"
     for number in loads_of_sysctl_conf(content):
         yield number, "/sbin/sysctl --system"
     for number, path, value in values_in(content):
@@ -131,7 +137,7 @@ def _harmless_value(name: str, value: str) -> str:
             if _VALUE.fullmatch(value) or (value.startswith(("$", "~")) and _VALUE.fullmatch(value.strip("${}~")))
             else ""
         )
-    return " ".join(_options_of(value.split(), _DOCKERD)) if value.startswith("-") else ""
+    return " ".join(_options_of(value.split(), _DOCKERD | _KUBELET)) if value.startswith("-") else ""
 
 
 def shared_unit(content: str) -> str:
@@ -176,7 +182,9 @@ def shared_words(words: tuple[str, ...], *, has_paths: bool = True) -> tuple[str
         program = "(masked)"
     masked = mask_words(words)
     rest = [word.strip("\"';") for word, new in zip(words[1:], masked[1:], strict=True) if new is None]
-    options = list(_options_of(rest, OPTIONS.get(program.rpartition("/")[2], frozenset())))
+    known = OPTIONS.get(program.rpartition("/")[2], frozenset())
+    options = list(_options_of(rest, known))
+    options += [word for word in rest if known and _VARIABLE.fullmatch(word) and word not in options]
     paths = [word for word in rest if has_paths and _PATH.fullmatch(word) and word not in options]
     return (program, *options, *paths)
 

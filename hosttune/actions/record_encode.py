@@ -29,6 +29,8 @@ T = TypeVar("T")
 MACHINE_ID: Final = "/etc/machine-id"
 DPKG_STATUS: Final = "/var/lib/dpkg/status"
 UDEV_DMI: Final = "/run/udev/data/+dmi:id"
+_BLOCK: Final = "/sys/block/"
+_UDEV_BLOCK: Final = "/run/udev/data/b"  # what udev knows of a disk, serial numbers too
 _DPKG_FIELDS = tuple(
     b"%s:" % name
     for name in (b"Package", b"Status", b"Architecture", b"Version", b"Source", b"Provides", b"Pre-Depends", b"Depends")
@@ -144,6 +146,13 @@ def _words(recorder: RecordingReader, machine_id: str, *, share: bool) -> dict[s
     return words
 
 
+def _short_udev(path: str, content: str) -> str:
+    """Without the serial numbers of memory modules and disks."""
+    if path == UDEV_DMI:
+        return memory_modules.told_lines(content)
+    return "".join(f"{row}\n" for row in content.splitlines() if row.startswith("E:ID_BTRFS_READY="))
+
+
 def _text(content: object) -> str:
     return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
 
@@ -151,6 +160,7 @@ def _text(content: object) -> str:
 class _Encoder:
     def __init__(self, redactor: Redactor) -> None:
         self.redactor = redactor
+        self._serials: dict[bytes, int] = {}  # of disks, in the order in which they are met
 
     def table(self, kept: Mapping[str, Answer[T]], encode: Callable[[T], Any]) -> dict[str, Any]:
         return {self.redactor.name(path): encode_answer(answer, encode) for path, answer in sorted(kept.items())}
@@ -162,14 +172,11 @@ class _Encoder:
         if path == MACHINE_ID:
             return hashed_machine_id(content.decode("ascii", "replace"))
         if is_secret_file(path) or is_serial_file(path):
-            is_mapped = path.endswith("/dm/uuid")
-            return f"{mask_mapper_uuid(_text(content)) if is_mapped else MASK}\n"
+            return f"{self._mask(path, content)}\n"
         if path == DPKG_STATUS:
             return self.redactor.text(_short_status(content).decode("utf-8", "replace"), has_addresses=False)
-        if path == UDEV_DMI:
-            # without the serial numbers of memory modules
-            told = memory_modules.told_lines(content.decode("utf-8", "replace"))
-            return self.redactor.text(told, has_addresses=False)
+        if path == UDEV_DMI or path.startswith(_UDEV_BLOCK):
+            return self.redactor.text(_short_udev(path, content.decode("utf-8", "replace")), has_addresses=False)
         if is_pci_config(path):
             return encode_bytes(without_serial(content))
         if isinstance(encoded := encode_bytes(content), str):
@@ -178,6 +185,15 @@ class _Encoder:
         if path.startswith(_FIRMWARE):
             return encoded
         return NO_TEXT if self.redactor.share else self.redactor.text(content.decode("latin-1"))
+
+    def _mask(self, path: str, content: bytes) -> str:
+        """Of disks it is kept which are the same, not what they are: a copy of a disk is another one."""
+        if path.endswith("/dm/uuid"):
+            return mask_mapper_uuid(_text(content))
+        if not path.startswith(_BLOCK):
+            return MASK
+        number = self._serials.setdefault(content.strip(), len(self._serials) + 1)
+        return f"{MASK}{number if number > 1 else ''}"
 
     def _text_of(self, path: str, content: str) -> Any:
         if keys := _KEPT_KEYS.get(path.rpartition("/")[2]):

@@ -23,7 +23,7 @@ _AS_IT_IS = regex(
     r"/usr/lib/os-release$|/var/lib/(?:dpkg|apt)/"
 )
 _JOBS = regex(
-    r"/etc/(?:cron|anacrontab|environment|profile|bash\.bashrc$|nccl\.conf$|rc\.local$|init\.d/|sysconfig/|default/(?!grub|kexec))|"
+    r"/var/lib/kubelet/kubeadm-flags\.env$|/etc/(?:cron|anacrontab|environment|profile|bash\.bashrc$|nccl\.conf$|rc\.local$|init\.d/|sysconfig/|default/(?!grub|kexec))|"
     r"/var/spool/cron/|/home/|/root/"
 )
 _SETTINGS = regex(

@@ -227,7 +227,17 @@ def open_page(reader: Reader, look: HostOptions | None, show: Display) -> Page:
         is_verbose=show.verbose,
         policy=(look.policy if look else None) or path_on(reader, PATH),
         medium=medium_of(show),
+        record=_made_by(reader),
     )
+
+
+def _made_by(reader: Reader) -> str:
+    """Which version of hosttune made this record; empty of a reader of another kind."""
+    if reader.kind != "record":
+        return ""
+    from hosttune.host.record import RecordReader
+
+    return reader.made_by if isinstance(reader, RecordReader) else ""
 
 
 def medium_of(show: Display) -> Medium:

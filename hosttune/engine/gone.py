@@ -1,5 +1,5 @@
-"""Rules that were taken out, each with why. A policy that names one still holds: the name counts for nothing, and a note
-says so, because an error would stop every host of a fleet that shares the policy.
+"""Rules that were taken out, each with why. A policy that names one still holds: the name counts for nothing, and a
+note says so, because an error would stop every host of a fleet that shares the policy.
 """
 
 from __future__ import annotations

@@ -32,13 +32,12 @@ from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderK
 from hosttune.host.effort import counted
 from hosttune.host.paths import MAX_LINKS, MAX_PARTS, PATH_MAX
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Absent, Answer, OnlyRunning, Unreadable
+from hosttune.values import ABSENT, NOT_RECORDED, Absent, Answer, NotRecorded, OnlyRunning, Unreadable
 
 FORMAT_VERSION: Final = 1
 KIND: Final = "hosttune record"
 LIMIT: Final = 128 << 20  # bytes of a record file
 _MOST_LISTED: Final = LIMIT >> 3  # characters of the names in one folder
-_MISSING: Final = "not in this record"
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces", "usages")
 _DEEP = 64  # folders above a path
 _OF_A_PROCESS = regex(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
@@ -137,6 +136,11 @@ class RecordReader:
     @property
     def name(self) -> str:
         return self.file or str(self.data["name"])
+
+    @property
+    def made_by(self) -> str:
+        """The version of hosttune that made the record, as the record says."""
+        return str(self.data["tool_version"])
 
     def now(self) -> float:
         return float(self.data["made_at"])
@@ -292,11 +296,11 @@ class RecordReader:
 
 
 def _missing(what: str) -> Unreadable:
-    return Unreadable(f"{_MISSING}: {what}")
+    return Unreadable(NotRecorded(f"{NOT_RECORDED}: {what}"))
 
 
 def _is_missing(answer: object) -> bool:
-    return isinstance(answer, Unreadable) and answer.reason.startswith(_MISSING)
+    return isinstance(answer, Unreadable) and answer.reason.startswith(NOT_RECORDED)
 
 
 def _is_magic(done: Sequence[str]) -> bool:

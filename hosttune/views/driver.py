@@ -4,6 +4,7 @@ differ.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices import driver as driver_choice
@@ -17,6 +18,7 @@ from hosttune.facts.base import UnknownFact, raw
 from hosttune.facts.inventory import UNTOLD_DRIVER
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
+from hosttune.views.record_gaps import gaps_text, missing_answer
 from hosttune.views.terminal import columned, wrapped
 
 if TYPE_CHECKING:
@@ -238,6 +240,9 @@ def _plain(value: Any) -> Any:
 
 def driver_text(table: DriverTable, page: Page) -> str:
     """The verdict and what to type first, then the other states, the GPUs, and why this driver."""
+    gaps = gaps_text([*table.unknown, *(state.evidence for state in table.states)], (), page)
+    if gaps and not page.is_whole:
+        table = _without_gaps(table, page)
     leading = table.states[0] if table.states else None
     lines = _verdict(table, leading, page)
     for state in table.states[1:]:
@@ -251,7 +256,16 @@ def driver_text(table: DriverTable, page: Page) -> str:
         lines += [*([] if why else [""]), *_way_out(table.way_out, page)]
     if unknown := [text for text in table.unknown if text not in above]:
         lines += ["", *(line for text in unknown for line in _paragraph(f"not known: {text}", page))]
+    if gaps:
+        lines += ["", *_paragraph(gaps, page)]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _without_gaps(table: DriverTable, page: Page) -> DriverTable:
+    """The table without the reasons that a record lacks an answer."""
+    states = (replace(one, evidence="not known") if missing_answer(one.evidence, page) else one for one in table.states)
+    unknown = (reason for reason in table.unknown if not missing_answer(reason, page))
+    return replace(table, states=tuple(states), unknown=tuple(unknown))
 
 
 def _above(table: DriverTable) -> str:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 SHORT = 24  # characters of a value that still stands beside its name
 WANTED = 8  # wishes that a screen lists
+_NOT_WANTED = frozenset({Verdict.NOT_APPLICABLE, Verdict.ADVICE})  # a wish of which only advice is left makes nothing
 _SETTLED = frozenset({Verdict.OK, Verdict.DIFFERS, Verdict.ADVICE})
 
 
@@ -71,7 +72,7 @@ class Explained:
         if self.wording.names is not None or not self.findings:
             return ""
         reasons = "; ".join(dict.fromkeys(one.reason for one in self.findings if one.reason))
-        known = all(one.verdict is Verdict.NOT_APPLICABLE for one in self.findings)
+        known = all(one.verdict in _NOT_WANTED for one in self.findings)
         return f"not on this host: {reasons}" if known else f"not known for this host: {reasons}"
 
     @property
@@ -96,10 +97,11 @@ def explained(
     own = tuple(finding for finding in findings if finding.rule == rule.id)
     params = policy.params_of(rule, catalog)
     said = evaluate(rule, facts, params, policy.declared)
-    idle = {one.subject for one in own if one.verdict is Verdict.NOT_APPLICABLE}
-    idle -= {one.subject for one in own if one.verdict is not Verdict.NOT_APPLICABLE}
+    idle = {one.subject for one in own if one.verdict in _NOT_WANTED}
+    idle -= {one.subject for one in own if one.verdict not in _NOT_WANTED}
     wishes = tuple(wish for wish in said.wishes if wish.subject not in idle)
-    is_settled = bool(wishes) or any(one.verdict in _SETTLED for one in own)
+    settled = _SETTLED - _NOT_WANTED if rule.want else _SETTLED
+    is_settled = bool(wishes) or any(one.verdict in settled for one in own)
     wording = Wording(params, names_of(rule, facts, params, policy.declared) if is_settled else None)
     return Explained(rule, wording, profiles_of(rule, catalog), own, wishes, chosen)
 

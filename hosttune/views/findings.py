@@ -12,6 +12,7 @@ from hosttune.values import HoldKind, Verdict
 from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of
 from hosttune.views.document import Fold, Item, Items, Say, Section
+from hosttune.views.record_gaps import gaps_text, missing_answer
 from hosttune.views.summary import NEEDS_LEAVE, NOT_SAFE, OWNED, WAITS, is_fault, rules_in
 from hosttune.views.terminal import counted, join_words
 
@@ -143,7 +144,10 @@ def sections(
 
 
 def _section(group: FindingGroup, findings: list[Finding], page: Page, about: Mapping[str, About]) -> Section:
-    told_of = gather_findings(findings, most=SHOWN_SUBJECTS if page.is_terse else 0)
+    missing = [one for one in findings if group is UNKNOWN and missing_answer(one.reason, page)]
+    if missing:
+        return _unknown_section(findings, missing, page, about)
+    told_of = gather_findings(findings, most=_most_subjects(page))
     items = (_item(finding, page, about.get(finding.rule)) for finding in told_of)
     section = group.section(items, rules_in(findings), is_aligned=True)
     if group is DEFERRED and page.is_terse:  # the reason is the same for all
@@ -151,6 +155,22 @@ def _section(group: FindingGroup, findings: list[Finding], page: Page, about: Ma
         more = "" if " --hardware " in page.options else BY_RECORD
         return replace(section, blocks=(Say(f"{names}: {LATER}{more}"),))
     return section
+
+
+def _unknown_section(
+    findings: list[Finding], missing: list[Finding], page: Page, about: Mapping[str, About]
+) -> Section:
+    """Of a record that lacks answers: one sentence for all `missing` findings, which are listed where all is."""
+    listed = [one for one in findings if page.is_whole or not missing_answer(one.reason, page)]
+    items = [_item(one, page, about.get(one.rule)) for one in gather_findings(listed, most=_most_subjects(page))]
+    section = UNKNOWN.section(items, rules_in(findings), is_aligned=True)
+    rules = () if page.is_whole else [one.rule for one in missing]
+    said = Say(gaps_text([one.reason for one in missing], rules, page), is_hanging=True)
+    return replace(section, blocks=(*(section.blocks if items else ()), said))
+
+
+def _most_subjects(page: Page) -> int:
+    return SHOWN_SUBJECTS if page.is_terse else 0
 
 
 def _item(finding: Finding, page: Page, about: About | None) -> Item:

@@ -11,7 +11,8 @@ from hosttune.host.cleaned import clean
 from hosttune.views.document import Document, Item, Items, Say, Section
 from hosttune.views.findings import todo_items
 from hosttune.views.prometheus import metrics
-from hosttune.views.summary import reach_text
+from hosttune.views.record_gaps import gaps_text, missing_answer
+from hosttune.views.summary import is_reach_short, reach_text
 from hosttune.views.terminal import counted
 from hosttune.views.text import text
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hosttune.facts.baseline import Learned
+    from hosttune.views.document import Block
     from hosttune.views.page import Page
 
 SLURM_BYTES = 255  # of a reason: Slurm's accounting keeps it as tinytext
@@ -30,6 +32,8 @@ _MEANS = {
     Fitness.IMPAIRED: "it works, but slower, or not for long",
     Fitness.UNFIT: "drain it: it does not do its work",
 }
+# Within NPD_BYTES after `fit, `
+_SHORT_REACH = "of AMD and Intel GPUs only driver, memory errors and resets are judged"
 _NOT_FIT = tuple(fitness for fitness in Fitness if fitness is not Fitness.FIT)
 HEALTH_METRICS = {
     "hosttune_health": "1 for what this host is: fit, unknown, impaired or unfit.",
@@ -44,20 +48,35 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str]) -> st
     the rules that found nothing, by their titles.
     """
     asked = "" if health.points else f" ({counted(len(health.asked), 'rule')} asked)"
-    verdict = f"{health.fitness}: {_MEANS[health.fitness]}{asked}"
+    verdict = f"{health.fitness}: {_fit_words(health) if not health.points else _MEANS[health.fitness]}{asked}"
     host = clean(page.host)
     head = [Say(verdict, "decision", name=host, style=_STYLES[health.fitness])]
     head += [Say(reach)] if (reach := reach_text(health.asked)) else []
     sections = []
     for fitness in reversed(Fitness):
-        if own := tuple(_item(point, page) for point in health.points if point.fitness is fitness):
+        if own := [point for point in health.points if point.fitness is fitness]:
             title = str(fitness).capitalize()
-            sections.append(Section(title, (Items(own, is_aligned=True),), _STYLES[fitness], str(len(own))))
+            sections.append(Section(title, _blocks(own, page), _STYLES[fitness], str(len(own))))
     if page.is_verbose and (fine := health.fine):
         items = tuple(Item(clean(name), clean(titles.get(name, "")), look="strong") for name in fine)
         title = "Asked, and nothing against work"
         sections.append(Section(title, (Items(items, is_aligned=True),), "green", str(len(fine))))
     return text(Document(host, host, tuple(head), tuple(sections)), page.screen)
+
+
+def _blocks(points: list[HealthPoint], page: Page) -> tuple[Block, ...]:
+    """The points as a list; those that a record has no answer for, in one sentence, unless all is listed."""
+    missing = [one for one in points if _is_missing(one, page)]
+    left = points if page.is_whole or not missing else [one for one in points if not _is_missing(one, page)]
+    listed = tuple(_item(one, page) for one in left)
+    blocks: tuple[Block, ...] = (Items(listed, is_aligned=True),) if listed else ()
+    rules = () if page.is_whole else [one.rule for one in missing]
+    said = gaps_text([one.reason for one in missing], rules, page)
+    return (*blocks, Say(said, is_hanging=True)) if said else blocks
+
+
+def _is_missing(point: HealthPoint, page: Page) -> bool:
+    return point.fitness is Fitness.UNKNOWN and bool(missing_answer(point.reason, page))
 
 
 def learned_text(learned: Learned, health: NodeHealth, *, is_sibling: bool = False) -> str:
@@ -82,6 +101,7 @@ def health_json(health: NodeHealth, host: str, created_at: str) -> dict[str, Any
         "host": host,
         "created_at": created_at,
         "fitness": str(health.fitness),
+        "note": _SHORT_REACH if is_reach_short(health.asked) else "",
         "points": [
             {
                 "fitness": str(point.fitness),
@@ -126,7 +146,8 @@ def npd_line(health: NodeHealth) -> str:
     """The message of a custom plugin of node-problem-detector: its first line, in its length. The same findings give
     the same text, because it compares them.
     """
-    return _bounded(_worst(health) if health.points else "fit", NPD_BYTES) + "\n"
+    fit = f"fit, {_SHORT_REACH}" if is_reach_short(health.asked) else "fit"
+    return _bounded(_worst(health) if health.points else fit, NPD_BYTES) + "\n"
 
 
 def nagios_text(health: NodeHealth) -> str:
@@ -134,9 +155,14 @@ def nagios_text(health: NodeHealth) -> str:
     word = {Fitness.FIT: "OK", Fitness.UNKNOWN: "UNKNOWN", Fitness.IMPAIRED: "WARNING", Fitness.UNFIT: "CRITICAL"}
     numbers = Counter(point.fitness for point in health.points)
     data = " ".join(f"{fitness}={numbers[fitness]};;;0" for fitness in _NOT_FIT)
-    lines = [f"HOSTTUNE {word[health.fitness]} - {_worst(health) if health.points else _MEANS[Fitness.FIT]} | {data}"]
+    lines = [f"HOSTTUNE {word[health.fitness]} - {_worst(health) if health.points else _fit_words(health)} | {data}"]
     lines += [f"{point.fitness}: {_plain(point)}" for point in health.points[1:]]
     return "\n".join(lines) + "\n"
+
+
+def _fit_words(health: NodeHealth) -> str:
+    """What `fit` means here: of GPUs of others than NVIDIA little is looked at, which no reader may take for all."""
+    return _MEANS[Fitness.FIT] + (f"; {_SHORT_REACH}" if is_reach_short(health.asked) else "")
 
 
 def _worst(health: NodeHealth) -> str:

@@ -46,6 +46,7 @@ class Page:
     is_verbose: bool = False
     policy: str = "/etc/hosttune/policy.yaml"  # as somebody on this machine names it
     medium: Medium = Medium.TEXT
+    record: str = ""  # which version of hosttune made the record that is replayed; empty: no record is
 
     @property
     def is_terse(self) -> bool:

@@ -153,11 +153,16 @@ def _of(findings: list[Finding], verdict: Verdict) -> int:
     return rules_in(finding for finding in findings if finding.verdict is verdict)
 
 
+def is_reach_short(rules: Collection[str]) -> bool:
+    """Whether these rules, those that apply, are of a host with GPUs of others than NVIDIA."""
+    return OTHER_VENDORS in rules
+
+
 def reach_text(rules: Collection[str]) -> str:
     """How far these rules, those that apply, reach on a host with GPUs of others than NVIDIA; else nothing."""
-    if OTHER_VENDORS not in rules:
+    if not is_reach_short(rules):
         return ""
     return (
-        "Of GPUs of AMD and Intel, driver and memory errors alone are looked at: the other rules for GPUs are for "
-        "NVIDIA's. Those for the host (memory, storage, processors, network, limits) count here, too."
+        "Of GPUs of AMD and Intel only driver, memory errors and failed resets are looked at: the other rules for GPUs "
+        "are for NVIDIA's. Those for the host (memory, storage, processors, network, limits) count here, too."
     )

@@ -200,6 +200,7 @@ AS_IT_IS = {
     "facts/gpu/candidates.py": {"install"},
     "facts/gpu/gpu_holders.py": {"path"},
     "facts/gpu/gsp_firmware.py": {"_names(failure)"},
+    "facts/gpu/ways_out.py": {"why", "self.driver_root", "node", "command"},
     "facts/storage/written_below.py": {"step"},
     "resources/storage/mount_causes.py": {"check", "mount_command(entry)", "name", "package"},
     "resources/storage/mount_policy.py": {"remount(view.target, 'relatime')"},

@@ -183,7 +183,7 @@ def test_words_of_a_wish_stand_behind_what_holds_it():
     (found,) = findings_of(WORDS.replace("risk: low", "risk: high"), {"/proc/sys/kernel/core_pattern": "|/bin/x\n"})
     assert found.hold.kind is HoldKind.ABOVE_MAX_RISK
     assert found.todo.startswith("allow it with --max-risk high")
-    assert found.todo.endswith("; tell the security team")
+    assert found.todo.endswith("\ntell the security team")
 
 
 def test_words_of_a_wish_say_nothing_where_it_is_met():

@@ -85,7 +85,7 @@ def test_difference_is_told_in_the_words_of_its_wish_and_the_kind_is_evidence(mo
         wishes,
     )
     assert [(one.reason, one.evidence, one.todo) for one in found] == [
-        ("no pipe", ("a is |x", "line 3"), "first; do this"),
+        ("no pipe", ("a is |x", "line 3"), "first\ndo this"),
         ("no pipe", (), "do this"),
         ("b is off", (), "only this"),
         ("c is off", (), ""),
@@ -97,7 +97,7 @@ def test_words_of_several_wishes_of_one_subject_are_all_said(monkeypatch):
     one = Wish("some", "a", "r", "s", {}, message="first", todo="do a")
     two = Wish("some", "b", "r", "s", {}, message="second", todo="do b")
     (found,) = compared(monkeypatch, [Finding("r", "s", Verdict.DIFFERS)], (one, two))
-    assert (found.reason, found.todo) == ("first; second", "do a; do b")
+    assert (found.reason, found.todo) == ("first; second", "do a\ndo b")
 
 
 def test_what_a_change_weakens_is_said_with_it_before_the_yes(monkeypatch):

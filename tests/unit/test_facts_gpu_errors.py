@@ -10,10 +10,10 @@ import pytest
 import hosttune.facts.gpu.gpu_errors
 from hosttune.facts.gpu.gpu_errors import TABLE, ago, sxids_in, table, xids_in
 from hosttune.facts.gpu.nvidia_smi import MAX_MESSAGES, messages_in
-from hosttune.facts.gpu.ways_out import WAYS, GpuPlace, way_of
+from hosttune.facts.gpu.ways_out import WAYS, RecoveryPlace, way_of
 
 SLOT = "0000:1b:00.0"
-HERE = GpuPlace()
+HERE = RecoveryPlace()
 NOW = 1_790_000_000.0
 VERSION = "580.126.20"
 LOADING = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.20"

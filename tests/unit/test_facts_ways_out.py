@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gpu_errors import SAID
-from hosttune.facts.gpu.ways_out import RUN_REPORT, WAYS, GpuPlace, find_place, way_of
+from hosttune.facts.gpu.ways_out import RUN_REPORT, WAYS, RecoveryPlace, find_place, way_of
 from hosttune.values import join_steps, steps_of
 from tests.unit.fake_reader import FakeReader
 
@@ -17,7 +17,7 @@ RESET = f"reset the GPU: sudo nvidia-smi -r -i {SLOT}"
 
 
 def steps(action, **place):
-    return steps_of(way_of((action,), SLOT, GpuPlace(**place)))
+    return steps_of(way_of((action,), SLOT, RecoveryPlace(**place)))
 
 
 @pytest.mark.parametrize("action", [*WAYS, *SAID.values()])
@@ -33,7 +33,7 @@ def test_no_step_keeps_the_script_in_place_of_its_output():
 
 
 def test_the_action_that_asks_for_most_decides():
-    place = GpuPlace()
+    place = RecoveryPlace()
     assert way_of(("RESET_GPU", "REPLACE_BOARD", "LATER"), SLOT, place) == way_of(("REPLACE_BOARD",), SLOT, place)
     assert way_of(("DRAIN_RESET", "RESTART_BM"), SLOT, place) == way_of(("RESTART_BM",), SLOT, place)
     assert way_of((), SLOT, place) == ""

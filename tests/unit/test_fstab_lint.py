@@ -524,3 +524,20 @@ def test_line_with_many_passwords_is_not_quoted():
     assert told
     assert not any("geheim" in f"{one.message} {one.todo}" for one in told)
     assert any("is not quoted" in one.message for one in told)
+
+
+@pytest.mark.parametrize(
+    ("fstype", "is_told"),
+    [
+        ("udf,noexec,iso9660", False),  # ovh/debian-cis#363: mounted as udf or iso9660
+        ("noexec,udf,iso9660", False),
+        ("udf,iso9660", False),
+        ("udff,iso966", True),
+        ("rw,nosuid,auto,nofail", True),  # raspibolt/raspibolt#434: options in place of the type
+        ("swap,noexec", True),
+    ],
+)
+def test_list_of_types_mounts_by_the_one_that_is_a_type(fstype, is_told):
+    remarks = lint(parse(f"/dev/sr0 /media/cdrom0 {fstype} user,noauto 0 0\n".encode()))
+
+    assert any(one.code in {"unknown-type", "shifted", "swapped"} for one in remarks) is is_told

@@ -8,6 +8,7 @@ import pytest
 from hosttune.facts import Facts
 from hosttune.facts.storage import sources
 from hosttune.facts.storage.sources import SourceKind, Sources, find_fault
+from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from tests.unit.fake_reader import FakeReader
 
 UUID = "b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f"
@@ -20,7 +21,7 @@ HELD = (
 LINKS = {"/dev/disk/by-id/wwn-0x5": "/dev/sdb", "/dev/vg/data": "/dev/dm-0"}
 
 
-def host(line, *mounts, held=HELD, devices=(), links=LINKS, is_container=False, removable="0\n"):
+def host(line, *mounts, held=HELD, devices=(), links=LINKS, is_container=False, removable="0\n", more=()):
     """A host with sda, its partition, sdb, and `devices`: (name, number, slaves)."""
     content = {
         "/etc/fstab": f"{line}\n",
@@ -37,6 +38,7 @@ def host(line, *mounts, held=HELD, devices=(), links=LINKS, is_container=False, 
         if name.startswith("dm-"):
             content[f"{folder}/dm/name"] = f"of-{name}\n"
     content |= {"/sys/block/sda/sda2/size": "9000000\n", "/sys/block/sda/sda2/dev": "8:2\n"}
+    content |= dict(more)
     columns = ("name", "path", "fstype", "label", "uuid", "partlabel", "partuuid")
     answer = json.dumps({"blockdevices": [dict(zip(columns, row, strict=True)) for row in held]})
     lsblk = ("lsblk", "--json", "--list", "--output", "NAME,PATH,FSTYPE,LABEL,UUID,PARTLABEL,PARTUUID")
@@ -235,6 +237,62 @@ def test_what_is_made_of_a_device_is_not_searched_for_among_all_for_each_line(mo
     assert [asked.made_of(f"dm-{number}") for number in range(100)] == [()] * 100
     assert len(asked.made_of("sdb")) == 100
     assert len(tried) < 300
+
+
+COPY = ("sdc", "/dev/sdc", "ext4", "my data", UUID, "", "")
+WWIDS = {"/sys/block/sdb/device/wwid": "naa.1\n", "/sys/block/sdc/device/wwid": "naa.2\n"}
+
+
+def notes(line, **kwargs):
+    return [one.note for one in look_at_boot_lines(host(line, DATA, **kwargs)) if one.note]
+
+
+@pytest.mark.parametrize("source", [f"UUID={UUID}", "LABEL=my\\040data", f"/dev/disk/by-uuid/{UUID}"])
+def test_name_that_a_copied_disk_has_too_is_noted(source):
+    found = notes(f"{source} /data ext4 defaults 0 2", held=(*HELD, COPY), devices=[("sdc", "8:32", ())], more=WWIDS)
+
+    assert len(found) == 1
+    assert "2 devices have" in found[0]
+    assert "/dev/sdc" in found[0]
+
+
+def test_copied_disk_takes_nothing_from_a_node_even_where_nothing_is_mounted():
+    facts = host(f"UUID={UUID} /data ext4 nofail 0 2", held=(*HELD, COPY), devices=[("sdc", "8:32", ())], more=WWIDS)
+
+    assert [(bool(one.note), one.is_absent) for one in look_at_boot_lines(facts)] == [(True, False)]
+
+
+def test_copied_partition_that_starts_the_host_is_left_alone():
+    """It is put on a second disk on purpose."""
+    args = {"held": (*HELD, COPY), "devices": [("sdc", "8:32", ())], "more": WWIDS}
+    assert not notes(f"UUID={UUID} /boot/efi ext4 defaults 0 1", **args)
+
+
+@pytest.mark.parametrize(
+    ("source", "changes"),
+    [
+        ("/dev/sdb", {}),  # the kernel's name is of one device
+        (f"UUID={UUID}", {"more": dict.fromkeys(WWIDS, "naa.1\n")}),  # two paths to one disk, without multipathd
+        (f"UUID={UUID}", {"more": {}}),  # what the disks are is not known
+        (f"UUID={UUID}", {"devices": [("sdc", "8:32", ()), ("dm-0", "253:0", ("sdb", "sdc"))]}),  # mapped
+        (f"UUID={UUID}", {"devices": [("dm-1", "253:1", ())], "held": (*HELD, ("dm-1", "/dev/dm-1", *COPY[2:]))}),
+    ],
+)
+def test_devices_of_one_name_that_are_no_copies_are_left_alone(source, changes):
+    args = {"held": (*HELD, COPY), "devices": [("sdc", "8:32", ())], "more": WWIDS, **changes}
+    assert notes(f"{source} /data ext4 defaults 0 2", **args) == []
+
+
+@pytest.mark.parametrize("source", [f"UUID={UUID}", "/dev/sdb", "/dev/disk/by-id/wwn-0x5"])
+@pytest.mark.parametrize(
+    ("options", "is_told"), [("defaults", True), ("defaults,nofail", False), ("x-systemd.makefs", False)]
+)
+def test_disk_of_the_instance_is_noted_by_whatever_name_its_line_has(source, options, is_told):
+    more = {"/sys/block/sdb/device/model": "EphemeralDisk\n"}  # cockroachdb/cockroach#122094
+
+    found = notes(f"{source} /data ext4 {options} 0 2", more=more)
+
+    assert ["emergency shell" in one for one in found] == [True] * is_told
 
 
 def test_no_line_is_to_name_a_loop_device():

@@ -32,7 +32,7 @@ from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.textfiles import own_file
 from hosttune.values import FileValue, Finding, Hold, HoldKind, Verdict
-from hosttune.views.health import NPD_BYTES, SLURM_BYTES, health_line, health_prometheus, health_status
+from hosttune.views.health import NPD_BYTES, SLURM_BYTES, health_json, health_line, health_prometheus, health_status
 from tests.hosts.built import HOSTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,6 +117,18 @@ def test_line_keeps_to_its_length_and_steers_nothing(form, most):
     assert text.count("\n") == 1
     assert '"' not in text
     assert text.count("|") == (form == "nagios")
+
+
+@pytest.mark.parametrize("form", ["npd", "nagios"])
+def test_fit_says_what_was_not_judged_of_gpus_of_others_than_nvidia(form):
+    found = replace(OK, rule="gpu-other-vendors")
+    line = health_line(judge([found]), form)
+    assert "of AMD and Intel GPUs only driver, memory errors and resets are judged" in line
+    assert health_status(judge([found]), form) == 0
+    assert "only driver" in health_json(judge([found]), "gpu07", "")["note"]
+    assert health_json(judge([OK]), "gpu07", "")["note"] == ""
+    assert "only driver" not in health_line(judge([OK]), form)
+    assert len(health_line(judge([found]), "npd").encode()) <= NPD_BYTES + 1
 
 
 def test_metrics_name_one_fitness_and_each_thing_once():

@@ -261,3 +261,20 @@ def test_links_that_lead_through_many_folders_keep_no_name_of_each(text):
         assert not isinstance(record.read(f"{path}/below"), bytes)
     kept = sum(map(len, record._names)) + sum(map(len, record._places.values()))
     assert kept < 200 * 3000
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_serial_numbers_of_disks_are_masked_so_that_two_of_one_disk_stay_alike(share):
+    """Two paths to a disk, and a copy of it, are told apart by them."""
+    paths = {f"/sys/block/sd{letter}/device/wwid": f"naa.5000{letter}\n" for letter in "ab"}
+    paths["/sys/block/sdc/device/wwid"] = "naa.5000a\n"
+    paths["/run/udev/data/b8:0"] = "E:ID_SERIAL=naa.5000a\nE:ID_BTRFS_READY=0\n"
+
+    record = take_record(
+        FakeReader(paths), lambda reader: [*map(reader.read, paths)], share=share, tool_version="0.1.0"
+    )
+    first, second, third, udev = (record["files"][path] for path in paths)
+
+    assert first == third != second
+    assert udev == "E:ID_BTRFS_READY=0\n"
+    assert "naa." not in json.dumps(record)

@@ -44,3 +44,38 @@ def test_mount_is_aged_by_trees_that_show_its_files(mounts, target, tree, is_age
     )
     found = aged(target, SimpleNamespace(fields={"atime": "noatime"}), facts)
     assert found.by == (("a.conf:1",) if is_aged else ())
+
+
+IMAGE = (
+    ("UUID=1", "btrfs", ("subvol=@",), "/"),
+    ("UUID=1", "btrfs", ("subvol=/@home", "compress=zstd"), "/home"),
+    ("UUID=2", "xfs", ("defaults",), "/data"),
+    ("/data/scratch", "none", ("bind",), "/scratch"),
+    ("/scratch/a", "none", ("bind",), "/mnt/a"),
+    ("UUID=1", "btrfs", (), "/mnt/all"),
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "tree", "is_aged"),
+    [
+        ("/home", "/tmp", False),
+        ("/home", "/home/x", True),
+        ("/home", "/mnt/all/@home/x", True),
+        ("/data", "/tmp", False),
+        ("/data", "/scratch/x", True),  # through a bind mount that no kernel shows yet
+        ("/data", "/mnt/a", True),  # through two
+    ],
+)
+def test_fstab_of_an_image_tells_which_trees_meet(target, tree, is_aged):
+    every = tuple(
+        SimpleNamespace(source=source, fstype=fstype, options=words, target=place, is_bind="bind" in words)
+        for source, fstype, words, place in IMAGE
+    )
+    facts = SimpleNamespace(
+        reader=SimpleNamespace(persistent_only=True),
+        mounts=SimpleNamespace(all=every),
+        ageing=SimpleNamespace(rules=(SimpleNamespace(path=tree, uses_atime=True, source="a.conf:1"),), hidden=()),
+    )
+    found = aged(target, SimpleNamespace(fields={"atime": "noatime"}), facts)
+    assert found.by == (("a.conf:1",) if is_aged else ())

@@ -163,7 +163,8 @@ def test_what_is_mounted_by_a_unit_that_no_boot_wants():
 )  # fmt: skip
 def test_source_that_is_no_disk_or_is_there_is_left_alone(what, fstype):
     options = "bind" if fstype == "none" else "defaults"
-    found = boot({f"{ETC}/data.mount": unit(what, fstype=fstype, options=options)}, link(LOCAL))
+    files = {f"{ETC}/data.mount": unit(what, fstype=fstype, options=options), "/srv/data/of/it": ""}
+    found = boot(files, link(LOCAL))
     assert found[:2] == ("", "")
 
 

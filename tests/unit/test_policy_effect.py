@@ -242,7 +242,7 @@ def test_only_keeps_waivers_and_says_nothing_of_what_other_rules_left(policy):
 
 
 def test_way_out_of_the_risk_names_the_key_of_the_policy():
-    policy = Policy(today="2026-01-01", max_risk=Policy().max_risk.__class__("low"))
+    policy = Policy(today="2026-01-01", max_risk=Policy().max_risk.__class__("low"), select=("storage-tmp-tmpfs",))
     held = [f for f in examine(read_record(H100), CATALOG, policy).plan(prove=False).findings if f.hold]
     todos = " ".join(f.todo for f in held if f.hold.kind is HoldKind.ABOVE_MAX_RISK)
     assert "--max-risk medium (policy: max_risk: medium)" in todos

@@ -118,7 +118,7 @@ def test_plan_that_is_not_approved_is_not_made_and_says_which_line_approves_it(m
     assert (state.standing, was_made) == (Standing.HELD, False)
     lines = "one of these lines in /etc/hosttune/approved approves it: dddddddddddd or: "
     assert f"dddddddddddd is approved nowhere; {lines}" in state.sentence
-    assert "policy cccccccccccc edition 2026.1 risk low" in state.sentence
+    assert "policy cccccccccccc edition 2026.2 risk low" in state.sentence
 
 
 def test_approved_plan_is_made_and_work_comes_in(monkeypatch):

@@ -60,21 +60,30 @@ def given_by_unit(reader: Reader, facts: Facts) -> tuple[tuple[str, str, str], .
     """(key with dots, value, path) of each option on the command line of docker.service, as it is started; empty
     without such a unit. Raises UnknownFact where its files cannot be read.
     """
-    standing = facts.unit_settings[f"{UNIT}/Service/ExecStart"].standing
-    variables = _variables(reader, facts) if any("$" in one.value for one in standing) else {}
     return tuple(
-        (*member(key, value), command.path)
-        for command in standing
-        for key, value in flags(expanded(shell_words(command.value)[1:], variables))
+        (*member(key, value), path)
+        for words, path in started_commands(reader, facts, UNIT)
+        for key, value in flags(words[1:])
     )
 
 
-def _variables(reader: Reader, facts: Facts) -> dict[str, str]:
+def started_commands(
+    reader: Reader, facts: Facts, unit: str, key: str = "ExecStart"
+) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """(words, path of the file that gives it) of each command of a unit, with its variables put in. Raises UnknownFact
+    where its files cannot be read.
+    """
+    standing = facts.unit_settings[f"{unit}/Service/{key}"].standing
+    variables = _variables(reader, facts, unit) if any("$" in one.value for one in standing) else {}
+    return tuple((tuple(expanded(shell_words(one.value), variables)), one.path) for one in standing)
+
+
+def _variables(reader: Reader, facts: Facts, unit: str) -> dict[str, str]:
     """What the unit sets; a file overrides Environment= (systemd.exec(5))."""
     found: dict[str, str] = {}
-    for setting in facts.unit_settings[f"{UNIT}/Service/Environment"].standing:
+    for setting in facts.unit_settings[f"{unit}/Service/Environment"].standing:
         found.update(_assignments(shell_words(setting.value)))
-    for setting in facts.unit_settings[f"{UNIT}/Service/EnvironmentFile"].standing:
+    for setting in facts.unit_settings[f"{unit}/Service/EnvironmentFile"].standing:
         rows = if_absent(text(reader, setting.value.removeprefix("-")), "").splitlines()
         found.update(_assignments(word for row in rows for word in shell_words(row)))
     return found

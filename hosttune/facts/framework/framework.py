@@ -95,7 +95,7 @@ def parse(output: str, name: str) -> InterpreterReport:
 
 def silent(name: str, problem: str) -> InterpreterReport:
     """One that did not answer."""
-    return InterpreterReport(name, _plain(problem), "", False, "", "", False, False, 0, (), "", "", "")
+    return InterpreterReport(name, _plain(problem), "", False, "", "", False, False, 0, (), "")
 
 
 def _made(name: str, said: Mapping[str, Any]) -> InterpreterReport:

@@ -158,6 +158,16 @@ class GpuHealth(Fact):
         return tuple(found) or (("RESET_GPU",) if isinstance(count, int) and count > 0 else ())
 
     @property
+    def are_errors_remapped(self) -> bool:
+        """Its uncorrected memory errors have new rows already, and the driver asks for no recovery. False where one of
+        these answers is missing.
+        """
+        lost, errors = raw(self, "rows_lost"), raw(self, "uncorrected_volatile")
+        is_done = raw(self, "retirement_pending") is False and raw(self, "remap_failed") is False
+        is_covered = isinstance(lost, int) and isinstance(errors, int) and 0 < errors <= lost
+        return is_done and is_covered and raw(self, "recovery_action") == "None"
+
+    @property
     def correction_rate(self) -> str:
         """Its memory corrects 9,000 errors an hour, the other GPUs of its model 2."""
         others = f", the other GPUs of its model {self.corrected_of_others:,.0f}" if self.corrected_of_others else ""

@@ -49,7 +49,7 @@ _OPERANDS = ("device-plugin", "gpu-feature-discovery", "dcgm", "dcgm-exporter") 
 
 
 @frozen
-class GpuPlace:
+class RecoveryPlace:
     """What of this host decides how a GPU is reset; what cannot be read counts as absent."""
 
     host: str = ""  # its name
@@ -70,7 +70,7 @@ class GpuPlace:
         return f"sudo chroot {self.driver_root} {command}" if self.driver_root else f"sudo {command}"
 
 
-def find_place(reader: Reader, facts: Facts) -> GpuPlace:
+def find_place(reader: Reader, facts: Facts) -> RecoveryPlace:
     """What of this host decides how a GPU is reset."""
     services = sorted(_known(lambda: running_services(reader), frozenset[str]()))
 
@@ -86,7 +86,7 @@ def find_place(reader: Reader, facts: Facts) -> GpuPlace:
     )
     has_own = _known(lambda: is_there(reader, "/usr/bin/nvidia-smi"), True)
     is_contained = not has_own and _known(lambda: is_there(reader, f"{ROOT}/usr/bin/nvidia-smi"), False)
-    return GpuPlace(
+    return RecoveryPlace(
         host=_known(lambda: facts.host.hostname, ""),
         is_kubernetes=is_kubernetes,
         has_operator=has_operator,
@@ -111,7 +111,7 @@ def _runs(facts: Facts, name: str) -> bool:
     return bool(facts.processes[name].commands)
 
 
-def _drain(place: GpuPlace, slot: str) -> list[str]:
+def _drain(place: RecoveryPlace, slot: str) -> list[str]:
     if place.is_kubernetes:
         node = quote(place.host.lower() or "NODE")
         return [f"drain the node: kubectl drain {node} --ignore-daemonsets --delete-emptydir-data"]
@@ -122,11 +122,11 @@ def _drain(place: GpuPlace, slot: str) -> list[str]:
     return ["drain the node: let no new work start, and wait for the end of what runs"]
 
 
-def _report(place: GpuPlace) -> list[str]:
+def _report(place: RecoveryPlace) -> list[str]:
     return [f"{RUN_REPORT}: {place.prefix('nvidia-bug-report.sh')}"]
 
 
-def _reset(place: GpuPlace, slot: str) -> list[str]:
+def _reset(place: RecoveryPlace, slot: str) -> list[str]:
     """What holds the GPU lets go of it, it is reset, and what was stopped is started again."""
     if place.is_vgpu:
         return ["restart the virtual machine, because a vGPU cannot be reset from inside: sudo reboot"]
@@ -136,7 +136,7 @@ def _reset(place: GpuPlace, slot: str) -> list[str]:
     return [*before, f"reset the GPU: {place.prefix(f'nvidia-smi -r{which}')}", _HELD, _REBOOT, *after, *test]
 
 
-def _let_go(place: GpuPlace, slot: str) -> tuple[list[str], list[str]]:
+def _let_go(place: RecoveryPlace, slot: str) -> tuple[list[str], list[str]]:
     """The steps before a reset, and those that take them back."""
     before, after = [], []
     if place.has_operator:
@@ -164,7 +164,7 @@ def _let_go(place: GpuPlace, slot: str) -> tuple[list[str], list[str]]:
     return before, after
 
 
-def _restart(place: GpuPlace, slot: str) -> list[str]:
+def _restart(place: RecoveryPlace, slot: str) -> list[str]:
     cold = (
         "if the GPU is still missing, stop the instance and start it again, which may give another board"
         if place.is_vm
@@ -173,13 +173,13 @@ def _restart(place: GpuPlace, slot: str) -> list[str]:
     return [*_drain(place, slot), *_report(place), "reboot: sudo reboot", cold, SUPPORT]
 
 
-def _replace(place: GpuPlace, slot: str) -> list[str]:
+def _replace(place: RecoveryPlace, slot: str) -> list[str]:
     test = ["test the GPU: sudo dcgmi diag -r 3"] if place.has_dcgm else []
     change = "ask the provider for another instance" if place.is_vm else "have the board replaced"
     return [*_drain(place, slot), *test, *_report(place), change]
 
 
-def _reset_fabric(place: GpuPlace, slot: str) -> list[str]:
+def _reset_fabric(place: RecoveryPlace, slot: str) -> list[str]:
     """NVSwitches are reset with all GPUs of their board, while Fabric Manager does not run."""
     if place.is_vm:
         return WAYS["RESTART_VM"](place, slot)
@@ -193,7 +193,7 @@ def _reset_fabric(place: GpuPlace, slot: str) -> list[str]:
 
 
 # What a person does about NVIDIA's action; what asks for most comes first, and counts where there are several.
-WAYS: Mapping[str, Callable[[GpuPlace, str], list[str]]] = {
+WAYS: Mapping[str, Callable[[RecoveryPlace, str], list[str]]] = {
     "REPLACE_BOARD": _replace,
     "RESTART_BM": _restart,
     "RESET_FABRIC": _reset_fabric,
@@ -228,7 +228,7 @@ _AS = {
 }  # fmt: skip
 
 
-def way_of(actions: Iterable[str], slot: str, place: GpuPlace) -> str:
+def way_of(actions: Iterable[str], slot: str, place: RecoveryPlace) -> str:
     """What a person does about these actions of NVIDIA's, by the one that asks for most: a step on each line; empty for
     none. With an empty `slot`, of all GPUs.
     """

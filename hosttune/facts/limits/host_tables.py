@@ -1,8 +1,10 @@
-"""Tables of the whole kernel that fill up: tracked connections, open files; and how many processes a session may have.
+"""Tables of the whole kernel that fill up: tracked connections, open files; and how many processes a session, or a
+service that starts jobs, may have.
 
 Kernel: networking/nf_conntrack-sysctl.rst (nf_conntrack_count, nf_conntrack_max; absent while the module is not
 loaded), sysctl/fs.rst (file-nr: allocated, unused, most). That the column `drop` of /proc/net/stat/nf_conntrack counts
-what a full table of that network namespace dropped is from memory.
+what a full table of that network namespace dropped is from memory. Services get their limit from LimitNPROC=, else from
+DefaultLimitNPROC= (systemd.exec(5), systemd-system.conf(5)), and jobs and containers get it from the service.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 _CONNTRACK = "/proc/sys/net/netfilter/nf_conntrack"
 _STATISTICS = "/proc/1/net/stat/nf_conntrack"  # of the host's own network namespace; numbers in hex
 _FILES = "/proc/sys/fs/file-nr"
+_STARTS_JOBS = ("slurmd.service", "docker.service", "containerd.service")
+_OF_ALL_SERVICES = "system.conf/Manager/DefaultLimitNPROC"
 
 
 @frozen
@@ -36,6 +40,8 @@ class HostTables(Fact):
     has_refused_files: bool  # the kernel logged in the last day that no program could open another file
     session_processes: str  # what a file sets as the most processes of any user; empty if no file does
     session_processes_place: str  # FILE:LINE
+    job_processes: str  # the same, hard, of the service with the least that starts jobs or containers; empty if unset
+    job_processes_place: str  # FILE:LINE
 
     @property
     def connections_percent(self) -> float:
@@ -49,6 +55,7 @@ class HostTables(Fact):
 def collect(reader: Reader, facts: Facts) -> HostTables:
     files = shared(lambda: files_in(hint(reader, _FILES)))
     processes = shared(_session_processes, facts)
+    jobs = shared(_job_processes, facts)
     return HostTables(
         connections=lazy(lambda: parse_digits(hint(reader, f"{_CONNTRACK}_count").strip(), 0)),
         most_connections=lazy(lambda: parse_digits(hint(reader, f"{_CONNTRACK}_max").strip(), 0)),
@@ -58,6 +65,8 @@ def collect(reader: Reader, facts: Facts) -> HostTables:
         has_refused_files=lazy(lambda: facts.device_log.files_exhausted),
         session_processes=lazy(lambda: processes()[0]),
         session_processes_place=lazy(lambda: processes()[1]),
+        job_processes=lazy(lambda: jobs()[0]),
+        job_processes_place=lazy(lambda: jobs()[1]),
     )
 
 
@@ -86,4 +95,20 @@ def _session_processes(facts: Facts) -> tuple[str, str]:
         if one.domain == "*" and number is not None:
             kept[one.kind] = (number, one.given.value, f"{one.given.path}:{one.given.line}")
     _, value, place = min(kept.values(), default=(0.0, "", ""))
+    return value, place
+
+
+def _job_processes(facts: Facts) -> tuple[str, str]:
+    """The least hard limit that a file sets for an installed service of these, and the place. Slurm replaces the soft
+    one by that of the submitting session (PropagateResourceLimits), so the soft one is not judged.
+    """
+    kept: list[tuple[float, str, str]] = []
+    for unit in _STARTS_JOBS:
+        setting = facts.unit_settings[f"{unit}/Service/LimitNPROC"]
+        if setting.exists and not setting.is_masked:
+            given = (setting.standing or facts.unit_settings[_OF_ALL_SERVICES].standing)[-1:]
+            words = ((one, one.value.rpartition(":")[2]) for one in given)
+            numbers = ((amount(word), word, f"{one.path}:{one.line}") for one, word in words)
+            kept += [(number, word, place) for number, word, place in numbers if number is not None]
+    _, value, place = min(kept, default=(0.0, "", ""))
     return value, place

@@ -11,13 +11,18 @@ no rails, and their firmware refuses counters: each read writes `mlx5_cmd_out_er
 (prometheus/node_exporter issue 3434; leptonai/gpud). NVIDIA's own start script of Fabric Manager knows them by the
 word SW_MNG in their vital product data (NVIDIA/gpu-operator issue 2781), which only root reads; else they are known by
 what is around them, also with an interface of IP over InfiniBand (leptonai/gpud issue 1164). They are left alone.
+
+Programs open a device by /dev/infiniband/uverbsN, which the kernel makes of the entry in the class infiniband_verbs
+whose file `ibdev` names the device (Documentation/ABI/stable/sysfs-class-infiniband). It may be missing while the ports
+are up (NVIDIA/NVSentinel pull request 1546). Those of subnet managers (issm) may be left out on purpose (issue 1663).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
 from hosttune.facts.gpu.platforms import is_switched
@@ -27,13 +32,15 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 T = TypeVar("T")
 _CLASS = "/sys/class/infiniband"
+_VERBS_CLASS = "/sys/class/infiniband_verbs"
+_VERBS_FILES = "/dev/infiniband"
 _FULL = 65535
 _RATE = regex(r"([\d.]+) Gb/sec(?: \((\d+)X )?")
 _FUNCTION = regex(r"/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\.([0-7])\Z")
@@ -63,6 +70,7 @@ class RdmaPort(Fact):
     symbol_errors: int  # since the driver was loaded; 0 where the device does not count
     link_downed: int  # how often the link broke since then
     interfaces: tuple[str, ...]  # the network interfaces of its device: eth2
+    verbs_gap: str = ""  # why no program can open its device, a phrase; empty where it can, or where that is not told
     common_downs: int = 0  # the breaks that every active sibling counts, of two at least: those of their switch
     sibling_gbps: float = 0  # the rate of the fastest active sibling, itself included; 0 where none is active
 
@@ -131,10 +139,14 @@ def collect(reader: Reader, facts: Facts) -> Rdma:
 def _ports(reader: Reader, facts: Facts, bridges: tuple[str, ...]) -> tuple[RdmaPort, ...]:
     found: list[RdmaPort] = []
     beside = _Beside(reader, facts, found)
+    verbs = shared(_verbs, reader)
     left_alone = frozenset(bridges)
     for device in names_in(reader, _CLASS):
         if device not in left_alone:
-            own = (_port(reader, facts, device, port, beside) for port in names_in(reader, f"{_CLASS}/{device}/ports"))
+            own = (
+                _port(reader, facts, device, port, beside, verbs)
+                for port in names_in(reader, f"{_CLASS}/{device}/ports")
+            )
             found += (port for port in own if attempt(_is_idle_function, port) is not True)
     return tuple(found)
 
@@ -223,7 +235,33 @@ def _common(siblings: list[RdmaPort]) -> int:
     return min(numbers) if len(numbers) > 1 else 0
 
 
-def _port(reader: Reader, facts: Facts, device: str, port: str, beside: _Beside) -> RdmaPort:
+def _verbs(reader: Reader) -> Mapping[str, str]:
+    """The entry of each device by which programs open it: mlx5_0 -> uverbs0. Raises UnknownFact without the class: its
+    module, ib_uverbs, is not loaded, as where only the kernel uses the devices.
+    """
+    listed = reader.list(_VERBS_CLASS)
+    if not isinstance(listed, tuple):
+        raise UnknownFact("ib_uverbs is not loaded, or its class is not seen")
+    names = [name for name in listed if name.startswith("uverbs")]
+    return {hint(reader, f"{_VERBS_CLASS}/{name}/ibdev").strip(): name for name in names}
+
+
+def _verbs_gap(reader: Reader, device: str, verbs: Callable[[], Mapping[str, str]]) -> str:
+    """Raises UnknownFact where an entry is there and its file cannot be looked at. A record in which nobody looked for
+    entries tells of no gap.
+    """
+    entries = attempt(verbs)
+    if reader.persistent_only or not isinstance(entries, Mapping) or "" in entries:  # that one may be this device's
+        return ""
+    if device not in entries:
+        return f"the kernel has no entry of {device} in {_VERBS_CLASS}"
+    path = f"{_VERBS_FILES}/{entries[device]}"
+    return "" if is_there(reader, path) else f"{path} is missing"
+
+
+def _port(
+    reader: Reader, facts: Facts, device: str, port: str, beside: _Beside, verbs: Callable[[], Mapping[str, str]]
+) -> RdmaPort:
     folder = f"{_CLASS}/{device}/ports/{port}"
 
     def read(name: str, function: Callable[[str], T]) -> T:
@@ -247,6 +285,7 @@ def _port(reader: Reader, facts: Facts, device: str, port: str, beside: _Beside)
         symbol_errors=lazy(count, "symbol_error"),
         link_downed=lazy(count, "link_downed"),
         interfaces=lazy(names_in, reader, f"{_CLASS}/{device}/device/net"),
+        verbs_gap=lazy(_verbs_gap, reader, device, verbs),
         common_downs=lazy(lambda: beside.siblings(found)[1]),
         sibling_gbps=lazy(lambda: beside.siblings(found)[0]),
     )

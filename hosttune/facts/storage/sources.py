@@ -12,6 +12,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt, raw
+from hosttune.facts.reading import line
 from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
 from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.ways import Ways, ways_of
@@ -56,6 +57,7 @@ class SourceKind(str, Enum):
     TYPE = "type"  # what is on the device is not what the line says
 
 
+_OF_MANY = frozenset({"btrfs", "bcachefs", "zfs"})  # one UUID on each of their disks
 _MOST = 3  # devices that a sentence names
 _MOST_OF_A_TAG = 256  # devices of one UUID: members of btrfs, paths of multipath; and parts of one device
 _MOST_BELOW = 1024  # devices that one mount is made of
@@ -301,7 +303,7 @@ class Sources:
         source = plain_source(entry.source)
         if entry.fstype not in ON_DISK or not source.startswith("/") or self._ways.way(source)[1]:
             return None
-        if self._is_below_unmounted(source):
+        if self.is_below_unmounted(source):
             return None
         stat = reader.stat(source)
         if stat is ABSENT and not source.startswith("/dev/"):
@@ -316,7 +318,7 @@ class Sources:
             )
         return None
 
-    def _is_below_unmounted(self, path: str) -> bool:
+    def is_below_unmounted(self, path: str) -> bool:
         """Whether a boot mounts something above a path that is not mounted now."""
         return len(path) < PATH_MAX and not self._unmounted.isdisjoint(folders_above(path))
 
@@ -361,6 +363,29 @@ class Sources:
             for parent in dict.fromkeys(_parents(disk)):
                 found.setdefault(parent, []).append(name)
         return {parent: tuple(names) for parent, names in found.items()}
+
+    def find_copies(self, source: str) -> tuple[str, ...]:
+        """The devices of one tag of which a boot may take any: copies of a disk. Empty where it is one device, or where
+        many are meant: members of btrfs, bcachefs or RAID, paths to one disk, and volumes and snapshots of LVM, whose
+        order udev knows (11-dm-lvm.rules, link_priority).
+        """
+        found = self.find(source) or ()
+        held = [self._held.get(name) for name in found]
+        if len(found) < 2 or any(one is None or one.is_member or one.fstype in _OF_MANY for one in held):
+            return ()
+        if any(raw(self._disks[name], "kind") not in {"disk", "partition"} or name in self._parts for name in found):
+            return ()
+        whole = {end for name in found if isinstance(ends := raw(self._disks[name], "disks"), tuple) for end in ends}
+        known = [self._identity(name) for name in sorted(whole)]
+        return tuple(sorted(found)) if all(known) and len({*known}) == len(known) else ()
+
+    def _identity(self, name: str) -> str:
+        """What a disk says of itself, the same by each path to it; empty where that is not known."""
+        for attribute in ("device/wwid", "wwid", "device/serial", "serial", "device/cid"):
+            said = attempt(line, self._facts.reader, f"/sys/block/{name}/{attribute}")
+            if isinstance(said, str) and said:
+                return said
+        return ""
 
     def is_ephemeral(self, name: str) -> bool:
         """Whether it lies on a cloud's own disk of this instance, which comes back empty after a stop."""

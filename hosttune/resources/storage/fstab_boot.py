@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
+from hosttune.facts.containers.kubelet_swap import CONFIG, refuses_swap
+from hosttune.facts.storage.btrfs_ready import find_incomplete
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, describe_place, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
@@ -29,6 +32,7 @@ from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
+from hosttune.resources.storage.fstab_binds import find_bind_fault
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, is_failing, lint
 from hosttune.resources.storage.fstab_lint_options import is_required, option_remarks, refused_by
 from hosttune.values import ABSENT, Unreadable
@@ -51,6 +55,11 @@ HARMLESS = frozenset({"duplicate", "relative-target"})
 MAY_FAIL = frozenset({"no-netdev"})
 # What may go well at one boot and not at the next, by the order in which systemd takes things.
 _NOTED = frozenset({"waits-for-network", "early-automount"})
+_MIRRORED = frozenset({"/boot/efi", "/efi"})  # copied to a second disk on purpose, so that each of them starts the host
+_COPIES = (
+    "detach the copy, or give it a name of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, "
+    "sgdisk -G). See which one is which first: sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS"
+)
 _HANGS_FROM, _UBUNTU_HANGS_FROM = 258, (26, 4)  # systemd/systemd#39177, open in November 2026
 
 
@@ -120,7 +129,8 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     if isinstance(document, Unreadable):
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
-    return (*lines, *look_at_units(facts))
+    found = (*lines, *look_at_units(facts))
+    return (*found, *_look_at_swap_in_use(facts, found))
 
 
 def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
@@ -179,6 +189,7 @@ def _lines(
         reading = line.libmount if has_libmount else line.getmntent
         target = line.target or f"line {line.number}"
         remark = told.get(line.number) or errors.failure(line, kernel)
+        remark = None if _has_device(sources, remark, entries.get(line.number)) else remark
         is_mounted = bool({line.target, paths.get(line.number, "")} & mounted)
         if line.kind is LineKind.BROKEN:
             fails = remark is not None and _is_misread(reading, kernel, mounted if is_mounted else None)
@@ -196,6 +207,12 @@ def _lines(
             yield _look_at_source(facts, sources, entry, fields)
         else:
             yield BootLine(target, line.number, is_mounted=is_mounted)
+
+
+def _has_device(sources: Sources, remark: ShownRemark | None, entry: FstabEntry | None) -> bool:
+    """Whether a device has a UUID that is none of the type of its line: then the type is wrong, and it says so."""
+    is_of_shape = remark is not None and remark.code == "uuid-shape"
+    return is_of_shape and entry is not None and bool(sources.find(entry.source))
 
 
 def _find_failures(remarks: Sequence[ShownRemark]) -> dict[int, ShownRemark]:
@@ -220,12 +237,13 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         entry.target, entry.line, is_mounted=bool(here), file=entry.file,
         is_absent=not here and not facts.reader.persistent_only,
     )  # fmt: skip
-    found = find_fault(sources, entry, here)
-    is_tagged = entry.source.startswith(("UUID=", "LABEL="))
-    on = (sources.find(entry.source) or ()) if found is None and need.is_required and is_tagged and here else ()
-    if any(map(sources.is_ephemeral, on)):
-        end = "a boot after a stop of the instance finds an empty disk without it, and ends in the emergency shell"
-        return replace(line, is_of_device=True, note=f"{entry.where} names {entry.source}: {end}", way_out=EPHEMERAL)
+    fault = find_fault(sources, entry, here)
+    found = fault or find_incomplete(facts, sources, entry, here)
+    if fault is None and found and entry.target == "/":
+        end = "the next boot does not mount it without rootflags=degraded on the kernel command line"
+        return replace(line, is_of_device=True, fault=f"{entry.where} {found.sentence}: {end}", way_out=found.way_out)
+    if found is None and (noted := _note_source(facts, sources, line, entry, here, is_required=need.is_required)):
+        return noted
     if found is None or ("comment=cloudconfig" in entry.options and not here):
         return line  # of cloud-init's own disks not every size of instance has each
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
@@ -237,6 +255,30 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     if need.is_awaited or need.needed_by:
         return replace(line, is_of_device=True, note=sentence, way_out=f"{found.way_out}{lets_go_on}")
     return replace(line, is_of_device=True, remark=sentence, way_out=found.way_out)
+
+
+def _note_source(
+    facts: Facts, sources: Sources, line: BootLine, entry: FstabEntry, here: Sequence[Mount], *, is_required: bool
+) -> BootLine | None:
+    """What may go wrong at a boot though a source is there and right; None for nothing."""
+    bind = find_bind_fault(facts, entry, here)
+    if bind.sentence:
+        is_absent = line.is_absent or bind.is_shown_wrong
+        return replace(line, note=f"{entry.where} {bind.sentence}", way_out=bind.way_out, is_absent=is_absent)
+    is_made = "x-systemd.makefs" in entry.options
+    on = (sources.find(entry.source) or ()) if is_required and not is_made and here else ()
+    if any(map(sources.is_ephemeral, on)):
+        end = "a boot after a stop of the instance finds an empty disk without it, and ends in the emergency shell"
+        return replace(line, is_of_device=True, note=f"{entry.where} names {entry.source}: {end}", way_out=EPHEMERAL)
+    if entry.target in _MIRRORED or not names_device(entry.source):
+        return None
+    if copies := sources.find_copies(entry.source):
+        told = ", ".join(map(sources.describe, copies[:3]))
+        note = f"{entry.where} names {entry.source}, which {len(copies)} devices have ({told}): which of them a boot"
+        note = f"{note} mounts is chance"
+        # That the folder is empty is storage-mounted's: a copied disk itself takes nothing from a node.
+        return replace(line, is_of_device=True, is_absent=False, note=note, way_out=_COPIES)
+    return None
 
 
 def _mounted_at(facts: Facts, entry: FstabEntry) -> list[Mount]:
@@ -278,7 +320,14 @@ def wait_of(facts: Facts, entry: FstabEntry) -> str:
 
 
 def look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
-    """A boot goes on without swap, after it has waited for its device."""
+    """What a boot makes of a swap: it goes on without one, after it has waited for its device."""
+    found = list(_find_missing_swap(facts, sources, entry))
+    yield from found
+    if not found and attempt(refuses_swap, facts) is True:
+        yield _refused(BootLine(f"swap {entry.source}", entry.line, file=entry.file), entry.source)
+
+
+def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
     used = frozenset() if facts.reader.persistent_only else sources.swapped
     where = entry.where
     place = BootLine(f"swap {entry.source}", entry.line, file=entry.file, is_of_device=True)
@@ -307,6 +356,25 @@ def look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[
         note = f"{where} names {entry.source}, which is not there: its swap fails at each boot"
         todo = "make the file again (mkswap(8)), or take the line out"
         yield replace(place, way_out=todo, note=note)
+
+
+def _refused(line: BootLine, path: str) -> BootLine:
+    note = f"{line.where} has the swap {path}: the kubelet does not start while swap is on (failSwapOn)"
+    todo = (
+        f"on a node without swap take it out and sudo swapoff {quote(path)}; else let the kubelet run beside it: "
+        f"failSwapOn: false in {CONFIG}"
+    )
+    return replace(line, note=note, way_out=todo)
+
+
+def _look_at_swap_in_use(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]:
+    """Swap that no line and no unit file names, as of zram: a kubelet that is started again finds it."""
+    swaps = attempt(lambda: facts.memory.swaps)
+    is_named = any(one.target.startswith("swap ") for one in lines)
+    if facts.reader.persistent_only or is_named or not isinstance(swaps, tuple) or not swaps:
+        return
+    if attempt(refuses_swap, facts) is True:
+        yield _refused(BootLine(f"swap {swaps[0].path}", 0, file="/proc/swaps"), swaps[0].path)
 
 
 def _is_file_missing(facts: Facts, path: str) -> bool:

@@ -75,7 +75,7 @@ def _shifted(source: str, target: str, fstype: str, options: str) -> Iterator[Fi
     elif source.startswith("/") and not source.startswith("/dev/") and _is_device(target) and fstype in ON_DISK:
         yield FieldFault("swapped", f"`{target}` is a device, and stands where the folder belongs",
                     f"write {target} first, then {source}")  # fmt: skip
-    elif target.startswith("/") and not is_known(fstype) and _is_option(fstype):
+    elif target.startswith("/") and not is_known(fstype) and _is_option(fstype) and not _is_list(fstype):
         if is_known(options):
             yield FieldFault("swapped", f"type and options are swapped: `{fstype}` is no type",
                         f"write `{options} {fstype}`")  # fmt: skip
@@ -107,9 +107,16 @@ def type_faults(fstype: str, options: str, words: tuple[str, ...]) -> Iterator[F
         yield FieldFault("no-bind", f"`{fstype}` is no file system, and without the option `{need}` no bind mount",
                     f"write `none {need}`, or the type of the file system")  # fmt: skip
         return
-    if MOVES.isdisjoint(words):
+    if MOVES.isdisjoint(words) and not _is_list(fstype):
         for one in filter(None, fstype.split(",")):  # of `ext4,` libmount tries ext4
             yield from _one_type(one)
+
+
+def _is_list(fstype: str) -> bool:
+    """Whether mount(8) can mount by a list, which it tries in turn: words that are no types do not stop it. `auto` is
+    an option as well, so it makes no list (raspibolt/raspibolt#434).
+    """
+    return "," in fstype and not ON_DISK.isdisjoint(fstype.split(","))
 
 
 def _one_type(fstype: str) -> Iterator[FieldFault]:

@@ -10,6 +10,7 @@ from hosttune.facts.storage.fstab_options import ATIME_WORDS, has_secret
 from hosttune.facts.storage.fstab_words import USER_WORDS
 from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, atime_of
 from hosttune.frozen import frozen
+from hosttune.host.mountinfo import folders_above
 from hosttune.resources.storage.fstab_document import PATH, clean_path
 from hosttune.values import ABSENT, Hold, HoldKind
 
@@ -105,7 +106,9 @@ def aged(target: str, wish: Wish, facts: Facts) -> Aged:
     """Who deletes files below a target, wherever else its file system is mounted, by their access time."""
     if wish.fields["atime"] != "noatime":
         return Aged()
-    mounts = () if facts.reader.persistent_only else facts.mounts.all
+    mounted = facts.mounts.all
+    is_image = facts.reader.persistent_only
+    mounts = _planned_trees(mounted) if is_image else [_Tree(one.device, one.root, one.target) for one in mounted]
     own = [mount for mount in mounts if mount.target == target]
     if len(own) > _MOST_AT_A_TARGET:
         return Aged(unknown=f"more than {_MOST_AT_A_TARGET} file systems are mounted at {target}")
@@ -122,7 +125,37 @@ def aged(target: str, wish: Wish, facts: Facts) -> Aged:
     return Aged(tuple(dict.fromkeys(found)), "; ".join(hidden))
 
 
-def _shown_at(own: Mount, other: Mount) -> str:
+@frozen
+class _Tree:
+    """Which folder (`root`) of which file system (`device`) is mounted at `target`."""
+
+    device: str
+    root: str
+    target: str
+
+
+def _planned_trees(mounts: Iterable[Mount]) -> list[_Tree]:
+    """As the fstab of an image names them: a file system by its source, a subvolume by `subvol=`. Without that word
+    btrfs mounts the default subvolume, which is not known here: it counts as the whole file system.
+    """
+    found: dict[str, _Tree] = {"/": _Tree("", "/", "/")}
+    trees = []
+    for mount in mounts:
+        device, root = mount.source, "/"
+        if mount.is_bind:
+            place = clean_path(mount.source)
+            holder = next(found[folder] for folder in (place, *reversed(folders_above(place))) if folder in found)
+            rest = place.removeprefix(holder.target.rstrip("/"))
+            device, root = holder.device, f"{holder.root.rstrip('/')}{rest}" or "/"
+        elif mount.fstype == "btrfs":
+            subvolume = next((word[7:] for word in mount.options if word.startswith("subvol=")), "")
+            root = f"/{subvolume.strip('/')}"
+        trees.append(_Tree(device, root, mount.target))
+        found[mount.target] = trees[-1]
+    return trees
+
+
+def _shown_at(own: _Tree, other: _Tree) -> str:
     """Where another mount shows files of this one; empty for nowhere, as of two subvolumes of one btrfs."""
     if own.device != other.device:
         return ""

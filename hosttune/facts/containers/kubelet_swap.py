@@ -1,0 +1,83 @@
+"""Whether the kubelet of this host refuses to start while swap is on.
+
+Sources: kubelet(8) of kubernetes.io (`--fail-swap-on`, `--config`, `--config-dir`), kubernetes,
+pkg/kubelet/cm/container_manager_linux.go (validateSwapConfiguration: any row of /proc/swaps) and
+staging/.../kubelet/config/v1beta1/types.go (failSwapOn: true unless set).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.containers.docker_flags import started_commands
+from hosttune.facts.managers import running_services
+from hosttune.facts.reading import if_absent, names_in, text
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.facts import Facts
+
+_UNIT = "kubelet.service"  # k3s, rke2, k0s and the snaps start theirs with --fail-swap-on=false
+CONFIG = "/var/lib/kubelet/config.yaml"  # kubeadm's
+_KEY = regex(r"(?:^failSwapOn|[{,\s]\"failSwapOn\")[ \t]*:[ \t]*(\w{1,5})", re.MULTILINE)  # YAML or JSON
+_SET_OFF = "swapoff"
+_JOBS = ("/etc/rc.local", "/etc/crontab", "/var/spool/cron/crontabs/root")
+_TRUE, _FALSE = frozenset({"true", "1", "t"}), frozenset({"false", "0", "f"})
+
+
+@lru_cache(maxsize=1)  # each line of swap asks
+def refuses_swap(facts: Facts) -> bool:
+    """Whether it starts with the host, and not beside swap. Raises UnknownFact where a setting is not known."""
+    if _UNIT not in {*facts.units.enabled, *running_services(facts.reader)} or any(_swaps_off(facts)):
+        return False
+    flag, configs = "", [CONFIG]
+    for words, _ in started_commands(facts.reader, facts, _UNIT):
+        for name, value in _flags(words):
+            if name == "--fail-swap-on":
+                flag = value or "true"
+            elif name == "--config":
+                configs[0] = value
+            elif name == "--config-dir":
+                names = sorted(one for one in names_in(facts.reader, value) if one.endswith(".conf"))
+                configs += [f"{value}/{one}" for one in names]
+    return _is_true(flag or _find_setting(facts, configs) or "true")
+
+
+def _flags(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for number, word in enumerate(words[1:], 2):
+        name, equals, value = word.partition("=")
+        takes_next = not equals and name != "--fail-swap-on" and number < len(words)
+        yield name, words[number] if takes_next else value
+
+
+def _find_setting(facts: Facts, configs: list[str]) -> str:
+    """What the last of its files says that sets it; empty for none."""
+    found = [_KEY.findall(if_absent(text(facts.reader, path), "")) for path in configs]
+    return next((values[-1] for values in reversed(found) if values), "")
+
+
+def _is_true(word: str) -> bool:
+    if word.lower() not in _TRUE | _FALSE:
+        message = f"{_UNIT} has no failSwapOn that can be read"
+        raise UnknownFact(message)
+    return word.lower() in _TRUE
+
+
+def _swaps_off(facts: Facts) -> Iterator[bool]:
+    """Whether something of the boot takes swap away before it: the unit itself, one of that purpose, or a job."""
+    names = [one for one in facts.units.enabled if "swap" in one and one.endswith(".service")]
+    for unit in (_UNIT, *sorted(names)):
+        for key in ("ExecStartPre", "ExecStart"):
+            commands = started_commands(facts.reader, facts, unit, key)
+            yield any(_SET_OFF in word for words, _ in commands for word in words)
+    for path in _JOBS:
+        rows = if_absent(text(facts.reader, path), "").splitlines()
+        yield any(_SET_OFF in row and not row.lstrip().startswith("#") for row in rows)
+
+
+__all__ = ["CONFIG", "refuses_swap"]

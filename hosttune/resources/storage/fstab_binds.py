@@ -1,0 +1,86 @@
+"""What a boot makes of a bind mount whose source is on something that the boot mounts later, or is not there.
+
+Sources: systemd.mount(5) (a bind mount is started after the mount units that hold its source; x-systemd.requires=),
+systemd, src/core/mount.c (mount_enter_mounting makes a source that is missing), zfs-mount-generator(8), and
+https://github.com/amazonlinux/amazon-linux-2023/issues/468.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING, NamedTuple
+
+from hosttune.facts.storage.fstab_types import ON_DISK
+from hosttune.facts.storage.mounts import mount_below, unit_name
+from hosttune.facts.storage.sources import sources_of
+from hosttune.facts.storage.ways import ways_of
+from hosttune.host.paths import PATH_MAX
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hosttune.facts import Facts
+    from hosttune.facts.storage.fstab import FstabEntry
+    from hosttune.facts.storage.mounts import Mount
+
+_BINDS = frozenset({"bind", "rbind"})
+_ORDERED = ("x-systemd.requires=", "x-systemd.after=", "x-systemd.requisite=", "x-systemd.binds-to=", "_netdev")
+_GENERATED = ("generator", "generator.early", "generator.late")  # systemd.generator(7), below /run/systemd
+_MADE_AT_BOOT = ("/run/", "/dev/", "/proc/", "/sys/", "/tmp/", "/var/run/")
+
+
+class BindFault(NamedTuple):
+    """What is wrong with a bind mount; all empty for nothing."""
+
+    sentence: str = ""  # what follows `line 7 of /etc/fstab`
+    way_out: str = ""
+    is_shown_wrong: bool = False  # it shows another file system now than its source is on
+
+
+def find_bind_fault(facts: Facts, entry: FstabEntry, here: Sequence[Mount]) -> BindFault:
+    """`here`: what is mounted at its target now."""
+    source, reader = entry.source.rstrip("/"), facts.reader
+    is_bind = not _BINDS.isdisjoint(entry.options) and source.startswith("/") and len(source) < PATH_MAX
+    if not is_bind or reader.persistent_only:
+        return BindFault()
+    path, is_far = ways_of(facts).way(source)  # of what is far nothing is asked
+    real = path if is_far else reader.resolve(source)
+    path = real if isinstance(real, str) else source
+    if not is_far and reader.stat(path) is ABSENT:
+        return _explain_missing(facts, entry, source)
+    mount = mount_below(facts, path)
+    if mount is None or mount.is_of_user or not _is_late(facts, mount):
+        return BindFault()
+    if any(word.startswith(_ORDERED) for word in entry.options):
+        return BindFault()
+    kept = [one for one in here if not one.is_of_user]
+    shown = kept[-1] if kept else None
+    is_wrong = shown is not None and shown.device != mount.device and shown.fstype != mount.fstype
+    now = f", as it does now ({shown.source}, {shown.fstype})" if shown and is_wrong else ""
+    sentence = (
+        f"binds {source}, which is on {mount.target} ({mount.fstype}); no line of fstab and no unit file mounts that, "
+        f"so a boot can come before it, and shows the folder below{now}"
+    )
+    is_zfs = mount.fstype == "zfs"
+    unit = "zfs-mount.service" if is_zfs else f"UNIT, the unit that mounts {mount.target}"
+    again = f"; with nobody on it, sudo umount {quote(entry.target)} && sudo mount {quote(entry.target)}"
+    return BindFault(sentence, f"add x-systemd.requires={unit}{again if is_wrong else ''}", is_wrong)
+
+
+def _explain_missing(facts: Facts, entry: FstabEntry, source: str) -> BindFault:
+    if f"{source}/".startswith(_MADE_AT_BOOT) or sources_of(facts).is_below_unmounted(source):
+        return BindFault()
+    sentence = f"binds {source}, which is not there: a boot makes an empty folder of that name, and shows it"
+    return BindFault(sentence, f"name the folder that is meant for {entry.target}, or take the line out")
+
+
+def _is_late(facts: Facts, mount: Mount) -> bool:
+    """Whether systemd knows of no unit of it when a boot begins. A generator may have made one, which is in /run."""
+    is_data = mount.fstype in ON_DISK | {"zfs"} or mount.fstype.startswith("fuse") or mount.is_network
+    if mount.target == "/" or not is_data:
+        return False
+    if mount.target in facts.fstab.by_path or mount.target in facts.mount_units.by_path:
+        return False
+    name = unit_name(mount.target)
+    return all(facts.reader.stat(f"/run/systemd/{folder}/{name}") is ABSENT for folder in _GENERATED)

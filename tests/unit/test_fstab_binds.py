@@ -1,0 +1,127 @@
+"""Bind mounts whose source a boot mounts later, or that is not there, and btrfs that lacks a disk."""
+
+import pytest
+
+from hosttune.facts import Facts
+from hosttune.resources.storage.fstab_boot import look_at_boot_lines
+from tests.unit.fake_reader import FakeReader
+from tests.unit.test_fstab_sources import host
+
+ROOT = "22 1 8:2 / / rw - ext4 /dev/sda2 rw\n"
+POOL = "30 22 0:45 / /ftp rw - zfs ftp rw,xattr\n"
+BELOW = "40 22 8:2 /ftp/data /home/user1/ftp rw - ext4 /dev/sda2 rw\n"
+RIGHT = "40 22 0:45 /data /home/user1/ftp rw - zfs ftp rw\n"
+BIND = "/ftp/data/ /home/user1/ftp none defaults,nofail,bind 0 0"  # amazonlinux/amazon-linux-2023#468
+UUID = "9ad861cc-3eac-42b9-b446-a82525d6369f"  # systemd/systemd#36886
+
+
+def bind_notes(line, mounts, *, files=(), folders=("/ftp/data", "/home/user1/ftp")):
+    content = {"/etc/fstab": f"{line}\n", "/proc/self/mountinfo": mounts, **dict(files)}
+    lines = look_at_boot_lines(Facts(FakeReader(content, folders=folders)))
+    return [one for one in lines if one.note or one.fault]
+
+
+@pytest.mark.parametrize(("shown", "is_wrong"), [(BELOW, True), (RIGHT, False), ("", False)])
+def test_bind_of_what_zfs_mounts_by_itself_is_noted(shown, is_wrong):
+    (found,) = bind_notes(BIND, ROOT + POOL + shown)
+
+    assert "is on /ftp (zfs)" in found.note
+    assert "x-systemd.requires=zfs-mount.service" in found.way_out
+    assert ("as it does now (/dev/sda2, ext4)" in found.note) is is_wrong
+    assert found.is_absent is (is_wrong or not shown)
+
+
+@pytest.mark.parametrize(
+    ("line", "pool", "files"),
+    [
+        (f"{BIND.replace('bind', 'bind,x-systemd.requires=zfs-mount.service')}", POOL, {}),
+        (f"{BIND.replace('bind', 'bind,x-systemd.automount')}", POOL, {}),
+        (f"ftp /ftp zfs defaults 0 0\n{BIND}", POOL, {}),  # mountpoint=legacy
+        (BIND, POOL, {"/run/systemd/generator/ftp.mount": ""}),  # zfs-mount-generator(8)
+        (BIND, "", {}),  # on /, which is there before any line
+        (BIND, POOL.replace("zfs", "tmpfs"), {}),
+        ("/ftp/data /home/user1/ftp none bind,_netdev 0 0", POOL, {}),
+    ],
+)
+def test_bind_whose_source_is_there_in_time_is_left_alone(line, pool, files):
+    assert bind_notes(line, ROOT + pool + RIGHT.replace("0:45", "8:2") * (not pool), files=files) == []
+
+
+def test_bind_of_what_a_service_mounts_is_noted():
+    (found,) = bind_notes(BIND, ROOT + POOL.replace("zfs ftp", "fuse.mergerfs pool"))
+
+    assert "x-systemd.requires=UNIT" in found.way_out
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("/gone /srv/a none bind,nofail 0 0", 1),
+        ("/run/later /srv/a none bind,nofail 0 0", 0),
+        ("UUID=0f0e0d0c-0b0a-4908-8706-050403020100 /gone ext4 nofail 0 2\n/gone/x /srv/a none bind,nofail 0 0", 0),
+    ],
+)
+def test_bind_of_a_folder_that_is_not_there_is_noted(line, count):
+    found = bind_notes(line, ROOT)
+
+    assert ["an empty folder" in one.note for one in found] == [True] * count
+
+
+def pool_lines(options, *, ready="0", missing="", is_mounted=False, target="/storage0", cmdline="", number="8:16"):
+    more = {
+        "/proc/cmdline": f"{cmdline}\n",
+        f"/run/udev/data/b{number}": f"E:ID_FS_TYPE=btrfs\nE:ID_BTRFS_READY={ready}\n",
+    }
+    if missing:
+        folder = f"/sys/fs/btrfs/{UUID}"
+        more |= {f"{folder}/devices/sdb": "", f"{folder}/devinfo/2/missing": f"{missing}\n", "/dev/sdb": ""}
+    if target == "/":
+        more["/proc/self/mountinfo"] = "31 1 0:40 / / rw - btrfs /dev/sdb rw\n"
+    mounts = ["31 22 0:40 / /storage0 rw - btrfs /dev/sdb rw\n"] * is_mounted
+    held = (("sdb", "/dev/sdb", "btrfs", "", UUID, "", ""),)
+    facts = host(f"UUID={UUID} {target} btrfs {options} 0 0", *mounts, held=held, more=more)
+    return [one for one in look_at_boot_lines(facts) if one.fault or one.note or one.remark]
+
+
+@pytest.mark.parametrize("options", ["defaults", "degraded"])
+def test_btrfs_that_udev_waits_for_ends_the_boot(options):
+    (found,) = pool_lines(options)
+
+    assert "a btrfs of which a disk is missing" in found.fault
+    assert "ends in the emergency shell" in found.fault
+    assert ("whatever `degraded` says" in found.fault) is (options == "degraded")
+
+
+def test_btrfs_that_is_mounted_without_a_disk_is_lost_with_the_next_boot():
+    (found,) = pool_lines("defaults,nofail", ready="1", missing="1", is_mounted=True)
+
+    assert "disk 2 is missing" in found.fault
+    assert "mounts nothing at /storage0" in found.fault
+
+
+def test_root_without_a_disk_is_mounted_only_as_degraded():
+    (found,) = pool_lines("defaults", ready="1", missing="1", is_mounted=True, target="/")
+
+    assert "rootflags=degraded" in found.fault
+    assert not pool_lines(
+        "defaults", ready="1", missing="1", is_mounted=True, target="/", cmdline="rootflags=subvol=@,degraded"
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"ready": "1"}, {"ready": "1", "missing": "0", "is_mounted": True}, {"number": "8:99"}],  # whole, or not known
+)
+def test_btrfs_that_is_whole_is_left_alone(changes):
+    assert not pool_lines("defaults", **changes)
+
+
+def test_device_with_an_odd_uuid_is_held_to_its_type():
+    """bigtreetech/CB2#9: a vfat in a line of ext4."""
+    held = (("sdb", "/dev/sdb", "vfat", "", "0B22-1122", "", ""),)
+    (found,) = [
+        one for one in look_at_boot_lines(host("UUID=0B22-1122 /boot2 ext4 defaults 0 2", held=held)) if one.fault
+    ]
+
+    assert "holds vfat" in found.fault
+    assert found.way_out == "write vfat as its type"
