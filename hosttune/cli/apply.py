@@ -6,7 +6,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, LookAgain, Option, ReportFormat, ShowChange
+from hosttune.cli.options import Argument, LookAgain, Option, ShowChange
 from hosttune.values import Confirmer
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from hosttune.cli.on_trial import AskedTrial
     from hosttune.engine.approval import Approvals
     from hosttune.values import Plan
-    from hosttune.views.document import Block
 
 # What a change does. Of a saved plan all of it was read, also the old values that the digest leaves out.
 _DONE = attrgetter("address", "action", "before", "after", "rule", "activation", "triggers")
@@ -35,9 +34,6 @@ def apply(
     yes: Annotated[bool, Option("--yes", help="Do it. Without it: show the plan, change nothing.")] = False,
     reboot: Annotated[
         bool, Option("--reboot", help="Boot this host where that is needed, and go on after it until all is done.")
-    ] = False,
-    prove: Annotated[
-        bool, Option("--prove", help="Run the bench of a rule before and after it is applied, where it has one.")
     ] = False,
     confirm_within: Annotated[
         str | None,
@@ -63,13 +59,12 @@ def apply(
     differs, 2 trouble, or a trial is not possible here and nothing was changed, 130 stopped by Ctrl-C, 143 by SIGTERM.
     With --reboot a boot ends it (1: one is needed and cannot be now); `hosttune status` says what became of it.
     """
-    from hosttune.cli import common, going_on, on_trial, proving
+    from hosttune.cli import common, going_on, on_trial
     from hosttune.cli.reports import profile_text
     from hosttune.codec import receipt_to_json
     from hosttune.views.masking import masked
     from hosttune.views.receipt import receipt_report
     from hosttune.views.summary import applied_status
-    from hosttune.views.text import blocks_text
 
     saved = common.load_plan(file) if file else None
     approvals = common.load_approvals(approved) if approved else None
@@ -78,12 +73,12 @@ def apply(
         going_on.require(look, show)
     agreed = partial(_check_plan, expect=expect, saved=saved, approvals=approvals)
     if not yes:
-        return _show_plan(look, show, agreed, asked, prove=prove, reboot=reboot)
+        return _show_plan(look, show, agreed, asked, reboot=reboot)
 
     from hosttune.actions.apply import apply as carry_out
     from hosttune.actions.run import open_for_change
 
-    words = ["apply", *([file] if file else []), "--yes", *common.expecting(expect), *(["--prove"] if prove else [])]
+    words = ["apply", *([file] if file else []), "--yes", *common.expecting(expect)]
     words += ["--reboot"] * reboot + asked.words
     common.require_rights(look, show, [*words, *(["--approved", approved] if approved else [])])
     options = common.session_options(look)
@@ -91,7 +86,6 @@ def apply(
         plan = session.plan()
         common.tell_idle(session, plan, everything=show.verbose)
         agreed(session, plan)
-        prover = proving.open_prover(plan, writer) if prove else None
         planned = on_trial.foreseen(session, plan, asked)
         going_on.before_apply(look, writer, plan, planned, reboot=reboot)
         if planned and on_trial.is_promised(planned, asked):
@@ -102,20 +96,11 @@ def apply(
         boot = going_on.arrange(session, writer, plan, receipt, look, tried, approvals) if boots else going_on.stay
     page = common.open_page(session.reader, look, show)
     told_trial = on_trial.receipt_blocks(tried, page, session.reader)
-    report = partial(receipt_report, receipt, page, chosen=profile_text(session), left=plan.findings, trial=told_trial)
-    is_text = show.format is ReportFormat.TEXT
-    if is_text:  # before the benches that come after it
-        common.say(report())
-    proven = prover.after(receipt) if prover and not receipt.stopped else None
-    told = proving.sections(proven, page)
     if show.is_json:
-        common.write_json(
-            masked(receipt_to_json(receipt) | on_trial.receipt_json(tried, session.reader)) | proving.as_json(proven)
-        )
-    elif not is_text:
-        common.say(report(more=told))
-    elif told:
-        common.say("\n" + blocks_text(told, page.screen))
+        common.write_json(masked(receipt_to_json(receipt) | on_trial.receipt_json(tried, session.reader)))
+    else:
+        chosen = profile_text(session)
+        common.say(receipt_report(receipt, page, chosen=chosen, left=plan.findings, trial=told_trial))
     status = on_trial.status(tried, applied_status(plan, receipt))
     status = common.conclude("apply", writer, receipt, status)
     return boot() or status
@@ -127,12 +112,10 @@ def _show_plan(
     agreed: Callable[[Session, Plan], None],
     asked: AskedTrial,
     *,
-    prove: bool,
     reboot: bool,
 ) -> int:
     """The plan, what would be tried how, and what else the yes would mean; nothing is changed."""
-    from hosttune.cli import common, going_on, on_trial, proving
-    from hosttune.cli.measured import measured
+    from hosttune.cli import common, going_on, on_trial
     from hosttune.cli.reports import of_session
     from hosttune.codec import plan_to_json
     from hosttune.views.masking import masked
@@ -145,14 +128,13 @@ def _show_plan(
     common.tell_idle(session, plan, everything=show.verbose)
     agreed(session, plan)
     planned = on_trial.foreseen(session, plan, asked)
-    intent: list[Block] = [proving.describe_intent(plan, session.reader)] if prove else []
-    intent += [going_on.intent(plan, planned)] if reboot else []
+    intent = (going_on.intent(plan, planned),) if reboot else ()
     if show.is_json:
         common.write_json(masked(plan_to_json(plan) | on_trial.planned_json(planned)))
         common.tell_lines(blocks_text(intent, common.open_screen(show)).strip("\n")) if intent else None
     else:
         trial = on_trial.shown(session, plan, planned, asked)
-        common.say(plan_report(of_session(session, plan, look, show), measured(look), tuple(intent), trial))
+        common.say(plan_report(of_session(session, plan, look, show), intent, trial))
     return exit_status(plan, strict=False)
 
 

@@ -27,7 +27,6 @@ def check(
     from hosttune.actions.kept_reports import keep as keep_report
     from hosttune.cli.common import tell_lines
     from hosttune.cli.ending import report_error
-    from hosttune.cli.measured import measured
     from hosttune.cli.reports import checked, deliver
     from hosttune.errors import HosttuneError
     from hosttune.views.report import check_report, timings_text
@@ -47,7 +46,7 @@ def check(
     for number, host in enumerate(names):
         try:
             one = checked(look, show, host)
-            text = check_report((one,), measured(look) if show.verbose else ()) if is_streamed else ""
+            text = check_report((one,)) if is_streamed else ""
         except HosttuneError as error:  # a record of another version, say: the others are looked at all the same
             failed.append(error)
             continue

@@ -22,13 +22,11 @@ def explain(
     from hosttune.actions.examine import examine
     from hosttune.actions.writers import name_writers
     from hosttune.cli.common import load_choice, open_page, tell_idle
-    from hosttune.cli.measured import measured
     from hosttune.cli.reports import deliver, profile_text
     from hosttune.cli.rule_files import source_of
     from hosttune.codec import dumps
     from hosttune.errors import HosttuneError
     from hosttune.views.explain import explain_json, explain_report, explained
-    from hosttune.views.measure.measured import of_rule
 
     reader, catalog, policy = load_choice(look)
     asked = _named(rule, catalog)
@@ -38,12 +36,11 @@ def explain(
         deliver(source_of(asked, reader), show.output)
         return 0
     session = examine(reader, catalog, policy.only(asked.id))
-    said = of_rule(measured(look), session.selected[0].id)
     plan = session.plan()
     tell_idle(session, plan, everything=True)
     findings = name_writers(plan.findings, reader, ask=True)
     chosen = profile_text(replace(session, policy=policy))
-    one = explained(session.selected[0], session.facts, policy, catalog, findings, said, chosen)
+    one = explained(session.selected[0], session.facts, policy, catalog, findings, chosen)
     text = dumps(explain_json(one)) if show.is_json else explain_report(one, open_page(reader, look, show))
     deliver(text, show.output)
     return 0

@@ -43,13 +43,11 @@ def plan(
     if out is not None:
         save(out, dumps(plan_to_json(one.plan)).encode("ascii"))
         tell(f"hosttune: the plan is saved in {out}")
-    deliver(_rendered(show.format, one, look, planned, trial), show.output)
+    deliver(_rendered(show.format, one, planned, trial), show.output)
     return exit_status(one.plan, strict=False)
 
 
-def _rendered(
-    form: ReportFormat, one: Checked, look: LookOnly, planned: TrialPlan | None, trial: PlannedTrial | None
-) -> str:
+def _rendered(form: ReportFormat, one: Checked, planned: TrialPlan | None, trial: PlannedTrial | None) -> str:
     """The plan in its format."""
     if form is ReportFormat.JSON:
         from hosttune.cli.on_trial import planned_json
@@ -57,7 +55,6 @@ def _rendered(
         from hosttune.views.masking import masked
 
         return dumps(masked(plan_to_json(one.plan) | planned_json(planned)))
-    from hosttune.cli.measured import measured
     from hosttune.views.plan import plan_report
 
-    return plan_report(one, measured(look), trial=trial)
+    return plan_report(one, trial=trial)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 KERNEL: Final = OF_THE_KERNEL - {"autofs"}  # no data set lies there, and reading such a file may do something
+_MOST_LAYERS: Final = 128  # of an overlay; Docker makes no more
 _DEEPEST: Final = 6  # a loop device on a file on a loop device ...
 
 
@@ -193,13 +194,41 @@ def _whole(name: str) -> str:
 def _overlay(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Underneath:  # noqa: FBT001 - passed on
     """The upper folder takes what is written, the lower ones hold what was there: both are often on one disk, and seen
     from inside of a container neither can be found."""
-    options = dict(option.partition("=")[::2] for option in mount.super_options)
-    folder = options.get("upperdir") or options.get("lowerdir", "").split(":")[0]
-    if depth < _DEEPEST and folder and isinstance(facts.reader.resolve(folder), str):
-        below = underneath(folder, facts, depth=depth + 1)
+    folders = _overlay_folders(mount)
+    if depth < _DEEPEST and folders and isinstance(facts.reader.resolve(folders[0]), str):
+        below = underneath(folders[0], facts, depth=depth + 1)
         if below.target != mount.target:
             return _through(mount, below, ("overlay",))
     return _found(mount, is_vm, "unknown", note="an overlay whose folders are not visible from here")
+
+
+def _overlay_folders(mount: Mount) -> tuple[str, ...]:
+    """The upper folder, where there is one, and the lower ones, the uppermost first (fs/overlayfs/params.c)."""
+    upper: list[str] = []
+    lower: list[str] = []
+    for option in mount.super_options:
+        key, _, value = option.partition("=")
+        if key == "upperdir":
+            upper = [value]
+        elif key in {"lowerdir", "lowerdir+"}:
+            lower += value.split(":")
+    return tuple(folder for folder in (*upper, *lower) if folder)
+
+
+def overlay_places(path: str, facts: Facts) -> tuple[Underneath, ...]:
+    """Where the layers of an overlay are from which the files at `path` can come, each place once; empty where it is no
+    overlay, or one of the first layers is not visible from here. Raises UnknownFact."""
+    place = facts.reader.resolve(path)
+    mount = mount_of(facts.mounts.visible, place if isinstance(place, str) else path)
+    if mount is None or mount.fstype != "overlay":
+        return ()
+    found: dict[str, Underneath] = {}
+    for folder in _overlay_folders(mount)[:_MOST_LAYERS]:
+        below = underneath(folder, facts, depth=1)
+        if not isinstance(facts.reader.resolve(folder), str) or below.target == mount.target:
+            return ()
+        found.setdefault(below.target, below)
+    return tuple(found.values())
 
 
 def _through(mount: Mount, below: Underneath, layers: tuple[str, ...]) -> Underneath:

@@ -60,7 +60,6 @@ class Explained:
     profiles: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
     wishes: tuple[Wish, ...] = ()
-    measured: tuple[str, ...] = ()  # what benches found here
     chosen: str = ""  # which profile, policy file and sections are in force
 
     @property
@@ -89,7 +88,6 @@ def explained(
     policy: Policy,
     catalog: Catalog,
     findings: tuple[Finding, ...],
-    measured: tuple[str, ...] = (),
     chosen: str = "",
 ) -> Explained:
     """The rule with what it says of the host of these facts; what that does not settle stays in words, and so does all
@@ -105,7 +103,7 @@ def explained(
     settled = _SETTLED - _NOT_WANTED if rule.want else _SETTLED
     is_settled = bool(wishes) or any(one.verdict in settled for one in own)
     wording = Wording(params, names_of(rule, facts, params, policy.declared) if is_settled else None)
-    return Explained(rule, wording, profiles_of(rule, catalog), own, wishes, measured, chosen)
+    return Explained(rule, wording, profiles_of(rule, catalog), own, wishes, chosen)
 
 
 def profiles_of(rule: Rule, catalog: Catalog) -> tuple[str, ...]:
@@ -133,7 +131,6 @@ def explain_outline(one: Explained, page: Page) -> Document:
         _list("Looks for", _points(finds_texts(rule, one.wording))),
         _params(one),
         *(_here(one, page) if one.findings else ()),
-        _list("Measured", _points(one.measured)),
         _list("By hand", _points(does), one.why_in_general),
         _list("Taken back by hand", _points(undoes)),
         Section("Switch it off", tuple(_switches(rule, page))) if one.findings else None,
@@ -172,7 +169,6 @@ def explain_json(one: Explained) -> dict[str, Any]:
         "by_hand": {"do": does, "undo": undoes, "in_general": one.why_in_general},
         "params": {name: to_json(value) for name, value in one.wording.params.items()},
         "findings": masked(to_json(one.findings)),
-        "measured": list(one.measured),
     }
 
 

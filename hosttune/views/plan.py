@@ -11,7 +11,6 @@ from hosttune.values import Disturbs
 from hosttune.views.change import address_text, diff_of
 from hosttune.views.document import CommandBlock, Document, Heading, Item, Items, Lines, Panel, Say, Section, rendered
 from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, sections
-from hosttune.views.measure.measured import of_rule
 from hosttune.views.report import head, made_text
 from hosttune.views.summary import is_irreversible
 from hosttune.views.terminal import counted, join_words
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from hosttune.values import Change, Plan, Stage
     from hosttune.views.checked import About, Checked
     from hosttune.views.document import Block
-    from hosttune.views.measure.measured import Quote
     from hosttune.views.page import Page
 
 
@@ -39,22 +37,16 @@ _MOST_RUNS = 5  # that are named with what they left in force
 SHOWN_DIGITS = 16  # of the digest in a command to copy; apply takes twelve or more
 
 
-def plan_report(
-    one: Checked, measured: tuple[Quote, ...] = (), more: tuple[Block, ...] = (), trial: PlannedTrial | None = None
-) -> str:
-    """The plan of `plan` and of `apply` without --yes; `measured` is what benches found on this host, `more` stands at
-    the end.
-    """
-    return rendered("hosttune plan", [plan_outline(one, measured, more, trial)], one.page)
+def plan_report(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial | None = None) -> str:
+    """The plan of `plan` and of `apply` without --yes; `more` stands at the end."""
+    return rendered("hosttune plan", [plan_outline(one, more, trial)], one.page)
 
 
-def plan_outline(
-    one: Checked, measured: tuple[Quote, ...] = (), more: tuple[Block, ...] = (), trial: PlannedTrial | None = None
-) -> Document:
+def plan_outline(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial | None = None) -> Document:
     """What each rule would change, why the rest does not happen, how to say yes."""
     plan, page = one.plan, one.page
     blocks: list[Block] = [*sections((FAULTS,), plan.findings, page, one.about)]
-    blocks += _stages(plan, about=one.about, measured=measured)
+    blocks += _stages(plan, about=one.about)
     blocks += sections((UNKNOWN, *HELD), plan.findings, page, one.about)
     if plan.changes:
         says = [Say(text, is_hanging=True) for text in describe_consent(plan)]
@@ -165,9 +157,7 @@ def describe_consent(plan: Plan) -> list[str]:
     return lines
 
 
-def _stages(
-    plan: Plan, *, about: Mapping[str, About] = NOTHING, is_undo: bool = False, measured: tuple[Quote, ...] = ()
-) -> list[Block]:
+def _stages(plan: Plan, *, about: Mapping[str, About] = NOTHING, is_undo: bool = False) -> list[Block]:
     """The stages, and in each a card for a rule."""
     blocks: list[Block] = []
     for number, stage in enumerate(plan.stages, 1):
@@ -176,8 +166,7 @@ def _stages(
             blocks.append(Heading(f"Stage {number}", when))
         for rule, group in groupby(stage.changes, key=lambda change: change.rule):
             changes = tuple(group)
-            quotes = (Say(text, "note", is_hanging=True) for text in of_rule(measured, rule, changes))
-            inside = (*quotes, *map(diff_of, changes))
+            inside = tuple(map(diff_of, changes))
             title = clean(about[rule].title) if rule in about else ""
             blocks.append(Panel(clean(rule), inside, "" if is_undo else describe_costs(changes), title))
         if text := triggers_text(stage):

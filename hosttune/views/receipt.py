@@ -32,7 +32,6 @@ def receipt_report(
     is_undo: bool = False,
     ignore: tuple[str, ...] = (),
     left: tuple[Finding, ...] = (),
-    more: Iterable[Block] = (),
     trial: tuple[Block, ...] = (),
     on_paper: int = 0,
     of: UndoPlan | None = None,
@@ -41,7 +40,7 @@ def receipt_report(
     """What a run did. `chosen`: which profile it was of; `is_undo`: it took something back, and `on_paper` so many were
     gone already; `ignore`: the rules that the next apply would redo; `left`: the findings of its plan, of which those
     that were held or unknown still stand; the faults are those that the receipt found afterwards. `trial`: how to keep
-    it, in place of how to take it back; `more` stands at the end. `of`: the runs that an undo was of, and those that
+    it, in place of how to take it back. `of`: the runs that an undo was of, and those that
     are still in force. `words`: the same again, where it was stopped.
     """
     back = _taken_back(receipt)
@@ -75,7 +74,6 @@ def receipt_report(
         *([] if is_undo or trial else _way_back(receipt, standing, page)),
         *still_in_force(of, page),
         *ignoring(ignore, page),
-        *more,
     ]
     command = "undo" if is_undo else "apply"
     document = Document(host, f"Receipt of {command} on {host}", tuple(head), tuple(blocks))

@@ -12,7 +12,6 @@ from hosttune.values import Activation, Verdict
 from hosttune.views.document import Document, Say, Steps, Warnings, rendered
 from hosttune.views.findings import ADVICE, ALL, LISTED, WAIVED, sections
 from hosttune.views.masking import masked
-from hosttune.views.measure.measured import measured_section
 from hosttune.views.summary import exit_status, is_fault, reach_text, rules_in, summarize
 from hosttune.views.terminal import counted, join_words
 from hosttune.views.text import text
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from hosttune.values import Finding, Plan
     from hosttune.views.checked import Checked
     from hosttune.views.document import Block
-    from hosttune.views.measure.measured import Quote
     from hosttune.views.page import Page
     from hosttune.views.summary import Summary
 
@@ -31,24 +29,24 @@ _REBOOT = "reboot when it suits you, then check again."
 ONE_SCREEN = 24  # lines of a terminal that nobody enlarged
 
 
-def check_report(hosts: tuple[Checked, ...], measured: tuple[Quote, ...] = ()) -> str:
-    """The reports of these hosts in the medium of their page; `measured` is what benches found on the one that this is.
+def check_report(hosts: tuple[Checked, ...]) -> str:
+    """The reports of these hosts in the medium of their page.
 
     What is as it should be, or does not apply, is counted where it cannot be folded away. Where nothing differs, a
     screen counts what is waived and advice, too, as far as they go beyond it.
     """
-    documents = [check_outline(one, measured) for one in hosts]
+    documents = [check_outline(one) for one in hosts]
     for number, one in enumerate(hosts):
         folded, most = 0, 0
         if one.page.is_terse and not exit_status(one.plan, strict=False):
             most = sum(ADVICE.holds(finding) or WAIVED.holds(finding) for finding in one.plan.findings)
         while folded < most and text(documents[number], one.page.screen).count("\n") > ONE_SCREEN:
             folded += 1
-            documents[number] = check_outline(one, measured, folded)
+            documents[number] = check_outline(one, folded)
     return rendered("hosttune check", documents, hosts[0].page, is_filtered=True)
 
 
-def check_outline(one: Checked, measured: tuple[Quote, ...] = (), folded: int = 0) -> Document:
+def check_outline(one: Checked, folded: int = 0) -> Document:
     """The report of one host, with `folded` findings only counted, of what is waived and of advice, from the end."""
     plan, page = one.plan, one.page
     least = [finding for group in (ADVICE, WAIVED) for finding in plan.findings if group.holds(finding)]
@@ -58,7 +56,6 @@ def check_outline(one: Checked, measured: tuple[Quote, ...] = (), folded: int = 
     blocks += sections(ALL if page.is_whole else LISTED, told, page, one.about)
     if not page.is_whole and (quiet := _counted(plan, page, hidden)):
         blocks.append(Say(quiet))
-    blocks += measured_section(measured) if page.is_verbose else []
     if chosen := (one.chosen if page.is_verbose else "") or one.proposal:
         blocks.append(Say(clean(chosen), is_hanging=True))
     if steps := next_steps(plan, page):

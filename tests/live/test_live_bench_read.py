@@ -1,4 +1,4 @@
-"""`bench read` and `apply --prove` on real file systems, in a private mount namespace: bytes from the device, access
+"""`bench read` on real file systems, in a private mount namespace: bytes from the device, access
 times that stay, a decoder that is nobody, nothing left behind.
 """
 
@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,11 +35,11 @@ def open(file):
     [
         "disk",
         "memory",
+        "overlay",
         "decoding_as_nobody",
         "no_descriptor_for_the_users_python",
         "view_of_a_folder_that_a_user_exchanges",
         "others_files",
-        "prove",
         "killed",
         "drop_caches",
     ],
@@ -120,18 +119,52 @@ def scenario_disk(folder: Path) -> None:
 
 
 def scenario_memory(folder: Path) -> None:
-    """On a tmpfs nothing comes from a device, and that is what is said."""
+    """A tmpfs has no disk, and neither has an overlay whose layers are all on one."""
+    from hosttune.errors import HosttuneError
     from hosttune.measure.bench.read import bench_read
-    from hosttune.measure.bench.reading import Limit, conclude
 
     target = folder / "mnt"
     target.mkdir()
     run("mount", "--types", "tmpfs", "--options", "size=128m", "tmpfs", target)
     data_set(target / "set")
-    result = bench_read(wanted(target / "set", folder / "state"))
-    assert result.figures.cold.bytes_device == 0
-    assert conclude(replace(result.figures, spoiled="")).limit is Limit.MEMORY
-    assert left_on(target, folder / "state") == []
+    with pytest.raises(HosttuneError, match=r"set is in memory \(tmpfs\): there is no disk to measure"):
+        bench_read(wanted(target / "set", folder / "state"))
+    merged = overlay(folder, target / "set", target)
+    with pytest.raises(HosttuneError, match=r"merged is in memory \(overlay\)"):
+        bench_read(wanted(merged, folder / "state"))
+    run("umount", merged)
+    run("umount", target)
+
+
+def overlay(folder: Path, lower: Path, writable: Path) -> Path:
+    """An overlay of a folder, which writes below another one."""
+    merged = folder / "merged"
+    for path in (merged, writable / "up", writable / "work"):
+        path.mkdir()
+    words = f"lowerdir={lower},upperdir={writable}/up,workdir={writable}/work"
+    run("mount", "--types", "overlay", "--options", words, "overlay", merged)
+    return merged
+
+
+def scenario_overlay(folder: Path) -> None:
+    """Files of a disk below a layer in memory: the layers are named, and nothing is compared with what memory gives."""
+    from hosttune.measure.bench.read import bench_read
+
+    memory = folder / "memory"
+    memory.mkdir()
+    run("mount", "--types", "tmpfs", "--options", "size=128m", "tmpfs", memory)
+    with ext4(folder, "noatime") as target:
+        data_set(target / "set")
+        merged = overlay(folder, target / "set", memory)
+        result = bench_read(wanted(merged, folder / "state"))
+        assert result.figures.cold.device_share > 0.9, result.figures.cold
+        assert result.figures.packed is None
+        hidden, shards = result.notes
+        assert f"its layers are on tmpfs on {memory} (memory), ext4 on {target} (" in hidden
+        assert shards.startswith("no packed file: an overlay writes to its upper layer")
+        assert os.listdir(memory / "up") == []
+        run("umount", merged)
+    run("umount", memory)
 
 
 def scenario_decoding_as_nobody(folder: Path) -> None:
@@ -287,41 +320,6 @@ def scenario_others_files(folder: Path) -> None:
         run("mount", "--options", "remount,noatime", target)
         assert len(draw(str(target / "set"), **given).paths) == 100
         assert stamps(paths) == {STAMP}
-
-
-def scenario_prove(folder: Path) -> None:
-    """The bench before and after the flag of a live mount: the first read of a day writes, then it does not."""
-    from hosttune.actions.prove import Prover, proofs_of
-    from hosttune.host.live import LiveWriter
-    from hosttune.measure.bench.atime import AtimeOptions, bench_atime
-    from hosttune.resources import address_kinds
-    from hosttune.values import Action, Address, Change, Outcome, Phase, Plan, Receipt, Stage
-    from hosttune.views.page import Page
-    from hosttune.views.prove import measured_sections
-    from hosttune.views.terminal import Screen
-    from hosttune.views.text import blocks_text
-
-    (folder / "state").mkdir(mode=0o700)
-    with ext4(folder, "relatime") as target:
-        data_set(target / "set", size=4000)
-        change = Change(Address("mount", str(target)), Action.UPDATE, "relatime", "noatime", "storage-noatime")
-        plan = Plan("0" * 64, "0", "", "", "", (Stage((change,)),), ())
-        options = AtimeOptions(2.0, FILES, anyway=True, where=str(folder / "state"))
-        prover = Prover(proofs_of(plan), lambda proof: bench_atime(proof.path, 7, options), lambda _: None)
-        prover.before()
-        address_kinds()["mount"].write(LiveWriter(), change)
-        (proven,) = prover.after(Receipt("run", plan.digest, (Outcome(change, Phase.DONE),)))
-        assert proven.before is not None, proven.why
-        assert proven.after is not None, proven.why
-        assert (proven.before.words["mounted"], proven.after.words["mounted"]) == ("relatime", "noatime")
-        assert proven.before.seed == proven.after.seed == 7
-        before, after = proven.before.figures["written_bytes_other"], proven.after.figures["written_bytes_base"]
-        assert before > 100 * FILES > after, (before, after)
-        text = " ".join(
-            blocks_text(measured_sections((proven,), Page()), Screen()).split()
-        )  # lines break where the terminal ends
-        assert text.count("as it is mounted") == 2
-        assert left_on(target, folder / "state") == []
 
 
 def scenario_killed(folder: Path) -> None:

@@ -197,10 +197,9 @@ def test_bench_read_opens_nothing_where_the_kernel_shows_itself(path):
         reading_files.bench_read(Wanted(path, anyway=True))
 
 
-@pytest.mark.parametrize("bench", ["read", "atime"])
-def test_place_that_no_quiet_host_makes_one_to_measure_is_trouble(bench, capsys):
+def test_place_that_no_quiet_host_makes_one_to_measure_is_trouble(capsys):
     """1 is for what another hour may change."""
-    assert app.run(["bench", bench, "/proc", "--anyway"]) == 2
+    assert app.run(["bench", "read", "/proc", "--anyway"]) == 2
     assert "holds no data" in capsys.readouterr().err
 
 
@@ -276,3 +275,21 @@ def test_python_that_its_user_may_not_start_is_named(tmp_path, monkeypatch):
     with pytest.raises(HosttuneError, match="/v/python cannot be started by uid 1000") as refused:
         bench.run(python)
     assert "--python PATH" in refused.value.hint
+
+
+@pytest.mark.parametrize("fstype", ["tmpfs", "ramfs"])
+def test_bench_read_refuses_files_in_memory(monkeypatch, fstype):
+    monkeypatch.setattr(reading_files, "look_at", lambda _: replace(PLACE, fstype=fstype))
+    with pytest.raises(HosttuneError, match=rf"/data/set is in memory \({fstype}\): there is no disk to measure"):
+        reading_files.bench_read(Wanted("/data/set"))
+
+
+def test_bench_read_on_an_overlay_says_what_is_hidden_and_packs_nothing(monkeypatch):
+    place = replace(PLACE, fstype="overlay", device="")
+    monkeypatch.setattr("hosttune.measure.underneath.overlay_places", lambda *_: ())
+    hidden = reading_files._hidden_by_overlay(place)
+    assert "its layers are not visible from here" in hidden
+    bench = reading_files._Bench(Wanted("/data/set"), place, "", print, 0.0, hidden)
+    assert bench.notes == [hidden]
+    with pytest.raises(HosttuneError, match="writes to its upper layer"):
+        bench._room_for_shards()

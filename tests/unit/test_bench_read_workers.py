@@ -446,7 +446,7 @@ def test_chunks_cover_the_sample_and_stay_small(tmp_path):
 
 
 def moment(at, host, own, read=0):
-    return Moment(at, host, own, None, None, DiskReading(read, 0, 0.0), 0)
+    return Moment(at, host, own, None, None, DiskReading(read, 0.0), 0)
 
 
 PASS = Pass(4, 100, 0, 10 << 20, 10 << 20, 1.0, 1.5, 1.2)

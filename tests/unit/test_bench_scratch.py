@@ -24,10 +24,12 @@ from hosttune.measure.bench.signals import ended_alike
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = """
 import sys, time
+from dataclasses import replace
 from hosttune.measure.bench.place import look_at
 from hosttune.measure.bench.scratch import scratch
 from hosttune.measure.bench.signals import ended_alike
-with ended_alike(), scratch(look_at(sys.argv[1]), sys.argv[2], inside=True) as (fd, path):
+place = replace(look_at(sys.argv[1]), target=sys.argv[1])
+with ended_alike(), scratch(place, sys.argv[2]) as (fd, path):
     open(path + "/copy", "w").close()
     print(path, flush=True)
     time.sleep(60)
@@ -61,13 +63,18 @@ def end(child, number: int) -> None:
     child.wait(20)
 
 
+def top_at(folder):
+    """The place of a folder as if a file system began there."""
+    return replace(look_at(str(folder)), target=str(folder))
+
+
 def test_scratch_is_private_and_gone_at_the_end(places):
     data, where = places
     outside = data / "outside"
     outside.write_text("stays", encoding="utf-8")
     seen = set()
     for _ in range(3):
-        with scratch(look_at(str(data)), where, inside=True) as (fd, path):
+        with scratch(top_at(data), where) as (fd, path):
             assert Path(path).parent == data
             assert os.path.samestat(os.fstat(fd), os.stat(path))
             assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
@@ -85,7 +92,7 @@ def test_scratch_is_private_and_gone_at_the_end(places):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
 def test_scratch_is_gone_after_an_error(places, error):
     data, where = places
-    with pytest.raises(error), scratch(look_at(str(data)), where, inside=True) as (_, path):
+    with pytest.raises(error), scratch(top_at(data), where) as (_, path):
         Path(path, "copy").write_text("", encoding="utf-8")
         raise error
     assert (os.listdir(data), os.listdir(where)) == ([], [])
@@ -108,7 +115,7 @@ def test_signal_while_scratch_is_made_or_removed_waits_until_that_is_done(places
         return original(*arguments)
 
     monkeypatch.setattr(module, step, disturbed)
-    with pytest.raises(KeyboardInterrupt), ended_alike(), scratch(look_at(str(data)), where, inside=True) as (_, path):
+    with pytest.raises(KeyboardInterrupt), ended_alike(), scratch(top_at(data), where) as (_, path):
         Path(path, "copy").write_text("", encoding="utf-8")
     assert (os.listdir(data), os.listdir(where)) == ([], [])
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -229,7 +236,7 @@ def test_folder_that_was_exchanged_while_it_was_made_is_not_used(places, monkeyp
         theirs.rename(data / name)
 
     monkeypatch.setattr(module.os, "mkdir", exchanged)
-    with pytest.raises(HosttuneError, match="exchanged"), scratch(look_at(str(data)), where, inside=True):
+    with pytest.raises(HosttuneError, match="exchanged"), scratch(top_at(data), where):
         pass
     (stays,) = data.iterdir()
     assert os.listdir(stays) == ([file] if file else [])
@@ -294,15 +301,11 @@ def test_folder_that_was_exchanged_for_a_link_is_not_written_in(places):
     (data.parent / "roots").mkdir()
     data.rename(data.parent / "moved")
     data.symlink_to("roots")
-    for inside in (True, False):
-        with (
-            pytest.raises(HosttuneError, match="was exchanged"),
-            scratch(replace(place, target=place.path), where, inside=inside),
-        ):
-            pass
+    with pytest.raises(HosttuneError, match="was exchanged"), scratch(replace(place, target=place.path), where):
+        pass
     data.unlink()
     (data.parent / "roots").rename(data)  # a folder, but another one
-    with pytest.raises(HosttuneError, match="was exchanged"), scratch(place, where, inside=True):
+    with pytest.raises(HosttuneError, match="was exchanged"), scratch(replace(place, target=place.path), where):
         pass
     assert (os.listdir(data), os.listdir(data.parent / "moved"), os.listdir(where)) == ([], [], [])
 

@@ -47,7 +47,6 @@ OWN = {
     "host/replace.py": ("_leftovers",),  # names beside a file that is about to change, in a folder of root
     "host/state.py": ("names", "load", "save", "sweep"),  # files that only this user can write, LIMIT of each
     "host/tree.py": ("parse_os_release",),  # writes to memory
-    "measure/bench/atime.py": ("CopyReader._evict", "CopyReader._read"),  # copies that the bench made
     "measure/bench/read_passes.py": ("write_shards", "_content", "cold_by_dropping_all"),  # size known, FILE_MOST
     "measure/bench/scratch.py": ("_made", "_is_marked", "_empty"),  # folders of 0700 that a bench made
     "measure/bench/signals.py": ("_answered_at_once.answer",),  # a pipe of its own

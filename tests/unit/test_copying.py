@@ -12,7 +12,7 @@ from tests.patterns import PACKAGE
 
 # What has a bound: ports and GPUs of a machine, fields of a row, errors that are known, proofs, our own tables.
 BOUNDED = {
-    "actions/prove.py", "facts/gpu/gpu_errors.py", "facts/gpu/health_smi.py", "facts/gpu/pcie.py",
+    "facts/gpu/gpu_errors.py", "facts/gpu/health_smi.py", "facts/gpu/pcie.py",
     "resources/storage/fstab_tables.py",
 }  # fmt: skip
 

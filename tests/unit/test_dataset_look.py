@@ -645,7 +645,7 @@ def tried(data, tmp_path, monkeypatch):
     monkeypatch.setattr(state, "folder", lambda: str(where))
 
     def keep(words, path="", workers=3):
-        kept = new_result("read", look_at(str(data)), 1, (), figures={"workers": workers}, words=words)
+        kept = new_result(look_at(str(data)), 1, figures={"workers": workers}, words=words)
         save(replace(kept, path=path or kept.path))
 
     return keep

@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.facts import Facts, unread
 from hosttune.facts.storage.disks import Disk
-from hosttune.measure.underneath import underneath
+from hosttune.measure.underneath import overlay_places, underneath
 from hosttune.views.measure.dataset import place_text
 from tests.unit.fake_reader import FakeReader
 
@@ -145,6 +145,23 @@ def test_underneath_an_overlay_is_where_its_upper_folder_lies():
     assert (found.kind, found.layers) == ("disk", ("overlay", "ext4 on /store"))
     hidden = underneath("/merged/set", host(lines[0]))
     assert (hidden.kind, hidden.note) == ("unknown", "an overlay whose folders are not visible from here")
+
+
+def test_overlay_places_are_those_of_all_layers_and_none_where_one_is_hidden():
+    lines = [
+        "30 20 0:60 / /merged rw,relatime - overlay overlay rw,lowerdir=/l:/ll,upperdir=/store/up,workdir=/store/work",
+        "31 20 259:2 / /store rw,relatime - ext4 /dev/nvme0n1p1 rw",
+        "32 20 0:61 / /l rw,relatime - tmpfs tmpfs rw",
+        "33 20 0:62 / /ll rw,relatime - tmpfs tmpfs rw",
+        "34 20 0:63 / /new rw,relatime - overlay overlay rw,lowerdir+=/l,lowerdir+=/ll",
+    ]
+    facts = host(*lines, folders=("/store/up", "/l", "/ll"))
+    assert [(one.target, one.kind) for one in overlay_places("/merged/set", facts)] == [
+        ("/store", "disk"), ("/l", "memory"), ("/ll", "memory"),
+    ]  # fmt: skip
+    assert [one.target for one in overlay_places("/new/set", facts)] == ["/l", "/ll"]
+    assert overlay_places("/merged/set", host(*lines, folders=("/store/up", "/l"))) == ()
+    assert overlay_places("/store", facts) == ()
 
 
 def test_underneath_follows_links_and_tells_what_is_unknown():

@@ -1,4 +1,4 @@
-"""Counters of the host and of one disk. They survive noise: what was written, was written.
+"""Counters of the host and of one disk.
 
 /sys/dev/block/M:N/stat (kernel: Documentation/block/stat.rst, sectors of 512 bytes), /proc/stat (proc_stat(5)),
 /proc/pressure (Documentation/accounting/psi.rst, `total=` in microseconds), /proc/self/io (proc_pid_io(5)).
@@ -25,13 +25,11 @@ class DiskReading:
     """What a block device has done since it was there."""
 
     read_bytes: int
-    written_bytes: int
     busy_s: float  # with at least one request in flight
 
     def since(self, before: DiskReading) -> DiskReading:
         return DiskReading(
             self.read_bytes - before.read_bytes,
-            self.written_bytes - before.written_bytes,
             self.busy_s - before.busy_s,
         )
 
@@ -55,7 +53,7 @@ def parse_disk(content: str) -> DiskReading | None:
     fields = content.split()
     if len(fields) < 11 or not all(field.isdecimal() for field in fields[:11]):
         return None
-    return DiskReading(int(fields[2]) * SECTOR, int(fields[6]) * SECTOR, int(fields[9]) / 1000)
+    return DiskReading(int(fields[2]) * SECTOR, int(fields[9]) / 1000)
 
 
 def parse_host_cpu(content: str, ticks_per_s: int) -> tuple[float, float]:

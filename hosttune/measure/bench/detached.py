@@ -1,8 +1,8 @@
-"""Mounts that hang on a descriptor alone: a second view of a folder with an atime mode of its own, and a private tmpfs.
+"""A view of a folder that is read-only and keeps access times, in a mount namespace that hangs on a descriptor.
 
-open_tree(2) clones a mount, and fsmount(2) makes one, without attaching it anywhere; mount_setattr(2) sets its flags.
-No other process sees it, there is nothing to unmount, and it ends with the descriptor, however the process ends: what a
-private mount namespace would give, without one. Linux 5.12 and newer, with CAP_SYS_ADMIN.
+open_tree(2) clones a mount without attaching it anywhere, mount_setattr(2) sets its flags. No other process sees it,
+there is nothing to unmount, and it ends with the descriptor, however the process ends. Linux 5.12 and newer, with
+CAP_SYS_ADMIN.
 
 A program of a user finds a folder by its path, so it needs a namespace in which the view is mounted there. It is
 mounted by descriptor as well: a user can exchange what a path leads to between two looks of the kernel.
@@ -24,15 +24,13 @@ from hosttune.host.mountapi import ATIME_VALUES
 from hosttune.host.paths import open_without_links
 
 # The same numbers on every architecture but Alpha (scripts/syscall.tbl).
-_OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _MOUNT_SETATTR = 428, 429, 430, 431, 432, 442
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _CLONE = 0x1  # OPEN_TREE_CLONE
 _EMPTY_PATH = 0x1000
 _RECURSIVE = 0x8000
 _BOTH_EMPTY = 0x4 | 0x40  # MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH
 _NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
 _ALL_PRIVATE = 0x4000 | 0x40000  # MS_REC, MS_PRIVATE
-_SET_STRING, _CREATE = 1, 6  # enum fsconfig_command
-_CLOSE_ON_EXEC = 0x1  # FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC
 _READ_ONLY, _NOSUID_NODEV = 0x1, 0x2 | 0x4
 _MODES = 0x70  # MOUNT_ATTR__ATIME: the whole field is cleared when any of it is set
 
@@ -41,24 +39,14 @@ class _Attributes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("attr_set", "attr_clr", "propagation", "userns_fd"))
 
 
-@contextmanager
-def view_of(folder: int, atime: str) -> Iterator[int]:
-    """The open folder once more, on a mount with this atime mode. Raises Refused where the kernel does not let us."""
-    fd = _clone(folder, ATIME_VALUES[atime])
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _clone(folder: int, attributes: int, more: int = 0) -> int:
-    """A mount of an open folder with these attributes, which is attached nowhere. `more`: flags of both calls."""
-    flags = _CLONE | _EMPTY_PATH | os.O_CLOEXEC | more
+def _clone(folder: int) -> int:
+    """A mount of an open folder, and of all below it, that is attached nowhere, is read-only and keeps access times."""
+    flags = _CLONE | _EMPTY_PATH | os.O_CLOEXEC | _RECURSIVE
     fd = _call("open_tree", _OPEN_TREE, ctypes.c_int(folder), b"", ctypes.c_uint(flags))
     try:
-        wanted = _Attributes(attr_set=attributes, attr_clr=_MODES)
+        wanted = _Attributes(attr_set=_READ_ONLY | _NOSUID_NODEV | ATIME_VALUES["noatime"], attr_clr=_MODES)
         what = (ctypes.byref(wanted), ctypes.c_size_t(ctypes.sizeof(wanted)))
-        _call("mount_setattr", _MOUNT_SETATTR, ctypes.c_int(fd), b"", ctypes.c_uint(_EMPTY_PATH | more), *what)
+        _call("mount_setattr", _MOUNT_SETATTR, ctypes.c_int(fd), b"", ctypes.c_uint(_EMPTY_PATH | _RECURSIVE), *what)
     except Refused:
         os.close(fd)
         raise
@@ -100,7 +88,7 @@ def _make_namespace(path: str) -> tuple[int, int]:
     with ExitStack() as closing:
         folder = open_without_links(path)
         closing.callback(os.close, folder)
-        view = _clone(folder, _READ_ONLY | _NOSUID_NODEV | ATIME_VALUES["noatime"], _RECURSIVE)
+        view = _clone(folder)
         closing.callback(os.close, view)
         places = (ctypes.c_int(view), b"", ctypes.c_int(folder), b"")
         _call("move_mount", _MOVE_MOUNT, *places, ctypes.c_uint(_BOTH_EMPTY))
@@ -112,29 +100,6 @@ def _make_namespace(path: str) -> tuple[int, int]:
         closing.callback(os.close, root)
         namespace = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         return namespace, os.dup(root)
-
-
-@contextmanager
-def memory_folder(size_bytes: int) -> Iterator[int]:
-    """The top of a tmpfs of this size that nobody else can reach. Raises Refused where the kernel does not let us."""
-    settings = ctypes.c_int(_call("fsopen", _FSOPEN, b"tmpfs", ctypes.c_uint(_CLOSE_ON_EXEC)))
-    try:
-        for key, value in ((b"size", str(size_bytes).encode()), (b"mode", b"0700")):
-            _call("fsconfig", _FSCONFIG, settings, ctypes.c_uint(_SET_STRING), key, value, ctypes.c_int(0))
-        _call("fsconfig", _FSCONFIG, settings, ctypes.c_uint(_CREATE), None, None, ctypes.c_int(0))
-        flags = (ctypes.c_uint(_CLOSE_ON_EXEC), ctypes.c_uint(_NOSUID_NODEV))
-        mount = _call("fsmount", _FSMOUNT, settings, *flags)
-    finally:
-        os.close(settings.value)
-    try:
-        # what fsmount gives is as opened with O_PATH: no syncfs, no list
-        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=mount)
-    finally:
-        os.close(mount)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 @cache

@@ -20,33 +20,24 @@ class GateClosed(Refused):
     """This host, or this place, is nothing to measure on now; `hint` names the way out."""
 
 
+def in_memory(place: Place) -> HosttuneError:
+    """The error that says so: a cold pass there would come from memory as well."""
+    message = f"{place.path} is in memory ({place.fstype}): there is no disk to measure"
+    return HosttuneError(message, hint="name a folder of data that is on a disk")
+
+
 def require_files(place: Place) -> None:
-    """Raises HosttuneError where the kernel shows itself (/proc, /sys): no host makes that a place to measure."""
+    """Raises HosttuneError where the kernel shows itself (/proc, /sys), or files are in memory: no host makes that a
+    place to measure."""
     if place.is_kernel:
         message = f"{place.path} holds no data: the kernel shows itself there ({place.fstype})"
         raise HosttuneError(message, hint="name a folder of data")
-
-
-def require_own(place: Place, *, allow_network: bool) -> None:
-    """Raises GateClosed where a server or another program (FUSE) would be loaded unasked."""
-    if place.is_network and not allow_network:
-        raise GateClosed(
-            f"{place.path} lies on {place.fstype}: its times are those of a network or of another program",
-            hint="to measure it nevertheless: --allow-network",
-        )
-
-
-def require_disk(place: Place, *, allow_network: bool) -> int:
-    """The bytes that a bench may write at this place. Raises GateClosed, and HosttuneError for /proc and /sys."""
-    require_own(place, allow_network=allow_network)
     if place.is_memory:
-        raise GateClosed(f"{place.path} lies in memory ({place.fstype}): there is no disk to measure")
-    return require_room(place)
+        raise in_memory(place)
 
 
 def require_room(place: Place) -> int:
     """The bytes that a bench may write at this place. Raises GateClosed where it is read-only or nearly full."""
-    require_files(place)
     if place.is_read_only:
         raise GateClosed(f"{place.target} is mounted read-only, and scratch copies have to be written")
     free = place.available_bytes / place.total_bytes if place.total_bytes else 0.0

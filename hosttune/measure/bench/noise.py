@@ -5,7 +5,6 @@ from __future__ import annotations
 from hosttune.measure.bench.counters import Moment
 
 LIMIT = 0.25  # of one processor, of the time, of the disk
-_SMALL_READ = 1 << 20
 
 
 def idle_noise(before: Moment, after: Moment) -> tuple[str, ...]:
@@ -23,26 +22,6 @@ def idle_noise(before: Moment, after: Moment) -> tuple[str, ...]:
     for what, one, other in stalls:
         if one is not None and other is not None and (share := (other - one) / span) > LIMIT:
             said.append(f"tasks wait for {what} for {share:.0%} of the time")
-    return tuple(said)
-
-
-def work_noise(before: Moment, after: Moment) -> tuple[str, ...]:
-    """What disturbed this process while it measured. Waiting for the disk is its own, so stalls for it do not count.
-
-    Nor does stolen time: the hypervisor works for this process' own requests (a third of a processor on an idle virtual
-    machine whose disk one process reads). Whether times are steady nevertheless, the control says.
-    """
-    span = max(after.at_s - before.at_s, 1e-9)
-    said = list(foreign_cpu(before, after))
-    if before.cpu_stall_s is not None and after.cpu_stall_s is not None:
-        share = (after.cpu_stall_s - before.cpu_stall_s) / span
-        if share > LIMIT:
-            said.append(f"tasks waited for a processor for {share:.0%} of the time")
-    if before.disk and after.disk:
-        read = after.disk.since(before.disk).read_bytes
-        foreign = read - (after.own_read_bytes - before.own_read_bytes)
-        if foreign > max(LIMIT * read, _SMALL_READ):
-            said.append(f"others read {foreign / read:.0%} of what the disk gave")
     return tuple(said)
 
 

@@ -17,9 +17,16 @@ from typing import Final
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.frozen import frozen
-from hosttune.measure.bench.copies import quietly
 from hosttune.measure.bench.detached import namespace_with_view
-from hosttune.measure.bench.gates import MOST_BYTES, GateClosed, require_files, require_quiet, require_room
+from hosttune.measure.bench.gates import (
+    MOST_BYTES,
+    GateClosed,
+    in_memory,
+    require_files,
+    require_quiet,
+    require_room,
+)
+from hosttune.measure.bench.low_priority import quietly
 from hosttune.measure.bench.place import Place, look_at
 from hosttune.measure.bench.read_crew import MOST_FILES, Crew, WorkerDied
 from hosttune.measure.bench.read_passes import (
@@ -110,6 +117,7 @@ def bench_read(wanted: Wanted, on_progress: Callable[[str], None] = lambda _: No
     begun = time.monotonic()
     place = look_at(wanted.folder)
     require_files(place)
+    hidden = _hidden_by_overlay(place) if place.fstype == "overlay" else ""
     if place.is_network and not wanted.allow_network:
         raise GateClosed(
             f"{place.path} lies on {place.fstype}: reading it loads a network or another program",
@@ -122,19 +130,20 @@ def bench_read(wanted: Wanted, on_progress: Callable[[str], None] = lambda _: No
         on_progress("watching whether the host is quiet")
         spoiled = require_quiet(place, anyway=wanted.anyway)
         on_progress("looking for files")
-        return _Bench(wanted, place, spoiled, on_progress, begun).run(python)
+        return _Bench(wanted, place, spoiled, on_progress, begun, hidden).run(python)
 
 
 class _Bench:
     """One bench under way."""
 
     def __init__(
-        self, wanted: Wanted, place: Place, spoiled: str, on_progress: Callable[[str], None], begun: float
-    ) -> None:
+        self, wanted: Wanted, place: Place, spoiled: str, on_progress: Callable[[str], None], begun: float,
+        hidden: str = "",
+    ) -> None:  # fmt: skip
         self.wanted, self.place, self.on_progress, self.begun = wanted, place, on_progress, begun
         self.watch = Watch(place.device, spoiled, anyway=wanted.anyway)
         self.cold: Callable[[Sequence[str]], None] = cold_by_dropping_all if wanted.drop_caches else cold_by_fadvise
-        self.notes: list[str] = []
+        self.notes: list[str] = [hidden] if hidden else []
         self.decoder: Decoder | None = None
         self.has_view = False  # the user's Python sees the folder on a mount of its own that keeps access times
 
@@ -253,7 +262,7 @@ class _Bench:
             rate = self.watch.run(crew, first, 1, "read", lambda: self.cold(paths[: len(first)])).rate
             chunks = chunks_of(sample, rate)
             try:
-                most = require_room(self.place)
+                most = self._room_for_shards()
                 folder, path = stack.enter_context(scratch(self.place, self.wanted.where))
                 made = quietly(lambda is_over: write_shards(chunks, sample, folder, path, most, is_over))
             except HosttuneError as error:  # no room, no folder of this user's
@@ -267,6 +276,12 @@ class _Bench:
                 paths += [shard for _, shard in made]
                 crew.load(paths)
             return differential(crew, self.watch, chunks, paths, self.cold, self.wanted.seed, until)
+
+    def _room_for_shards(self) -> int:
+        """The bytes that may be written. Raises HosttuneError."""
+        if self.place.fstype == "overlay":  # its upper layer was ten times as fast as the files (a tmpfs)
+            raise HosttuneError("an overlay writes to its upper layer, which may be another disk than the files are on")
+        return require_room(self.place)
 
     def _crew(self, python: Python | None, paths: Sequence[str], count: int) -> Crew:
         """Workers of the user's Python, with the libraries loaded, or of ours; they know these files."""
@@ -283,6 +298,29 @@ class _Bench:
             crew.close()
             raise
         return crew
+
+
+def _hidden_by_overlay(place: Place) -> str:
+    """What an overlay hides, in a sentence. Raises HosttuneError where all its layers are in memory."""
+    from hosttune.facts import Facts
+    from hosttune.facts.base import UnknownFact
+    from hosttune.host.live import LiveReader
+    from hosttune.measure.underneath import overlay_places
+
+    try:
+        places = overlay_places(place.path, Facts(LiveReader()))
+    except UnknownFact:
+        places = ()
+    if places and all(one.kind == "memory" for one in places):
+        raise in_memory(place)
+    layers = [
+        f"{one.fstype} on {one.target} ({', '.join(disk.name for disk in one.disks) or one.kind})" for one in places
+    ]
+    where = f"its layers are on {', '.join(layers)}" if layers else "its layers are not visible from here"
+    return (
+        f"an overlay hides which of its layers a file comes from: {where}; what others read from these disks is not "
+        "seen"
+    )
 
 
 @contextmanager

@@ -14,11 +14,9 @@ from typing import Final
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
-from hosttune.measure.bench.copies import MOST_SECONDS
 from hosttune.measure.bench.counters import Moment, now
 from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.noise import LIMIT, foreign_cpu
-from hosttune.measure.bench.pairs import MOST_SKIPPED
 from hosttune.measure.bench.read_crew import Crew, Probed, WorkerDied
 from hosttune.measure.bench.read_sample import ReadSample, evict
 from hosttune.measure.bench.reading import Pass
@@ -32,9 +30,11 @@ PASS_TIMEOUT_S: Final = 120.0
 MOST_CHUNKS: Final = 40
 MOST_ROUNDS: Final = 9
 PRECISE: Final = 0.02  # half of an interval of a rate
+MOST_SKIPPED: Final = 0.30  # of the passes
 _TRIED: Final = 10  # passes, before it is said that too many are disturbed
 _DEATHS: Final = 20  # files that may end a worker, before decoding is given up
 _SMALL_READ: Final = 1 << 20
+_WRITING_S: Final = 120.0  # of shards, at most
 _BATCH: Final = 32  # files that are probed at a time
 
 Progress = Callable[[str], None]
@@ -123,7 +123,7 @@ def write_shards(
     written, two minutes have passed, or `is_over` says so. Synced: dirty pages cannot be dropped."""
     made = []
     left = most
-    until = time.monotonic() + MOST_SECONDS
+    until = time.monotonic() + _WRITING_S
     for place, chunk in enumerate(chunks):
         left -= sum(sample.sizes[number] for number in chunk.files)
         if left < 0 or is_over() or time.monotonic() > until:

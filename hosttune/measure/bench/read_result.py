@@ -1,17 +1,15 @@
-"""A `bench read` as it is kept beside other results, to be quoted, and as its whole document."""
+"""A `bench read` as it is kept, and as its whole document."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hosttune.measure.bench.results import FORMAT_VERSION, new_result
+from hosttune.measure.bench.results import FORMAT_VERSION, KIND, new_result
 from hosttune.measure.bench.results import BenchResult as Kept
 
 if TYPE_CHECKING:
     from hosttune.measure.bench.read import ReadResult
     from hosttune.measure.bench.reading import Measure
-
-KIND = "read"
 
 
 def kept(result: ReadResult, answer: str) -> Kept:
@@ -34,7 +32,7 @@ def kept(result: ReadResult, answer: str) -> Kept:
     words = {"limit": found.limit.value, "reason": found.reason, "answer": answer, "mounted": result.place.atime}
     if figures.decode and result.decoder:
         words["python"] = result.decoder.python
-    return new_result(KIND, result.place, result.seed, (), figures=numbers, words=words)
+    return new_result(result.place, result.seed, figures=numbers, words=words)
 
 
 def document(result: ReadResult) -> dict[str, Any]:

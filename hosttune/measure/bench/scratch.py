@@ -59,15 +59,14 @@ class Leftover:
 
 
 @contextmanager
-def scratch(place: Place, where: str = "", *, inside: bool = False) -> Iterator[tuple[int, str]]:
-    """A new folder on the file system of `place`: its descriptor and its path. `where` is the state folder; `inside`
-    puts it right into the folder that was looked at.
+def scratch(place: Place, where: str = "") -> Iterator[tuple[int, str]]:
+    """A new folder on the file system of `place`: its descriptor and its path. `where` is the state folder.
 
     Raises HosttuneError where this user may not write on that file system.
     """
     import secrets
 
-    parent, path = _opened_parent(place, inside=inside)
+    parent, path = _opened_parent(place)
     token = secrets.token_hex(16)
     name = f"{PREFIX}{token[:16]}"
     mark = ScratchMark(token, os.path.join(path, name), os.getpid(), _started(os.getpid()), _boot_id())
@@ -155,7 +154,7 @@ def clean(leftover: Leftover, where: str = "") -> bool:
     return True
 
 
-def _opened_parent(place: Place, *, inside: bool) -> tuple[int, str]:
+def _opened_parent(place: Place) -> tuple[int, str]:
     """The folder to make it in: the top of the file system, else the first below it on the way that may be written in.
 
     Not the data set's own folder, if it can be helped: a job that lists it would see the scratch copies.
@@ -168,7 +167,7 @@ def _opened_parent(place: Place, *, inside: bool) -> tuple[int, str]:
     if place.link:
         hint = f"name the folder without it: {place.path}"
         raise HosttuneError(f"root does not write behind {place.link}, a link of another user", hint=hint)
-    for way in [place.path] if inside else ways:
+    for way in ways:
         with suppress(OSError), walk("/", way) as found:
             is_there = not found.missing and not found.name and not link_of_user(found)
             if way == place.path and inode_of(found) != place.inode:

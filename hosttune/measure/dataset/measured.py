@@ -27,14 +27,13 @@ def measured_before(folder: str, where: str = "") -> Measured | None:
     with suppress(HosttuneError, OSError):
         place = look_at(folder)
         found = latest(
-            "read",
             place.uuid,
             os.uname().release,
             where,
             lambda one: one.path == place.path and "python" in one.words,
         )
         if found:
-            workers = int(found.figure("workers") or 0)
+            workers = int(found.figures.get("workers") or 0)
             if workers > 0 and found.words.get("limit", "inconclusive") != "inconclusive":
                 return Measured(workers, found.measured_at)
     return None

@@ -44,7 +44,7 @@ def read_text(result: ReadResult, page: Page) -> str:
 
 
 def gist(result: ReadResult) -> str:
-    """What was found in one line, to be kept and quoted elsewhere. Plain text: a path in it is not escaped."""
+    """What was found in one line, to be kept. Plain text: a path in it is not escaped."""
     figures, found = result.figures, result.conclusion
     rates = [f"cold {_rate(figures.cold)}", f"warm {_rate(figures.warm)} files/s"]
     if figures.decode:
