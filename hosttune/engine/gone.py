@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 GONE: Final[Mapping[str, str]] = {
-    "cpu-irqbalance": "it changed nothing, and nobody measured a gain",
+    "cpu-irqbalance": "it changed nothing, and no gain was measured",
     "framework-modern-tools": "it was about jobs, not about the host; hosttune watch says what pays there",
 }  # fmt: skip
 _LISTS = ("select", "ignore", "drain_for", "no_drain_for")
 
 
 def gone_note(name: str) -> str:
-    """What to say where somebody names a rule that was taken out."""
+    """The note for a policy that names a rule that was taken out."""
     return f"{name} was taken out: {GONE[name]}"
 
 

@@ -35,7 +35,7 @@ def quietly(work: Callable[[Callable[[], bool]], T]) -> T:
             if number := _IOPRIO_SET.get(platform.machine()):
                 _libc().syscall(ctypes.c_long(number), _THREAD, 0, _IDLE)
             outcome.append(work(over.is_set))
-        except BaseException as error:  # noqa: BLE001 - it is raised again by whoever waits
+        except BaseException as error:  # noqa: BLE001 - the thread that waits raises it again
             failure.append(error)
 
     worker = threading.Thread(target=run, name="low priority")
