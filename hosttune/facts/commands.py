@@ -131,7 +131,7 @@ class StartedText:
 
 
 def boot_commands(reader: Reader, facts: Facts, units: Iterable[str]) -> Iterator[StartedText]:
-    """What these services and rc.local start, one level down. What cannot be read, or waits for a server, is left out."""
+    """What these services and rc.local start, one level down, without what cannot be read or waits for a server."""
     files, ways = UnitFiles(reader), Ways(reader, facts)
     for name in sorted(units):
         if name.endswith(".service") and (path := files.path(name)):

@@ -8,7 +8,9 @@ import pytest
 HOSTTUNE = Path(__file__).resolve().parents[2] / "hosttune"
 # journalctl(1): it has no -A or -B, as grep(1) has
 OPTIONS = {"-k", "-b", "-u", "-g", "-n", "-r", "-e", "-x", "-f", "-p", "-o"}
-FILES = sorted(path for end in ("yaml", "py") for path in HOSTTUNE.rglob(f"*.{end}") if "journalctl" in path.read_text())
+FILES = sorted(
+    path for end in ("yaml", "py") for path in HOSTTUNE.rglob(f"*.{end}") if "journalctl" in path.read_text()
+)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -59,7 +59,7 @@ class PowerCaps(Fact):
 
 
 def caps_in(content: str) -> tuple[int, ...]:
-    """The limits, in watts, that commands of a text set; 0 for one that a variable holds, or that is for some GPUs only.
+    """The limits, in watts, that commands of a text set; 0 for one of a variable, or for some GPUs only.
     Comments set none.
     """
     lines = (line for line in content.splitlines() if not line.lstrip().startswith("#"))
