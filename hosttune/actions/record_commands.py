@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.commands import loads_of_sysctl_conf, values_in
-from hosttune.facts.gpu.power_caps import caps_in
 from hosttune.facts.environment import is_kept, shell_variables, systemd_variables
+from hosttune.facts.gpu.power_caps import caps_in
 from hosttune.facts.services.unit_files import assignments
 from hosttune.facts.storage.ageing_record import bare_lines, told_lines
 from hosttune.host.command_secrets import has_secret_name, mask_words
