@@ -41,6 +41,11 @@ class Unreadable:
 NOT_RECORDED: Final = "not in this record"  # how the reason of an Unreadable begins where a record holds no answer
 
 
+def is_unrecorded(answer: object) -> bool:
+    """Whether this is the Unreadable of a record that holds no answer, as one of an older version may."""
+    return isinstance(answer, Unreadable) and answer.reason.startswith(NOT_RECORDED)
+
+
 class OnlyRunning(str):
     """The reason of an Unreadable where files alone are looked at and only the machine that runs them can tell. It is a
     type of its own because reasons are handed on from fact to fact: what is unknown for this one is deferred.

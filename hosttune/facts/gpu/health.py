@@ -58,11 +58,11 @@ from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.nvidia_smi import instead, slots_of
 from hosttune.facts.gpu.smi_words import BROKEN, asks_for_reset, is_supported, word_of
 from hosttune.facts.gpu.ways_out import find_place, way_of
-from hosttune.facts.reading import ask, is_there, parsed, sure
+from hosttune.facts.reading import ask, is_there, parsed, require_known, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.numbers import parse_digits
-from hosttune.values import Unreadable
+from hosttune.values import Unreadable, is_unrecorded
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -251,6 +251,7 @@ class _Told:
         self.asked = shared(self._ask)
         self.remapped = shared(self._remapped)
         self.repairs = shared(lambda: _repairs(reader) if has_repairs(self.driver) and self.asked()[0] else None)
+        self.listing = shared(reader.query, LIST, timeout_s=_TIMEOUT_S)
         self.listed = shared(self._listed)
         self.corrected = shared(self._corrected)
         self.loaded_s = shared(self._loaded_s)
@@ -409,8 +410,8 @@ class _Told:
         """
         if attempt(lambda: self.facts.nvidia.is_vgpu) is True or narrowed(self.reader, self.facts):
             return None
-        answer = self.reader.query(LIST, timeout_s=_TIMEOUT_S)
-        if isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+        answer = attempt(self.listing)
+        if isinstance(answer, Unreadable) and not is_unrecorded(answer):
             raise UnknownFact(answer.reason)
         if not isinstance(answer, Completed):
             return None
@@ -422,14 +423,13 @@ class _Told:
 
     def mig_profiles(self) -> tuple[str, ...] | None:
         """Raises UnknownFact if nvidia-smi does not list the GPUs, or may hide some from this process."""
-        known = self.reader.query(LIST, timeout_s=_TIMEOUT_S)
-        if isinstance(known, Unreadable) and known.reason.startswith("not in this record"):
+        if is_unrecorded(attempt(self.listing)):
             return None
         if reason := narrowed(self.reader, self.facts):
             raise UnknownFact(reason)
         if not self.reader.is_privileged:
             raise UnknownFact("an ordinary user may be shown no MIG devices: ask as root")
-        answer = ask(self.reader, LIST, timeout_s=_TIMEOUT_S)
+        answer = require_known(self.listing(), LIST[0])
         if not mig_devices_in(answer.text):
             raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {instead(answer)}")
         return mig_profiles_in(answer.text)
@@ -451,7 +451,7 @@ def _asked(reader: Reader, driver: str, *, is_vgpu: bool) -> tuple[Mapping[str, 
     while todo:
         fields = tuple(name for name in todo[0] if name not in unknown)
         answer = attempt(ask, reader, query_of(fields), timeout_s=_TIMEOUT_S)
-        if isinstance(answer, Unreadable) and answer.reason.startswith("not in this record") and len(todo) > 1:
+        if is_unrecorded(answer) and len(todo) > 1:
             del todo[0]  # an older record
             continue
         if isinstance(answer, Unreadable):
@@ -483,7 +483,7 @@ def _remapped(reader: Reader, *, is_vgpu: bool) -> Mapping[str, Mapping[str, str
                 return said.rows
             if not said.refused:
                 raise UnknownFact(f"nvidia-smi does not tell of remapped rows: {instead(answer)}")
-        elif isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+        elif isinstance(answer, Unreadable) and not is_unrecorded(answer):
             raise UnknownFact(answer.reason)
     return {}
 
@@ -491,7 +491,7 @@ def _remapped(reader: Reader, *, is_vgpu: bool) -> Mapping[str, Mapping[str, str
 def _repairs(reader: Reader) -> Mapping[str, tuple[str, ...]] | None:
     """None in an older record. Raises UnknownFact where it was asked and did not tell."""
     answer = reader.query(REPAIRS, timeout_s=_TIMEOUT_S)
-    if isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+    if isinstance(answer, Unreadable) and not is_unrecorded(answer):
         raise UnknownFact(answer.reason)
     if not isinstance(answer, Completed):
         return None

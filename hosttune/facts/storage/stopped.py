@@ -20,7 +20,7 @@ from hosttune.facts.reading import if_absent, integer, line, names_in, text
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT, NOT_RECORDED, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,6 +146,6 @@ def _number(reader: Reader, path: str) -> int:
     try:
         return if_absent(integer(reader, path), 0)
     except UnknownFact as unknown:
-        if unknown.reason.startswith("not in this record"):
+        if unknown.reason.startswith(NOT_RECORDED):
             return 0
         raise
