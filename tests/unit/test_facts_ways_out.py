@@ -40,6 +40,13 @@ def test_the_action_that_asks_for_most_decides():
     assert way_of(("a word of tomorrow",), SLOT, place) == way_of(("CONTACT_SUPPORT",), SLOT, place)
 
 
+def test_way_of_a_suspect_board_has_the_programs_of_the_driver_that_is_here():
+    found = steps("SUSPECT_BOARD", has_dcgm=True, driver_root="/run/nvidia/driver")
+    assert f"{RUN_REPORT}: sudo chroot /run/nvidia/driver nvidia-bug-report.sh" in found
+    assert "test the GPU: sudo dcgmi diag -r 3" in found
+    assert not any("reset" in step for step in found)
+
+
 def test_what_watches_the_gpu_stops_before_the_reset_and_starts_after_it():
     found = steps("RESET_GPU", monitors=("nvidia-dcgm.service",), displays=("gdm.service",))
     order = [

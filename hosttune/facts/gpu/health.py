@@ -129,6 +129,8 @@ class GpuHealth(Fact):
     silence: str = ""  # why it is taken not to answer, a sentence; empty for one that does, or where nobody was asked
     silence_way_out: str = ""  # what a person does about that, a step on each line
     way_out: str = ""  # what a person does about all that is wrong with one that answers: the worst decides
+    waived_way_out: str = ""  # about an error from which the driver asks for no recovery, if jobs are hit by it
+    suspect_way_out: str = ""  # about a board that may have to be replaced
     model: str = ""  # its PCI device ID, 0x2330; empty for one that is gone from the bus
     ships_with_ecc: bool = False  # its model comes with ECC switched on
 
@@ -151,6 +153,7 @@ class GpuHealth(Fact):
         found += ["REPLACE_BOARD" if name == _NO_REPAIR else "DRAIN_RESET" for name in names]
         found += ["REPLACE_BOARD" for name in ("remap_failed", "is_sram_over") if raw(self, name) is True]
         found += ["DRAIN_RESET"] if raw(self, "retirement_pending") is True else []
+        found += ["SUSPECT_BOARD"] if isinstance(errors, tuple) and any(one.keeps_coming for one in errors) else []
         wish, words = raw(self, "recovery_action"), raw(self, "breakdown")
         found += [SAID.get(wish, "RESET_GPU")] if isinstance(wish, str) and wish not in {"", "None"} else []
         found += ["RESET_GPU" if asks_for_reset(words) else "RESTART_BM"] if isinstance(words, str) and words else []
@@ -558,6 +561,8 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         silence=lazy(told.silence, slot),
         silence_way_out=lazy(told.silence_way_out, slot),
         way_out=lazy(lambda: way_of(found.actions, slot, told.place())),
+        waived_way_out=lazy(lambda: way_of(("WATCH",), slot, told.place())),
+        suspect_way_out=lazy(lambda: way_of(("SUSPECT_BOARD",), slot, told.place())),
         model=lazy(lambda: gpu.device_id if gpu else ""),
         ships_with_ecc=lazy(lambda: gpu is not None and gpu.ships_with_ecc),
     )
