@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import Enum
-from typing import Any, Final, TypeAlias, TypeVar, final
+from typing import Final, TypeAlias, TypeVar, final
 
 from hosttune.frozen import frozen
 
@@ -369,6 +369,3 @@ class Receipt:
     @property
     def failed(self) -> tuple[Outcome, ...]:
         return tuple(outcome for outcome in self.outcomes if outcome.phase is Phase.FAILED)
-
-
-JsonValue: TypeAlias = Any
