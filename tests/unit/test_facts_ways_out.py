@@ -139,3 +139,9 @@ def test_what_cannot_be_read_leaves_the_plain_way():
 
 def test_steps_of_several_ways_out_are_named_once():
     assert join_steps(("a\nb", "", "b\n c ")) == "a\nb\nc"
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\r", "\v", "\f", "\x1c"])
+def test_name_of_a_file_begins_no_step(sign):
+    """A user could else have a command of theirs printed as a step."""
+    assert steps_of(f"remove /srv/a{sign}sudo sh /srv/b") == (f"remove /srv/a{sign}sudo sh /srv/b",)
