@@ -268,8 +268,9 @@ class Change:
 
 
 def steps_of(todo: str) -> tuple[str, ...]:
-    """The steps of a way out, which is a text with a step on each line: a sentence, and a command behind its colon. What
-    else str.splitlines() takes for the end of a line may be in the name of a file, and begins none.
+    """The steps of a way out, which is a text with a step on each line: a sentence, and a command behind its colon.
+
+    What else str.splitlines() takes for the end of a line may be in the name of a file, and begins no step.
     """
     return tuple(step for line in todo.split("\n") if (step := line.strip()))
 
