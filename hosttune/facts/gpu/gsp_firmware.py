@@ -215,8 +215,8 @@ def _names(failure: GspFailure) -> str:
 
 def reload_driver(facts: Facts) -> str:
     """The steps that load the module anew; nvidia-persistenced holds it while it runs."""
-    holder = "nvidia-persistenced" if facts.driver.persistenced else ""
-    command = f"sudo systemctl stop {holder}; {_RELOAD}; sudo systemctl start {holder}" if holder else _RELOAD
+    stop, start = "sudo systemctl stop nvidia-persistenced", "sudo systemctl start nvidia-persistenced"
+    command = f"{stop}; {_RELOAD}; {start}" if facts.driver.persistenced else _RELOAD
     return f"unload and load the module: {command}\nif the module is in use, reboot"
 
 
