@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import Enum
-from typing import Any, Final, TypeAlias, TypeVar, final
+from typing import Final, TypeAlias, TypeVar, final
 
 from hosttune.frozen import frozen
 
@@ -39,6 +39,11 @@ class Unreadable:
 
 
 NOT_RECORDED: Final = "not in this record"  # how the reason of an Unreadable begins where a record holds no answer
+
+
+def is_unrecorded(answer: object) -> bool:
+    """Whether this is the Unreadable of a record that holds no answer, as one of an older version may."""
+    return isinstance(answer, Unreadable) and answer.reason.startswith(NOT_RECORDED)
 
 
 class OnlyRunning(str):
@@ -263,8 +268,11 @@ class Change:
 
 
 def steps_of(todo: str) -> tuple[str, ...]:
-    """The steps of a way out, which is a text with a step on each line: a sentence, and a command behind its colon."""
-    return tuple(step for line in todo.splitlines() if (step := line.strip()))
+    """The steps of a way out, which is a text with a step on each line: a sentence, and a command behind its colon.
+
+    What else str.splitlines() takes for the end of a line may be in the name of a file, and begins no step.
+    """
+    return tuple(step for line in todo.split("\n") if (step := line.strip()))
 
 
 def join_steps(todos: Iterable[str]) -> str:
@@ -364,6 +372,3 @@ class Receipt:
     @property
     def failed(self) -> tuple[Outcome, ...]:
         return tuple(outcome for outcome in self.outcomes if outcome.phase is Phase.FAILED)
-
-
-JsonValue: TypeAlias = Any

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.commands import loads_of_sysctl_conf, values_in
 from hosttune.facts.environment import is_kept, shell_variables, systemd_variables
+from hosttune.facts.gpu.power_caps import caps_in
 from hosttune.facts.services.unit_files import assignments
 from hosttune.facts.storage.ageing_record import bare_lines, told_lines
 from hosttune.host.command_secrets import has_secret_name, mask_words
@@ -100,10 +101,11 @@ def _merge_rows(lines: Iterable[str], more: Iterable[tuple[int, str]]) -> list[s
 
 
 def _kernel_values(content: str) -> Iterator[tuple[int, str]]:
-    """(line, command) of what sets kernel values, or takes swap away."""
+    """(line, command) of what sets kernel values or power limits, or takes swap away."""
     for number, row in enumerate(content.splitlines(), 1):
         if "swapoff" in row and not row.lstrip().startswith("#"):
             yield number, "/sbin/swapoff -a"
+        yield from ((number, f"nvidia-smi -pl {watts or ''}".rstrip()) for watts in caps_in(row))
     for number in loads_of_sysctl_conf(content):
         yield number, "/sbin/sysctl --system"
     for number, path, value in values_in(content):

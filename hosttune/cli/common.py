@@ -167,9 +167,9 @@ def tell_chroot(reader: Reader, look: HostOptions) -> None:
         tell("hosttune: this is a chroot: its files are looked at as those of --root / (an image)")
 
 
-def tell_notes(policy: Policy) -> None:
-    """What whoever wrote the policy, or typed its options, should know."""
-    for note in policy.notes:
+def tell_notes(*policies: Policy) -> None:
+    """What the author of a policy, or of its options, should know, each note once."""
+    for note in dict.fromkeys(note for one in policies for note in one.notes):
         tell(f"hosttune: {note}")
 
 

@@ -24,7 +24,7 @@ def policy(
     Exit status: 0 all of it does something, 1 something does not, 2 it has faults.
     """
     from hosttune.actions.policy_look import place, remarks
-    from hosttune.cli.common import open_page, say, write_json
+    from hosttune.cli.common import open_page, say, tell_notes, write_json
     from hosttune.engine.catalog import load_catalog
     from hosttune.host import open_reader
     from hosttune.views.policy import policy_json, policy_text
@@ -34,6 +34,7 @@ def policy(
     for record in records:
         reader = open_reader(root=root, host=record)
         placed.append(place(reader, load_catalog(reader, rules), file))
+    tell_notes(*(one.policy for one in placed))
     found = remarks(tuple(placed))
     if show.is_json:
         write_json(policy_json(tuple(placed), found))

@@ -16,7 +16,7 @@ from hosttune.errors import HosttuneError
 from hosttune.facts.services import units
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import Cleaned, clean
-from hosttune.values import Verdict, Word
+from hosttune.values import Verdict, Word, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -214,7 +214,8 @@ def unfit(findings: Iterable[Finding], drains: Drains) -> str:
     more = f" (and {len(points) - 1} more)" if len(points) > 1 else ""
     if not points:
         return ""
-    way_out = f" ({points[0].todo.splitlines()[0]})" if points[0].todo else ""
+    steps = steps_of(points[0].todo)
+    way_out = f" ({steps[0]})" if steps else ""
     return f"{points[0].rule}: {points[0].sentence}{way_out}{more}"
 
 

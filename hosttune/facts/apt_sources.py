@@ -42,11 +42,6 @@ def read_sources(reader: Reader) -> Iterator[tuple[Placed, bool]]:
         yield from parse_sources(content, path)
 
 
-def parse_disabled(content: str, path: str) -> Iterator[Placed]:
-    """Those of one file that are switched off."""
-    return (one for one, is_on in parse_sources(content, path) if not is_on)
-
-
 def parse_sources(content: str, path: str) -> Iterator[tuple[Placed, bool]]:
     """Those of one file, and whether apt reads each."""
     is_off = path.endswith(_OFF)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.reading import hint
 from hosttune.facts.services.systemd_config import parse as section_of
-from hosttune.facts.services.unit_files import UnitFiles
+from hosttune.facts.services.unit_files import UnitFiles, assignments
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -23,7 +23,7 @@ from hosttune.regex import regex
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -32,7 +32,7 @@ RC_LOCAL = "/etc/rc.local"
 CPUFREQUTILS = "/etc/default/cpufrequtils"
 SYSCTL_CONF = "/etc/sysctl.conf"
 _GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-_EXEC = regex(r"^\s*Exec(?:StartPre|StartPost|Start)\s*=\s*[-@:+!]*(.*)$")
+_EXEC = frozenset({"ExecStartPre", "ExecStart", "ExecStartPost"})
 _SCRIPT = regex(r"(?:^|[\s\"'])(/(?:etc|opt|usr|root|lib|srv|var)/[\w./@+-]+)")
 _SYSCTL = regex(r"\bsysctl\s+(?:--?\w+\s+){0,9}[\"']?([a-z][\w./-]*)\s*=\s*[\"']?([^\s\"';|&]+)")
 _LOAD = regex(
@@ -106,39 +106,59 @@ def collect(reader: Reader, facts: Facts) -> Commands:
 
 
 def _values(reader: Reader, facts: Facts) -> Iterator[BootValue]:
-    names = facts.units.enabled
-    files, ways = UnitFiles(reader), Ways(reader, facts)
-    for name in sorted(names):
-        if name.endswith(".service") and (path := files.path(name)):
-            for place in (path, *files.drop_ins(name)):
-                yield from _of_unit(reader, ways, name, place)
-    if _is_executable(reader, RC_LOCAL):
-        yield from _of_script(reader, ways, "rc.local", RC_LOCAL)
+    for one in boot_commands(reader, facts, facts.units.enabled):
+        for number, target, value in values_in(one.text):
+            yield BootValue(target, value, one.place(number))
+        for number in loads_of_sysctl_conf(one.text):
+            yield BootValue(SYSCTL_CONF, "", one.place(number))
     governor = section_of("[_]\n" + hint(reader, CPUFREQUTILS), "_").get("GOVERNOR", "").strip("\"'")
     if governor and isinstance(reader.stat("/etc/init.d/cpufrequtils"), Stat):
         yield BootValue(_GOVERNOR, governor, CPUFREQUTILS)
 
 
-def _of_unit(reader: Reader, ways: Ways, name: str, path: str) -> Iterator[BootValue]:
-    for number, row in enumerate(hint(reader, path).splitlines(), 1):
-        if command := _EXEC.match(row):
-            place = f"{name} ({path}:{number})"
-            yield from (BootValue(target, value, place) for _, target, value in values_in(command[1]))
-            yield from (BootValue(SYSCTL_CONF, "", place) for _ in loads_of_sysctl_conf(command[1]))
-            for script in dict.fromkeys(_SCRIPT.findall(command[1])):
-                yield from _of_script(reader, ways, name, script)
+@frozen
+class StartedText:
+    """A command line, or a script, that something starts."""
+
+    name: str  # of the unit or file that starts it: nv-cpu-governor.service, rc.local
+    path: str  # where the text is
+    line: int  # of its beginning, from 1
+    text: str
+
+    def place(self, number: int = 1) -> str:
+        """A line of it: nv-cpu-governor.service (/usr/lib/systemd/system/nv-cpu-governor.service:9)."""
+        return f"{self.name} ({self.path}:{self.line + number - 1})"
 
 
-def _of_script(reader: Reader, ways: Ways, name: str, path: str) -> Iterator[BootValue]:
+def boot_commands(reader: Reader, facts: Facts, units: Iterable[str]) -> Iterator[StartedText]:
+    """What these services and rc.local start, one level down, without what cannot be read or waits for a server."""
+    files, ways = UnitFiles(reader), Ways(reader, facts)
+    for name in sorted(units):
+        if name.endswith(".service") and (path := files.path(name)):
+            for place in (path, *files.drop_ins(name)):
+                for number, _, key, value in assignments(hint(reader, place)):
+                    if key in _EXEC:
+                        command = value.lstrip("-@:+!")
+                        yield StartedText(name, place, number, command)
+                        yield from started_scripts(reader, ways, name, command)
+    if _is_executable(reader, RC_LOCAL):
+        yield from read_script(reader, ways, "rc.local", RC_LOCAL)
+
+
+def started_scripts(reader: Reader, ways: Ways, name: str, commands: str) -> Iterator[StartedText]:
+    """The scripts whose paths these commands hold."""
+    for script in dict.fromkeys(_SCRIPT.findall(commands)):
+        yield from read_script(reader, ways, name, script)
+
+
+def read_script(reader: Reader, ways: Ways, name: str, path: str) -> Iterator[StartedText]:
+    """It, if it is a script that can be read without a wait; else nothing."""
     if ways.way(path)[1]:
         return
     stat = reader.stat(path)
     content = "" if isinstance(stat, Stat) and stat.size > _LONGEST else hint(reader, path)
     if content.startswith("#!") and "\0" not in content:
-        for number, target, value in values_in(content):
-            yield BootValue(target, value, f"{name} ({path}:{number})")
-        for number in loads_of_sysctl_conf(content):
-            yield BootValue(SYSCTL_CONF, "", f"{name} ({path}:{number})")
+        yield StartedText(name, path, 1, content)
 
 
 def _is_executable(reader: Reader, path: str) -> bool:

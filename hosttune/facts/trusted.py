@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.host.door import Stat
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT, Unreadable, is_unrecorded
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
@@ -60,7 +60,7 @@ def of_root(reader: Reader, path: str, most: int) -> bytes | Absent:
     """A file that root alone can have written; unknown where somebody else could have, or above `most` bytes. An old
     record that does not hold it is without it."""
     place = reader.resolve(path)
-    if place is ABSENT or (isinstance(place, Unreadable) and place.reason.startswith("not in this record")):
+    if place is ABSENT or is_unrecorded(place):
         return ABSENT
     if not isinstance(place, str):
         raise UnknownFact(f"{path} cannot be read: {place.reason}")

@@ -32,7 +32,7 @@ from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderK
 from hosttune.host.effort import counted
 from hosttune.host.paths import MAX_LINKS, MAX_PARTS, PATH_MAX
 from hosttune.regex import regex
-from hosttune.values import ABSENT, NOT_RECORDED, Absent, Answer, NotRecorded, OnlyRunning, Unreadable
+from hosttune.values import ABSENT, NOT_RECORDED, Absent, Answer, NotRecorded, OnlyRunning, Unreadable, is_unrecorded
 
 FORMAT_VERSION: Final = 1
 KIND: Final = "hosttune record"
@@ -228,14 +228,14 @@ class RecordReader:
 
     def link(self, path: str) -> Answer[str]:
         answer = self._answer("links", path, str, follow=False)
-        if _is_missing(answer) and (path in self._tables["files"] or path in self._tables["listings"]):
+        if is_unrecorded(answer) and (path in self._tables["files"] or path in self._tables["listings"]):
             lstat = self._tables["lstats"].get(path)
             return ABSENT if isinstance(lstat, list) and lstat[0] != "link" else answer
         return answer
 
     def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]:
         answer = self._answer("stats" if follow else "lstats", path, lambda entry: Stat(*entry), follow=follow)
-        if _is_missing(answer) and not follow and self.link(path) is ABSENT:
+        if is_unrecorded(answer) and not follow and self.link(path) is ABSENT:
             return self.stat(path)
         return answer
 
@@ -297,10 +297,6 @@ class RecordReader:
 
 def _missing(what: str) -> Unreadable:
     return Unreadable(NotRecorded(f"{NOT_RECORDED}: {what}"))
-
-
-def _is_missing(answer: object) -> bool:
-    return isinstance(answer, Unreadable) and answer.reason.startswith(NOT_RECORDED)
 
 
 def _is_magic(done: Sequence[str]) -> bool:

@@ -218,3 +218,13 @@ def test_broken_policy_of_a_host_keeps_nobody_from_a_record_of_it(run, tmp_path)
     assert "hosttune: recorded with the built-in rules and no policy, because " in err
     assert "no-such-rule" in json.loads((tmp_path / "record.json").read_text())["files"]["/etc/hosttune/policy.yaml"]
     assert run("record", tmp_path / "other.json", "--root", tmp_path / "tree", "--policy", policy)[0] == 2
+
+
+def test_policy_names_the_rules_that_were_taken_out(run, tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text("ignore: [cpu-irqbalance]\n")
+
+    status, _, err = run("policy", path, "--host", H100, "--host", CLOUD)
+
+    assert status == 0
+    assert err.count("cpu-irqbalance was taken out") == 1

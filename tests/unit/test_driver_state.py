@@ -104,7 +104,7 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (), "holders": (), "is_vgpu_manager": False,
+        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True,
     }  # fmt: skip
     quiet = {
         "silent": (), "wants_reset": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
@@ -229,7 +229,7 @@ TABLE = {
     "in part": ({"is_gone": True}, "580.126.20 is on the disk no more", "do not reboot before"),
     "broken packages": ({"half_way": HALF}, "nvidia-dkms-580", "sudo dpkg --configure -a; sudo apt-get -f install"),
     "GPU lost": ({"nvidia": {"silent": (FALLEN,)}}, "0000:1b:00.0", "hardware"),
-    "GPU reset required": ({"nvidia": {"wants_reset": True}}, "NV_ERR_RESET_REQUIRED", "drain the node"),
+    "GPU reset required": ({"nvidia": {"wants_reset": True}}, "NV_ERR_RESET_REQUIRED", "sudo systemctl stop nvidia-persistenced; sudo modprobe -r"),
     "GSP firmware": (
         {"failures": (GspFailure("0000:43:00.0", "missing", VERSION, "gsp_ga10x.bin", 2, ""),), "persistenced": False}, "/lib/firmware/nvidia/580.126.20/gsp_ga10x.bin", "nvidia-firmware-580-server-580.126.20",
     ),

@@ -13,7 +13,7 @@ from hosttune.facts.apt_decisions import (
     pin_on,
 )
 from hosttune.facts.apt_pins import Pin, parse_preferences, read_pins
-from hosttune.facts.apt_sources import parse_disabled
+from hosttune.facts.apt_sources import parse_sources
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import POLICY, pinned_away, releases_in, word_for
 from hosttune.values import Unreadable
@@ -179,23 +179,27 @@ def test_holds_of_absent_packages_are_named_with_the_command():
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/"
 
 
+def switched_off(content, path):
+    return [one for one, is_on in parse_sources(content, path) if not is_on]
+
+
 def test_archives_that_are_switched_off():
     lists = (
         "deb http://archive.ubuntu.com/ubuntu noble main\n"
         "# deb [arch=amd64] http://user:secret@archive.ubuntu.com/ubuntu noble restricted  # disabled on upgrade\n"
         "#deb-src http://archive.ubuntu.com/ubuntu noble restricted\n# a comment about deb packages\n"
     )
-    (found,) = parse_disabled(lists, "/etc/apt/sources.list")
+    (found,) = switched_off(lists, "/etc/apt/sources.list")
     assert (found.value, found.place) == (
         "http://archive.ubuntu.com/ubuntu noble restricted",
         "/etc/apt/sources.list:2",
     )
     stanzas = "Types: deb\nURIs: https://x/\nSuites: a\nComponents: main\nEnabled: no\n\nTypes: deb\nURIs: https://y/\n"
-    (found,) = parse_disabled(stanzas, "/etc/apt/sources.list.d/x.sources")
+    (found,) = switched_off(stanzas, "/etc/apt/sources.list.d/x.sources")
     assert (found.value, found.line) == ("https://x/ a main", 5)
-    whole = parse_disabled(stanzas, "/etc/apt/sources.list.d/x.sources.disabled")
+    whole = switched_off(stanzas, "/etc/apt/sources.list.d/x.sources.disabled")
     assert [one.place for one in whole] == ["/etc/apt/sources.list.d/x.sources.disabled"] * 2
-    assert not tuple(parse_disabled(lists, "/etc/apt/sources.list.d/old.list.distUpgrade"))
+    assert not tuple(switched_off(lists, "/etc/apt/sources.list.d/old.list.distUpgrade"))
 
 
 def test_archives_that_apt_reads():

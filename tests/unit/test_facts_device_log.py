@@ -20,7 +20,7 @@ def facts(*lines, at=NOW - 60):
 
 def test_commands_that_time_out_together_are_one_reset():
     assert resets_in([(1.0, "nvme1"), (1.2, "nvme1"), (30.0, "nvme1")]) == (ResetDrive("nvme1", 2),)
-    assert resets_in([(None, "nvme1"), (None, "nvme1")]) == (ResetDrive("nvme1", 2),)
+    assert resets_in([(None, "nvme1"), (None, "nvme1")]) == (ResetDrive("nvme1", 1),)
 
 
 def test_fault_of_an_amd_gpu_ends_with_a_reset_that_works_or_a_driver_that_is_loaded_anew():

@@ -79,3 +79,12 @@ def test_read_ahead_that_is_not_there_is_unknown():
 
 def test_image_has_nothing_mounted():
     assert Facts(FakeReader({}, persistent_only=True)).nfs.mounts == ()
+
+
+def test_routes_that_are_none_make_the_speed_unknown():
+    rows = "20 1 0:50 / /a rw shared:1 - nfs4 nfs01:/a rw,proto=tcp,addr=10.0.0.7\n"
+    files = {"/proc/self/mountinfo": rows, "/sys/class/bdi/0:50/read_ahead_kb": "128\n"}
+    (mount,) = nfs(**files, **{"/proc/net/route": "Iface\neth0 0000000A 0 WORD 0 0 0 000000FF 0 0 0\n"}).mounts
+
+    with pytest.raises(UnknownFact, match="/proc/net/route"):
+        _ = mount.speed_mbps

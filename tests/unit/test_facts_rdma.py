@@ -238,7 +238,9 @@ def test_cards_of_other_hosts_are_all_looked_at():
 IPOIB = "/sys/devices/pci0000:c0/0000:c0:01.0/0000:c6:00.1/net/ib1"
 
 
-@pytest.mark.parametrize(("kind", "flags", "bridges"), [("32", "0x1002", 2), ("32", "0x1003", 1), ("1", "0x1002", 1)])
+@pytest.mark.parametrize(
+    ("kind", "flags", "bridges"), [("32", "0x1002", 2), ("32", "0x1003", 1), ("1", "0x1002", 1), ("32", "down", 1)]
+)
 def test_card_before_the_nvswitches_may_have_an_interface_of_ipoib_that_is_off(kind, flags, bridges):
     reader = b200()
     reader.files |= {f"{IPOIB}/type": f"{kind}\n", f"{IPOIB}/flags": f"{flags}\n"}

@@ -40,6 +40,13 @@ def test_the_action_that_asks_for_most_decides():
     assert way_of(("a word of tomorrow",), SLOT, place) == way_of(("CONTACT_SUPPORT",), SLOT, place)
 
 
+def test_way_of_a_suspect_board_has_the_programs_of_the_driver_that_is_here():
+    found = steps("SUSPECT_BOARD", has_dcgm=True, driver_root="/run/nvidia/driver")
+    assert f"{RUN_REPORT}: sudo chroot /run/nvidia/driver nvidia-bug-report.sh" in found
+    assert "test the GPU: sudo dcgmi diag -r 3" in found
+    assert not any("reset" in step for step in found)
+
+
 def test_what_watches_the_gpu_stops_before_the_reset_and_starts_after_it():
     found = steps("RESET_GPU", monitors=("nvidia-dcgm.service",), displays=("gdm.service",))
     order = [
@@ -132,3 +139,9 @@ def test_what_cannot_be_read_leaves_the_plain_way():
 
 def test_steps_of_several_ways_out_are_named_once():
     assert join_steps(("a\nb", "", "b\n c ")) == "a\nb\nc"
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\r", "\v", "\f", "\x1c"])
+def test_name_of_a_file_begins_no_step(sign):
+    """A user could else have a command of theirs printed as a step."""
+    assert steps_of(f"remove /srv/a{sign}sudo sh /srv/b") == (f"remove /srv/a{sign}sudo sh /srv/b",)

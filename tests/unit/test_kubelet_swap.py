@@ -85,7 +85,15 @@ def test_swap_in_use_that_no_line_names_is_noted():
 
 @pytest.mark.parametrize(
     "changes",
-    [{CONFIG: "failSwapOn: false\n"}, {"/etc/fstab": "/swap.img none swap noauto 0 0\n"}, {"/etc/fstab": ""}],
+    [
+        {CONFIG: "failSwapOn: false\n"},
+        {"/etc/fstab": "/swap.img none swap noauto 0 0\n"},
+        {"/etc/fstab": ""},
+        {"/proc/cmdline": "root=/dev/sda1 ro systemd.swap=no\n"},
+        {"/etc/systemd/system/swap.target": ""},
+        {"/etc/systemd/system/swap.img.swap": ""},
+        {"/etc/fstab": "UUID=0a-1 none swap sw 0 0\n", r"/etc/systemd/system/dev-disk-by\x2duuid-0a\x2d1.swap": ""},
+    ],
 )
 def test_host_whose_kubelet_starts_has_no_note(changes):
     assert notes(changes) == []

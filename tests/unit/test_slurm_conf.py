@@ -6,7 +6,7 @@ from time import process_time
 
 import pytest
 
-from hosttune.facts.services.slurm import cpus_of, gpus_of
+from hosttune.facts.services.slurm import cpus_of, gpus_of, mig_of, short_of
 from hosttune.facts.slurm_conf import hosts_in, names_host, settings_of, slurm_files, slurm_rows, with_defaults
 
 
@@ -115,3 +115,15 @@ def test_gpus_of_gres(gres, count, is_mig):
 )
 def test_processors_of_a_line(line, cpus):
     assert cpus_of(line) == cpus
+
+
+@pytest.mark.parametrize(
+    ("gres", "profiles", "short"),
+    [
+        ("gpu:1g.10gb.me:1,gpu:1g.10gb:1", ("1g.10gb+me", "1g.10gb"), ()),
+        ("gpu:a100_3g.40gb:2", ("3g.40gb",), ("Gres has 2 of 3g.40gb, and there are 1",)),
+        ("gpu:1g.10gb:7", None, ()),
+    ],
+)
+def test_mig_devices_that_a_gres_asks_for(gres, profiles, short):
+    assert short_of(mig_of(gres), profiles) == short

@@ -50,10 +50,15 @@ def test_explain_leaves_no_template_raw_and_names_the_files_of_ours_to_remove(ho
         assert [path for path in made if path not in " ".join(one.ways[1])] == []
 
 
+@pytest.fixture(scope="module")
+def document_of_rules():
+    return rules_markdown(CATALOG)
+
+
 @pytest.mark.parametrize("rule", sorted(CATALOG.rules))
-def test_document_of_the_rules_is_the_explanation_without_a_host(rule):
+def test_document_of_the_rules_is_the_explanation_without_a_host(rule, document_of_rules):
     """The sections are the same, in the same order, but for those that a host fills."""
-    document = rules_markdown(CATALOG).partition(f"\n## {rule}\n")[2].partition("\n## ")[0]
+    document = document_of_rules.partition(f"\n## {rule}\n")[2].partition("\n## ")[0]
     one = explanation(rule, next(path for path in BUILT if path.stem == "no-gpu-debian12"))
     outline = explain_outline(one, Page(medium=Medium.MARKDOWN))
     titles = [block.title for block in outline.blocks if isinstance(block, Section)]

@@ -31,9 +31,9 @@ from hosttune.choices.drivers.components import fabric_packages
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches, without_umad
 from hosttune.choices.next_kernel import commands, suggest_replacement
 from hosttune.facts.base import UnknownFact, attempt, raw
-from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, way_out
+from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, reload_driver, way_out
 from hosttune.facts.gpu.nvidia import smi_package
-from hosttune.facts.gpu.ways_out import RUN_REPORT, find_place, way_of
+from hosttune.facts.gpu.ways_out import RUN_REPORT, SUPPORT, find_place, way_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -128,12 +128,9 @@ def reset_required(facts: Facts) -> Told | None:
         "the driver refuses work on a GPU until it is reset (NV_ERR_RESET_REQUIRED in the kernel log): CUDA calls it "
         "busy or unavailable, and nvidia-smi shows nothing"
     )
-    way = (
-        "drain the node, run sudo nvidia-bug-report.sh and save its output; then end all that uses the GPUs, unload "
-        "and load the driver (sudo modprobe -r nvidia-uvm nvidia-drm nvidia-modeset nvidia && sudo modprobe nvidia), "
-        "or reboot; if it happens again, NVIDIA's or your vendor's support decides about the board"
-    )
-    return said, way
+    report = f"{RUN_REPORT}: {find_place(facts.reader, facts).prefix('nvidia-bug-report.sh')}"
+    steps = ("drain the node", report, "end all that uses the GPUs", reload_driver(facts), SUPPORT)
+    return said, "\n".join(steps)
 
 
 def _is_named(gpu: GpuHealth) -> bool:

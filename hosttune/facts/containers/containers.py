@@ -11,7 +11,9 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.containers.kubernetes import UNIT_PATTERNS
 from hosttune.facts.globs import fits_glob
+from hosttune.facts.managers import running_services
 from hosttune.facts.reading import if_absent, is_there, names_in, text
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
@@ -19,7 +21,7 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -36,6 +38,12 @@ _RUNTIME_TABLE = regex(r"^[ \t]*\[nvidia-container-runtime\][ \t\r]*$", re.MULTI
 # Not the runtimes of other makers: nvidia, nvidia-cdi, nvidia-legacy.
 _NVIDIA = regex(r"nvidia-container-runtime|^[ \t]*\[[^\]\n]{0,200}\bruntimes\.[\"']?nvidia\b", re.MULTILINE)
 _IMPORTS = regex(r"^[ \t]*imports[ \t]*=[ \t]*\[([^\]]*)\]", re.MULTILINE)
+_NO_CRI = regex(
+    r"^[ \t]*disabled_plugins[ \t]*=[ \t]*\[[^\]]{0,1000}[\"'](?:io\.containerd\.grpc\.v1\.)?cri[\"']", re.MULTILINE
+)
+_KUBELET = "kubelet.service"
+# With one of these, pods are started by another engine, or by another containerd.
+_OTHERS = (*(one for one in UNIT_PATTERNS if one != _KUBELET), "crio.service", "cri-docker.service")
 _QUOTED = regex(r"[\"']([^\"'\n]+)[\"']")
 _MOST_IMPORTS = 64
 _OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
@@ -60,7 +68,7 @@ class Containers(Fact):
     runc_version: str  # of the package; containerd.io brings a runc of its own
     has_nvidia_docker2: bool  # the package that the toolkit replaced
     containerd_root: str  # where containerd keeps images
-    has_containerd: bool  # it has a configuration
+    runs_pods: bool  # kubelet.service starts pods by containerd, as far as its configuration and other units tell
     has_containerd_nvidia: bool  # that, or a file that it imports, has the runtime `nvidia` or nvidia-container-runtime
     has_operator_toolkit: bool  # the GPU Operator installed its toolkit here
     has_enroot: bool
@@ -119,7 +127,7 @@ def collect(reader: Reader, facts: Facts) -> Containers:
         runc_version=lazy(_version, facts, "runc"),
         has_nvidia_docker2=lazy(lambda: facts.packages["nvidia-docker2"].is_installed),
         containerd_root=lazy(lambda: root_of(config())),
-        has_containerd=lazy(lambda: config() != ""),
+        runs_pods=lazy(_runs_pods, reader, facts, config),
         has_containerd_nvidia=lazy(lambda: any(map(_NVIDIA.search, _configs(reader, config())))),
         has_operator_toolkit=lazy(is_there, reader, f"{_OPERATOR_TOOLKIT}/nvidia-container-runtime"),
         has_enroot=lazy(lambda: facts.packages["enroot"].is_installed),
@@ -127,6 +135,14 @@ def collect(reader: Reader, facts: Facts) -> Containers:
         cdi=lazy(_cdi, reader),
         missing_char_links=lazy(_char_links, reader),
     )
+
+
+def _runs_pods(reader: Reader, facts: Facts, config: Callable[[], str]) -> bool:
+    """Docker's package brings a configuration in which CRI is off."""
+    units = {*facts.units.enabled, *running_services(reader)}
+    if _KUBELET not in units or any(fits_glob(unit, pattern) for unit in units for pattern in _OTHERS):
+        return False
+    return config() != "" and not _NO_CRI.search(config())
 
 
 def _configs(reader: Reader, config: str) -> Iterator[str]:

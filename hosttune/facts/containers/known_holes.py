@@ -96,7 +96,7 @@ class KnownHoles(Fact):
     @property
     def unsure_way_out(self) -> str:
         """The same for those that the maker's advisories decide about."""
-        return self._join_ways(is_sure=False)
+        return f"see the advisories of its maker first\n{self._join_ways(is_sure=False)}"
 
     def _join_ways(self, *, is_sure: bool) -> str:
         ways = [one.way_out for one in self.found if one.is_sure is is_sure]

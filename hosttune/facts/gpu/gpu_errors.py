@@ -215,7 +215,7 @@ def wants_reset(messages: Iterable[str]) -> bool:
     for message in messages:
         if not wants:
             wants = _is_wanting_reset(message)
-        elif wants:
+        else:
             wants = not (is_load(message) or ((xid := xid_of(message)) and _is_recovered(*xid[1:])))
     return wants
 

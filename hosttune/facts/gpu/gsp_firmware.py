@@ -197,7 +197,7 @@ def way_out(failure: GspFailure, facts: Facts) -> str:
             f"if it comes again, {RUN_REPORT}\n"
             "try another version of the driver, and the GPU in another slot: that shows whether it is the board"
         )
-    again = f"drain the host, and unload and load the module: {_reload(facts)}\nif the module is in use, reboot"
+    again = f"drain the host, and {reload_driver(facts)}"
     if failure.cause == INTERRUPTED:
         opens = "drain the host, and let nvidia-persistenced open the GPUs: sudo systemctl restart nvidia-persistenced"
         return f"{opens}\nif that does not help, {again}" if facts.driver.persistenced else again
@@ -213,12 +213,11 @@ def _names(failure: GspFailure) -> str:
     return quote(failure.path) if failure.file else f"{FOLDER}/*/gsp*"
 
 
-def _reload(facts: Facts) -> str:
-    return (
-        f"sudo systemctl stop nvidia-persistenced; {_RELOAD}; sudo systemctl start nvidia-persistenced"
-        if facts.driver.persistenced
-        else _RELOAD
-    )
+def reload_driver(facts: Facts) -> str:
+    """The steps that load the module anew; nvidia-persistenced holds it while it runs."""
+    stop, start = "sudo systemctl stop nvidia-persistenced", "sudo systemctl start nvidia-persistenced"
+    command = f"{stop}; {_RELOAD}; {start}" if facts.driver.persistenced else _RELOAD
+    return f"unload and load the module: {command}\nif the module is in use, reboot"
 
 
 def _reinstall(failure: GspFailure, facts: Facts) -> str:

@@ -58,11 +58,11 @@ from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.nvidia_smi import instead, slots_of
 from hosttune.facts.gpu.smi_words import BROKEN, asks_for_reset, is_supported, word_of
 from hosttune.facts.gpu.ways_out import find_place, way_of
-from hosttune.facts.reading import ask, is_there, parsed, sure
+from hosttune.facts.reading import ask, is_there, parsed, require_known, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.numbers import parse_digits
-from hosttune.values import Unreadable
+from hosttune.values import Unreadable, is_unrecorded
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -129,6 +129,8 @@ class GpuHealth(Fact):
     silence: str = ""  # why it is taken not to answer, a sentence; empty for one that does, or where nobody was asked
     silence_way_out: str = ""  # what a person does about that, a step on each line
     way_out: str = ""  # what a person does about all that is wrong with one that answers: the worst decides
+    waived_way_out: str = ""  # about an error from which the driver asks for no recovery, if jobs are hit by it
+    suspect_way_out: str = ""  # about a board that may have to be replaced
     model: str = ""  # its PCI device ID, 0x2330; empty for one that is gone from the bus
     ships_with_ecc: bool = False  # its model comes with ECC switched on
 
@@ -151,6 +153,7 @@ class GpuHealth(Fact):
         found += ["REPLACE_BOARD" if name == _NO_REPAIR else "DRAIN_RESET" for name in names]
         found += ["REPLACE_BOARD" for name in ("remap_failed", "is_sram_over") if raw(self, name) is True]
         found += ["DRAIN_RESET"] if raw(self, "retirement_pending") is True else []
+        found += ["SUSPECT_BOARD"] if isinstance(errors, tuple) and any(one.keeps_coming for one in errors) else []
         wish, words = raw(self, "recovery_action"), raw(self, "breakdown")
         found += [SAID.get(wish, "RESET_GPU")] if isinstance(wish, str) and wish not in {"", "None"} else []
         found += ["RESET_GPU" if asks_for_reset(words) else "RESTART_BM"] if isinstance(words, str) and words else []
@@ -251,6 +254,7 @@ class _Told:
         self.asked = shared(self._ask)
         self.remapped = shared(self._remapped)
         self.repairs = shared(lambda: _repairs(reader) if has_repairs(self.driver) and self.asked()[0] else None)
+        self.listing = shared(reader.query, LIST, timeout_s=_TIMEOUT_S)
         self.listed = shared(self._listed)
         self.corrected = shared(self._corrected)
         self.loaded_s = shared(self._loaded_s)
@@ -409,8 +413,8 @@ class _Told:
         """
         if attempt(lambda: self.facts.nvidia.is_vgpu) is True or narrowed(self.reader, self.facts):
             return None
-        answer = self.reader.query(LIST, timeout_s=_TIMEOUT_S)
-        if isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+        answer = attempt(self.listing)
+        if isinstance(answer, Unreadable) and not is_unrecorded(answer):
             raise UnknownFact(answer.reason)
         if not isinstance(answer, Completed):
             return None
@@ -422,14 +426,13 @@ class _Told:
 
     def mig_profiles(self) -> tuple[str, ...] | None:
         """Raises UnknownFact if nvidia-smi does not list the GPUs, or may hide some from this process."""
-        known = self.reader.query(LIST, timeout_s=_TIMEOUT_S)
-        if isinstance(known, Unreadable) and known.reason.startswith("not in this record"):
+        if is_unrecorded(attempt(self.listing)):
             return None
         if reason := narrowed(self.reader, self.facts):
             raise UnknownFact(reason)
         if not self.reader.is_privileged:
             raise UnknownFact("an ordinary user may be shown no MIG devices: ask as root")
-        answer = ask(self.reader, LIST, timeout_s=_TIMEOUT_S)
+        answer = require_known(self.listing(), LIST[0])
         if not mig_devices_in(answer.text):
             raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {instead(answer)}")
         return mig_profiles_in(answer.text)
@@ -451,7 +454,7 @@ def _asked(reader: Reader, driver: str, *, is_vgpu: bool) -> tuple[Mapping[str, 
     while todo:
         fields = tuple(name for name in todo[0] if name not in unknown)
         answer = attempt(ask, reader, query_of(fields), timeout_s=_TIMEOUT_S)
-        if isinstance(answer, Unreadable) and answer.reason.startswith("not in this record") and len(todo) > 1:
+        if is_unrecorded(answer) and len(todo) > 1:
             del todo[0]  # an older record
             continue
         if isinstance(answer, Unreadable):
@@ -483,7 +486,7 @@ def _remapped(reader: Reader, *, is_vgpu: bool) -> Mapping[str, Mapping[str, str
                 return said.rows
             if not said.refused:
                 raise UnknownFact(f"nvidia-smi does not tell of remapped rows: {instead(answer)}")
-        elif isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+        elif isinstance(answer, Unreadable) and not is_unrecorded(answer):
             raise UnknownFact(answer.reason)
     return {}
 
@@ -491,7 +494,7 @@ def _remapped(reader: Reader, *, is_vgpu: bool) -> Mapping[str, Mapping[str, str
 def _repairs(reader: Reader) -> Mapping[str, tuple[str, ...]] | None:
     """None in an older record. Raises UnknownFact where it was asked and did not tell."""
     answer = reader.query(REPAIRS, timeout_s=_TIMEOUT_S)
-    if isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+    if isinstance(answer, Unreadable) and not is_unrecorded(answer):
         raise UnknownFact(answer.reason)
     if not isinstance(answer, Completed):
         return None
@@ -558,6 +561,8 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         silence=lazy(told.silence, slot),
         silence_way_out=lazy(told.silence_way_out, slot),
         way_out=lazy(lambda: way_of(found.actions, slot, told.place())),
+        waived_way_out=lazy(lambda: way_of(("WATCH",), slot, told.place())),
+        suspect_way_out=lazy(lambda: way_of(("SUSPECT_BOARD",), slot, told.place())),
         model=lazy(lambda: gpu.device_id if gpu else ""),
         ships_with_ecc=lazy(lambda: gpu is not None and gpu.ships_with_ecc),
     )

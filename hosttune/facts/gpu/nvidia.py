@@ -32,7 +32,7 @@ from hosttune.facts.reading import hint, not_told, require_known
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT, NOT_RECORDED, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,7 +202,7 @@ def _messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
     try:
         return facts.kernel_log.certain(facts.kernel_log.lines(messages_in))
     except UnknownFact as unknown:
-        old = reader.query(OLD_JOURNAL) if unknown.reason.startswith("not in this record") else None
+        old = reader.query(OLD_JOURNAL) if unknown.reason.startswith(NOT_RECORDED) else None
         if isinstance(old, Completed) and (found := messages_in(old.text)):
             return found
         raise

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact, attempt, lazy
+from hosttune.facts.commands import StartedText, boot_commands, started_scripts
 from hosttune.facts.reading import hint, names_in
-from hosttune.facts.services.unit_files import ADMIN, assignments
+from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -21,18 +22,15 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-_UNITS = (ADMIN, "/usr/local/lib/systemd/system")
 _CRON = "/etc/cron.d"
-_TABLES = ("/etc/crontab", "/var/spool/cron/crontabs/root", "/etc/rc.local")
+_TABLES = ("/etc/crontab", "/var/spool/cron/crontabs/root")
 _LACT = "/etc/lact/config.yaml"
 _SETS = regex(
-    r"\bnvidia-smi [^\n;|&#]{0,200}?(?:-pl|--power-limit)(?:[ =]{1,8}(\d{1,5}))?"
-    r"|\bdcgmi config [^\n;|&#]{0,200}?(?:-P|--powerlimit)(?:[ =]{1,8}(\d{1,5}))?"
+    r"\bnvidia-smi [^\n;|&#]{0,200}?(?:-pl|--power-limit)(?:[ =]{1,8}(\d{1,5}))?[^\n;|&#]{0,200}"
+    r"|\bdcgmi config [^\n;|&#]{0,200}?(?:-P|--powerlimit)(?:[ =]{1,8}(\d{1,5}))?[^\n;|&#]{0,200}"
 )
+_OF_SOME = regex(r" (?:-i|--id|-g|--group)[ =]")
 _OF_LACT = regex(r"^[ \t]*power_cap: {0,8}(\d{1,5})")
-_SCRIPT = regex(r"(?<![^\s\"'=@+!:-])/(?:usr/local|opt|etc|root|srv)/[\w./-]{1,200}")
-_MOST_UNITS = 2000
-_MOST_SCRIPTS = 64
 
 
 @frozen
@@ -40,7 +38,7 @@ class PowerCap(Fact):
     """A place that sets the power limit."""
 
     place: str  # /etc/systemd/system/gpu-power.service
-    watts: int  # 0 where its line does not say
+    watts: int  # 0 if its line does not say, or is for some GPUs only
 
 
 @frozen
@@ -56,36 +54,42 @@ class PowerCaps(Fact):
 
     @property
     def watts(self) -> tuple[int, ...]:
-        """What they set, each once; 0 for a place that does not say."""
+        """What they set, each once; 0 for a place that does not say it of all GPUs."""
         return tuple(dict.fromkeys(one.watts for one in self.all))
 
 
 def caps_in(content: str) -> tuple[int, ...]:
-    """The limits, in watts, that commands of a text set; 0 for one that a variable holds. Comments set none."""
+    """The limits, in watts, that commands of a text set; 0 for one of a variable, or for some GPUs only.
+    Comments set none.
+    """
     lines = (line for line in content.splitlines() if not line.lstrip().startswith("#"))
-    return tuple(int(found[1] or found[2] or 0) for line in lines for found in _SETS.finditer(line))
+    found = (one for line in lines for one in _SETS.finditer(line))
+    return tuple(0 if _OF_SOME.search(one[0]) else int(one[1] or one[2] or 0) for one in found)
 
 
-def collect(reader: Reader, facts: Facts) -> PowerCaps:  # noqa: ARG001 - the interface of all subjects
-    return PowerCaps(all=lazy(lambda: tuple(dict.fromkeys(_find(reader)))))
+def collect(reader: Reader, facts: Facts) -> PowerCaps:
+    return PowerCaps(all=lazy(lambda: tuple(dict.fromkeys(_find(reader, facts)))))
 
 
-def _find(reader: Reader) -> Iterator[PowerCap]:
-    scripts: dict[str, None] = {}
-    for folder in _UNITS:
-        for name in [one for one in names_in(reader, folder) if one.endswith(".service")][:_MOST_UNITS]:
-            path = f"{folder}/{name}"
-            for _, _, key, command in assignments(hint(reader, path)):
-                if key.startswith("Exec"):
-                    yield from (PowerCap(path, watts) for watts in caps_in(command))
-                    scripts |= dict.fromkeys(_SCRIPT.findall(command))
-    for path in (*_TABLES, *(f"{_CRON}/{name}" for name in names_in(reader, _CRON))):
-        content = hint(reader, path)
-        yield from (PowerCap(path, watts) for watts in caps_in(content))
-        lines = [line for line in content.splitlines() if not line.lstrip().startswith("#")]
-        scripts |= dict.fromkeys(found for line in lines for found in _SCRIPT.findall(line))
-    for path in list(scripts)[:_MOST_SCRIPTS]:
-        yield from (PowerCap(path, watts) for watts in caps_in(hint(reader, path)))
+def _find(reader: Reader, facts: Facts) -> Iterator[PowerCap]:
+    for one in (*boot_commands(reader, facts, _started_units(facts)), *_cron_commands(reader, facts)):
+        yield from (PowerCap(one.path, watts) for watts in caps_in(one.text))
     for line in hint(reader, _LACT).splitlines():
         if found := _OF_LACT.match(line):
             yield PowerCap(_LACT, int(found[1]))
+
+
+def _started_units(facts: Facts) -> frozenset[str]:
+    """The services that a boot starts, by themselves or by a timer of their name."""
+    enabled = attempt(lambda: facts.units.enabled)
+    names = enabled if isinstance(enabled, frozenset) else frozenset[str]()
+    return names | {f"{name.removesuffix('.timer')}.service" for name in names if name.endswith(".timer")}
+
+
+def _cron_commands(reader: Reader, facts: Facts) -> Iterator[StartedText]:
+    ways = Ways(reader, facts)
+    for path in (*_TABLES, *(f"{_CRON}/{name}" for name in names_in(reader, _CRON))):
+        rows = (row for row in hint(reader, path).splitlines() if not row.lstrip().startswith("#"))
+        table = "\n".join(rows)
+        yield StartedText(path, path, 1, table)
+        yield from started_scripts(reader, ways, path, table)

@@ -126,6 +126,10 @@ def _report(place: RecoveryPlace) -> list[str]:
     return [f"{RUN_REPORT}: {place.prefix('nvidia-bug-report.sh')}"]
 
 
+def _test(place: RecoveryPlace) -> list[str]:
+    return ["test the GPU: sudo dcgmi diag -r 3"] if place.has_dcgm else []
+
+
 def _reset(place: RecoveryPlace, slot: str) -> list[str]:
     """What holds the GPU lets go of it, it is reset, and what was stopped is started again."""
     if place.is_vgpu:
@@ -174,9 +178,8 @@ def _restart(place: RecoveryPlace, slot: str) -> list[str]:
 
 
 def _replace(place: RecoveryPlace, slot: str) -> list[str]:
-    test = ["test the GPU: sudo dcgmi diag -r 3"] if place.has_dcgm else []
     change = "ask the provider for another instance" if place.is_vm else "have the board replaced"
-    return [*_drain(place, slot), *test, *_report(place), change]
+    return [*_drain(place, slot), *_test(place), *_report(place), change]
 
 
 def _reset_fabric(place: RecoveryPlace, slot: str) -> list[str]:
@@ -195,6 +198,10 @@ def _reset_fabric(place: RecoveryPlace, slot: str) -> list[str]:
 # What a person does about NVIDIA's action; what asks for most comes first, and counts where there are several.
 WAYS: Mapping[str, Callable[[RecoveryPlace, str], list[str]]] = {
     "REPLACE_BOARD": _replace,
+    "SUSPECT_BOARD": lambda place, slot: [
+        *_drain(place, slot), *_test(place), *_report(place),
+        "ask NVIDIA's or your vendor's support whether the board has to be replaced",
+    ],
     "RESTART_BM": _restart,
     "RESET_FABRIC": _reset_fabric,
     "CHECK_MECHANICALS": lambda place, slot: [
@@ -219,6 +226,9 @@ WAYS: Mapping[str, Callable[[RecoveryPlace, str], list[str]]] = {
     ],
     "UPDATE_SWFW": lambda place, slot: [  # noqa: ARG005
         "bring the driver of this guest and that of its hypervisor to one release of NVIDIA's vGPU software",
+    ],
+    "WATCH": lambda place, slot: [
+        "watch it, and go on only if jobs on this GPU hang or fail", *WAYS["LATER"](place, slot),
     ],
     "LATER": lambda place, slot: ["wait until the GPU is idle", *_reset(place, slot), SUPPORT],
 }  # fmt: skip

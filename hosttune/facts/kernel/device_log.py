@@ -111,9 +111,10 @@ def resets_in(named: Iterable[tuple[float | None, str]]) -> tuple[ResetDrive, ..
     found: dict[str, int] = {}
     last: dict[str, float] = {}
     for at, name in named:
-        if at is None or at - last.get(name, -_ONE_RESET_S) >= _ONE_RESET_S:
+        moment = at or 0.0  # without times all of them may be one reset
+        if moment - last.get(name, -_ONE_RESET_S) >= _ONE_RESET_S:
             found[name] = found.get(name, 0) + 1
-        last[name] = at if at is not None else -_ONE_RESET_S
+        last[name] = moment
     return tuple(ResetDrive(name, resets) for name, resets in sorted(found.items()))
 
 

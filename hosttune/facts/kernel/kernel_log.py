@@ -22,7 +22,7 @@ from hosttune.facts.reading import hint, if_absent
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
-from hosttune.values import Unreadable
+from hosttune.values import Unreadable, is_unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -238,7 +238,7 @@ def turned(log: str) -> str:
 def _ask(reader: Reader, argv: tuple[str, ...]) -> Completed | None:
     """What the program answers; of an older record what it answered to that. None if the program is not installed."""
     answer = reader.query(argv, timeout_s=_TIMEOUT_S)
-    if isinstance(answer, Unreadable) and answer.reason.startswith("not in this record"):
+    if is_unrecorded(answer):
         olds = (reader.query(old, timeout_s=_TIMEOUT_S) for old in _OLD[argv])
         answer = next((old for old in olds if isinstance(old, Completed)), answer)
     return if_absent(answer, None)

@@ -39,7 +39,9 @@ def collect(reader: Reader, facts: Facts) -> Portless:
 def _slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
     cards = [slot for slot in names_in(reader, DEVICES) if line(reader, f"{DEVICES}/{slot}/vendor") == _MELLANOX]
     found = tuple(slot for slot in cards if _is_portless(reader, slot))
-    found = tuple(slot for slot in found if slot not in _with_ports(reader)) if found else ()
+    if found:
+        with_ports = _with_ports(reader)
+        found = tuple(slot for slot in found if slot not in with_ports)
     return () if found and any(is_bridged(gpu.device_id) for gpu in facts.gpus.devices) else found
 
 

@@ -45,7 +45,7 @@ _FULL = 65535
 _RATE = regex(r"([\d.]+) Gb/sec(?: \((\d+)X )?")
 _FUNCTION = regex(r"/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\.([0-7])\Z")
 _MARK = "SW_MNG"  # in the vital product data of what manages NVSwitches
-_IPOIB = "32"  # ARPHRD_INFINIBAND (linux/if_arp.h)
+_IPOIB = 32  # ARPHRD_INFINIBAND (linux/if_arp.h)
 _UP = 0x1  # IFF_UP: somebody has switched the interface on (netdevice(7))
 _SLOWEST_GBPS = 10  # four lanes of SDR, InfiniBand's first speed: what a link comes up with that can do no better
 
@@ -174,19 +174,18 @@ def _bridges(reader: Reader, facts: Facts) -> tuple[str, ...]:
             continue
         if _MARK in hint(reader, f"{_CLASS}/{device}/device/vpd"):
             marked.append(device)
-        elif above.isdisjoint(ports_of(place)) and _is_unused(reader, f"{_CLASS}/{device}/device/net"):
+        elif above.isdisjoint(ports_of(place)) and attempt(_is_unused, reader, f"{_CLASS}/{device}/device/net") is True:
             found.append(device)
     return tuple(marked or found)
 
 
 def _is_unused(reader: Reader, folder: str) -> bool:
-    """Whether a device has no network interface, or only such of IP over InfiniBand that are switched off."""
-    names = attempt(names_in, reader, folder)
-    return isinstance(names, tuple) and all(
-        hint(reader, f"{folder}/{name}/type").strip() == _IPOIB
-        and not int(hint(reader, f"{folder}/{name}/flags").strip() or "0x1", 0) & _UP
-        for name in names
-    )
+    """Whether a device has no network interface, or only such of IP over InfiniBand that are switched off. Raises
+    UnknownFact.
+    """
+    names = names_in(reader, folder)
+    kinds, flags = (_numbers_of(reader, folder, names, file) for file in ("type", "flags"))
+    return kinds == [_IPOIB] * len(names) and len(flags) == len(names) and not any(one & _UP for one in flags)
 
 
 class _Beside:
@@ -298,8 +297,11 @@ def _model(reader: Reader, device: str) -> str:
 
 def _of_interfaces(reader: Reader, port: RdmaPort, name: str) -> list[int]:
     """A number that sysfs has of each interface of a port; of an older kernel none."""
-    folder = f"{_CLASS}/{port.name.partition('/')[0]}/device/net"
-    found = ((path, line(reader, path)) for path in (f"{folder}/{one}/{name}" for one in port.interfaces))
+    return _numbers_of(reader, f"{_CLASS}/{port.name.partition('/')[0]}/device/net", port.interfaces, name)
+
+
+def _numbers_of(reader: Reader, folder: str, interfaces: tuple[str, ...], name: str) -> list[int]:
+    found = ((path, line(reader, path)) for path in (f"{folder}/{one}/{name}" for one in interfaces))
     return [derived(word, path, lambda text: int(text, 0)) for path, word in found if word is not ABSENT]
 
 

@@ -121,7 +121,9 @@ def short_of(wanted: Mapping[str, int], profiles: Sequence[str] | None) -> tuple
     """A sentence for each profile of which there are fewer. In Slurm a type fits a device whose name holds it."""
     if profiles is None:
         return ()
-    counts = {name: sum(name in one.lower() for one in profiles) for name in wanted}
+    # nvidia-smi's 1g.10gb+me is 1g.10gb.me where a name may have no plus, as in Kubernetes.
+    names = [one.lower().replace("+", ".") for one in profiles]
+    counts = {name: sum(name.replace("+", ".") in one for one in names) for name in wanted}
     return tuple(
         f"Gres has {count} of {name}, and there are {counts[name]}"
         for name, count in wanted.items()

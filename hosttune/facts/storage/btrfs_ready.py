@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import attempt, raw
 from hosttune.facts.reading import text
 from hosttune.facts.storage.sources import SourceFault, SourceKind
+from hosttune.facts.storage.stopped import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.mounts import Mount
     from hosttune.facts.storage.sources import Sources
 
-_MISSING = "is missing"
 _NOT_READY = "E:ID_BTRFS_READY=0"
 
 
@@ -37,12 +37,9 @@ def find_incomplete(facts: Facts, sources: Sources, entry: FstabEntry, mounts: I
     lacking = _lacking(facts, {one.target for one in mounts if one.fstype == "btrfs"})
     if not lacking and not all(_is_waiting(facts, name) for name in found):
         return None
-    what = (
-        f"names {entry.source}, a btrfs of which a disk is missing{f' ({lacking})' if lacking else ''}: udev calls it"
-    )
-    what += " not ready"
-    if "degraded" in entry.options:
-        what += ", whatever `degraded` says"
+    which = f" ({lacking})" if lacking else ""
+    still = ", whatever `degraded` says" if "degraded" in entry.options else ""
+    what = f"names {entry.source}, a btrfs of which a disk is missing{which}: udev calls it not ready{still}"
     todo = (
         "attach the disk; or mount it by hand (sudo mount -o degraded) and put another in its place "
         "(sudo btrfs replace start), or take it out (sudo btrfs device remove missing), which needs room on the others"
@@ -68,7 +65,7 @@ def _missing_disks(facts: Facts) -> Mapping[str, list[str]]:
     found: dict[str, list[str]] = {}
     for one in known if isinstance(known, tuple) else ():
         words = raw(one, "erring") if one.fstype == "btrfs" else ()
-        found[one.target] = [word for word in words if word.endswith(_MISSING)] if isinstance(words, tuple) else []
+        found[one.target] = [word for word in words if word.endswith(MISSING)] if isinstance(words, tuple) else []
     return found
 
 

@@ -126,15 +126,19 @@ def mount_command(entry: FstabEntry) -> str:
     return f"sudo systemctl start {quote(unit_name(entry.target))}"
 
 
+def device_path(source: str) -> str:
+    """`UUID=0a11-22` -> /dev/disk/by-uuid/0a11-22, of which systemd makes the names of units; a path as it is."""
+    tag, equals, value = source.partition("=")
+    return f"/dev/disk/by-{tag.lower()}/{value}" if equals and not tag.startswith("/") else source
+
+
 def device_wait(facts: Facts, source: str) -> str:
     """How long a boot waits for a device, as it is set here, or 90 s (systemd.unit(5), JobRunningTimeoutSec=;
     systemd-system.conf(5), DefaultDeviceTimeoutSec=).
     """
-    tag, equals, value = source.partition("=")
-    path = f"/dev/disk/by-{tag.lower()}/{value}" if equals and not tag.startswith("/") else source
     files, default = _read_device_wait(facts)
     found = ""
-    for place in files.drop_ins(unit_name(path, "device")):
+    for place in files.drop_ins(unit_name(device_path(source), "device")):
         for _, _, key, given in assignments(files.content(place)):
             found = given if key == "JobRunningTimeoutSec" else found
     return found or default

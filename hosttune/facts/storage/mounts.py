@@ -23,7 +23,7 @@ from hosttune.host.mounters import UTAB, users_in
 from hosttune.host.mountinfo import MountLine, folders_above, parse, topmost_at, visible
 from hosttune.host.named import waits_for_server
 from hosttune.regex import regex
-from hosttune.values import ABSENT, OnlyRunning
+from hosttune.values import ABSENT, NOT_RECORDED, OnlyRunning
 
 if TYPE_CHECKING:
     import re
@@ -461,7 +461,7 @@ def _mount(
 def _size(space: Callable[[], Space], name: str) -> int:
     size: int = getattr(space(), name)
     if size < 0:
-        raise UnknownFact("not in this record: how much of its space is reserved for root")
+        raise UnknownFact(f"{NOT_RECORDED}: how much of its space is reserved for root")
     return size
 
 

@@ -13,7 +13,7 @@ from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.network.network import ROUTES, interface_to, speed_of
-from hosttune.facts.reading import if_absent, integer, names_in, require_known, text, texts
+from hosttune.facts.reading import derived, if_absent, integer, names_in, require_known, text, texts
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -124,7 +124,7 @@ def _mount(reader: Reader, mount: Mount) -> NfsMount:
 
 
 def _speed(reader: Reader, address: str) -> int:
-    interface = interface_to(if_absent(text(reader, ROUTES), ""), address)
+    interface = derived(if_absent(text(reader, ROUTES), ""), ROUTES, lambda routes: interface_to(routes, address))
     return speed_of(reader, f"/sys/class/net/{interface}") if interface else 0
 
 

@@ -20,7 +20,7 @@ from hosttune.facts.reading import if_absent, integer, line, names_in, text
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT, NOT_RECORDED, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,7 @@ _BTRFS = "/sys/fs/btrfs"
 _DASHES = 4
 _STAT = regex(r"^(write|read|flush|corruption|generation)_errs (\d+)$", re.MULTILINE)
 _EIO = ": Input/output error"  # how the door's reason ends
+MISSING = "is missing"  # ends what is told of a disk that a btrfs lacks
 
 
 @frozen
@@ -128,7 +129,7 @@ def _erring(reader: Reader, mount: Mount) -> tuple[str, ...]:
     found = []
     for disk in names_in(reader, f"{folder}/devinfo") if folder else ():
         if if_absent(line(reader, f"{folder}/devinfo/{disk}/missing"), "0") == "1":
-            found.append(f"disk {disk} is missing")
+            found.append(f"disk {disk} {MISSING}")
         stats = _STAT.findall(if_absent(text(reader, f"{folder}/devinfo/{disk}/error_stats"), ""))
         if wrong := [f"{count} {kind}" for kind, count in stats if count != "0"]:
             found.append(f"disk {disk}: {', '.join(wrong)}")
@@ -146,6 +147,6 @@ def _number(reader: Reader, path: str) -> int:
     try:
         return if_absent(integer(reader, path), 0)
     except UnknownFact as unknown:
-        if unknown.reason.startswith("not in this record"):
+        if unknown.reason.startswith(NOT_RECORDED):
             return 0
         raise

@@ -64,7 +64,7 @@ def find_bind_fault(facts: Facts, entry: FstabEntry, here: Sequence[Mount]) -> B
     )
     is_zfs = mount.fstype == "zfs"
     unit = "zfs-mount.service" if is_zfs else f"UNIT, the unit that mounts {mount.target}"
-    again = f"; with nobody on it, sudo umount {quote(entry.target)} && sudo mount {quote(entry.target)}"
+    again = f"; when nothing uses it: sudo umount {quote(entry.target)} && sudo mount {quote(entry.target)}"
     return BindFault(sentence, f"add x-systemd.requires={unit}{again if is_wrong else ''}", is_wrong)
 
 

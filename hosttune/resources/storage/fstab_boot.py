@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.containers.kubelet_swap import CONFIG, refuses_swap
+from hosttune.facts.services.unit_files import mask_of
 from hosttune.facts.storage.btrfs_ready import find_incomplete
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, describe_place, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
-from hosttune.facts.storage.mount_units import device_wait
+from hosttune.facts.storage.mount_units import device_path, device_wait
+from hosttune.facts.storage.mounts import unit_name
 from hosttune.facts.storage.sources import (
     EPHEMERAL,
     ZRAM,
@@ -60,6 +62,7 @@ _COPIES = (
     "detach the copy, or give it a name of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, "
     "sgdisk -G). See which one is which first: sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS"
 )
+_NO = frozenset({"0", "no", "n", "false", "f", "off"})  # systemd's parse_boolean
 _HANGS_FROM, _UBUNTU_HANGS_FROM = 258, (26, 4)  # systemd/systemd#39177, open in November 2026
 
 
@@ -321,10 +324,22 @@ def wait_of(facts: Facts, entry: FstabEntry) -> str:
 
 def look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
     """What a boot makes of a swap: it goes on without one, after it has waited for its device."""
+    if attempt(_is_swap_off, facts, entry) is True:
+        return
     found = list(_find_missing_swap(facts, sources, entry))
     yield from found
     if not found and attempt(refuses_swap, facts) is True:
         yield _refused(BootLine(f"swap {entry.source}", entry.line, file=entry.file), entry.source)
+
+
+def _is_swap_off(facts: Facts, entry: FstabEntry) -> bool:
+    """Whether a boot leaves a swap out by a mask, or one of fstab by the kernel command line (systemd.swap= of
+    systemd-fstab-generator(8)). Raises UnknownFact.
+    """
+    if any(mask_of(facts.reader, one) for one in ("swap.target", unit_name(device_path(entry.source), "swap"))):
+        return True
+    words = [word for word in facts.kernel.command_line if word.partition("=")[0] == "systemd.swap"]
+    return entry.file == PATH and bool(words) and words[-1].partition("=")[2].lower() in _NO
 
 
 def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
