@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hosttune.facts.packages import Packages
     from hosttune.facts.processes import Processes
     from hosttune.facts.role import Role
+    from hosttune.facts.support import Support
     from hosttune.facts.sysfs import Sysfs
     from hosttune.facts.work import Work
     from hosttune.host.door import Reader
@@ -84,6 +85,7 @@ class Facts(
     packages: Packages
     processes: Processes
     role: Role
+    support: Support
     sysfs: Sysfs
     work: Work
 
