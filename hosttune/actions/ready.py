@@ -219,7 +219,12 @@ def _why_no_reboot(
 
     def why() -> str:
         return why_no_reboot(
-            state, reasons, obstacles, allowed=allowed, is_boot=is_booting(reader), volatile=why_nothing_lasts(session.facts)
+            state,
+            reasons,
+            obstacles,
+            allowed=allowed,
+            is_boot=is_booting(reader),
+            volatile=why_nothing_lasts(session.facts),
         )
 
     if not why():

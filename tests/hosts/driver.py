@@ -84,7 +84,8 @@ def memory_of(device: str, slot: str) -> str:
     """What `nvidia-smi -q -d MEMORY` prints of a GPU (0000001B:00:00.0 style)."""
     sections = zip(("FB", "BAR1"), SIZES[device], strict=True)
     return f"GPU {slot}\n" + "".join(
-        f"    {name} Memory Usage\n        Total{'':29}: {size}\n        Used{'':30}: 0 MiB\n" for name, size in sections
+        f"    {name} Memory Usage\n        Total{'':29}: {size}\n        Used{'':30}: 0 MiB\n"
+        for name, size in sections
     )
 
 

@@ -19,7 +19,7 @@ MOUNTS = "/proc/1/mountinfo"
 
 def facts_of(root, source="none", options="rw", **host):
     line = f"22 1 0:5 / / rw,relatime - {root} {source} {options}\n"
-    files = {path: line for path in (MOUNTS, "/proc/self/mountinfo")}
+    files = dict.fromkeys((MOUNTS, "/proc/self/mountinfo"), line)
     kind = SimpleNamespace(**{"is_image": False, "is_container": False, **host})
     return SimpleNamespace(host=kind, mounts=Facts(FakeReader(files)).mounts)
 
@@ -27,7 +27,12 @@ def facts_of(root, source="none", options="rw", **host):
 @pytest.mark.parametrize(
     ("root", "source", "options", "says"),
     [
-        ("tmpfs", "none", "rw,size=64g", "/ is tmpfs: what is changed here is gone after the next boot. Change the image"),
+        (
+            "tmpfs",
+            "none",
+            "rw,size=64g",
+            "/ is tmpfs: what is changed here is gone after the next boot. Change the image",
+        ),
         ("rootfs", "rootfs", "rw", "/ is rootfs: "),
         ("ext4", "/dev/mapper/live-rw", "rw", "/ is /dev/mapper/live-rw: "),
         ("ext4", "/dev/zram0", "rw", "/ is /dev/zram0: "),
@@ -41,7 +46,9 @@ def test_root_in_memory_is_said(root, source, options, says):
     assert why_nothing_lasts(facts)
 
 
-@pytest.mark.parametrize(("root", "source"), [("ext4", "/dev/sda2"), ("nfs4", "head:/images/gpu"), ("zfs", "rpool/ROOT")])
+@pytest.mark.parametrize(
+    ("root", "source"), [("ext4", "/dev/sda2"), ("nfs4", "head:/images/gpu"), ("zfs", "rpool/ROOT")]
+)
 def test_root_that_lasts_says_nothing(root, source):
     assert (volatile_root(facts_of(root, source)), why_nothing_lasts(facts_of(root, source))) == ("", "")
 

@@ -19,8 +19,8 @@ from hosttune.facts.base import Fact, lazy
 from hosttune.facts.containers.kubernetes import ROOTS
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.gpu.platforms import Switches, platform_of
-from hosttune.facts.reading import parsed, texts
 from hosttune.facts.own_tables import read_own_table
+from hosttune.facts.reading import parsed, texts
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:

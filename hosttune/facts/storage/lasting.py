@@ -25,7 +25,7 @@ _IN_MEMORY = frozenset({"tmpfs", "ramfs", "rootfs", *_LAYERED})
 
 
 def why_nothing_lasts(facts: Facts) -> str:
-    """Why a change, or the note of a reboot, would not last over a boot, or that it cannot be told; empty if both do."""
+    """Why a change, or the note of a reboot, would not last over a boot, or that it is not known; empty if both do."""
     try:
         mounts = (facts.mounts.root, *(mount_of(facts.mounts.visible, path) for path in _LASTING))
     except UnknownFact as unreadable:

@@ -47,7 +47,8 @@ class LimitWish(WishKind):
         "soft": FieldSpec(str, help="The least soft limit: a number in the unit of limits.conf(5), or unlimited"),
         "hard": FieldSpec(str, help="The least hard limit: a number in the unit of limits.conf(5), or unlimited"),
         "enough": FieldSpec(
-            str, help="What is enough of both where it is so already; what is written unless given; nothing is needed at 0"
+            str,
+            help="What is enough of both where it is so already; what is written unless given; nothing is needed at 0",
         ),
         "domains": FieldSpec(list, help='Whose: "*" and root unless given; "*" is not for root'),
     }
