@@ -145,12 +145,12 @@ CLASSES = {
 
 # Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
 SLOW = frozenset({
-    "activity", "archives", "candidates", "clock", "components", "framework", "gpu_memory", "health", "host_log", "known_holes",
-    "nvidia", "nvlink", "nvme", "offers", "packaging", "pools", "rails", "smart", "storage_log", "units",
+    "activity", "archives", "candidates", "clock", "components", "framework", "gpu_memory", "health", "host_log",
+    "known_holes", "nvidia", "nvlink", "nvme", "offers", "packaging", "pools", "rails", "smart", "storage_log", "units",
 })  # fmt: skip
 
 # Subjects that no change of ours can alter before the next boot.
 HARDWARE = frozenset({
-    "acs", "cpu", "disks", "filesystems", "gpu_memory", "gpus", "health", "kernel", "kernel_log", "numa", "nvidia", "nvlink",
-    "nvlink_errors", "os", "other_gpus", "pcie", "vulnerabilities",
+    "acs", "cpu", "disks", "filesystems", "gpu_memory", "gpus", "health", "kernel", "kernel_log", "numa", "nvidia",
+    "nvlink", "nvlink_errors", "os", "other_gpus", "pcie", "vulnerabilities",
 })  # fmt: skip

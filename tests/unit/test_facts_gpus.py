@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.gpu.gpus import Gpu, Gpus, model_in, name_in
+from hosttune.facts.gpu.gpus import Gpu, model_in, name_in
 from hosttune.facts.gpu.nvidia_tables import generation_of
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader

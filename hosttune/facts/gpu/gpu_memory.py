@@ -1,7 +1,7 @@
 """The memory of each GPU, and the window through which the bus reaches it (BAR1).
 
-The sizes are those of `nvidia-smi -q -d MEMORY`. Without an answer of it (no driver, an older record), the memory is what
-the name of the GPU says. sysfs shows the window without any driver, too; of two sizes the smaller one counts.
+The sizes are those of `nvidia-smi -q -d MEMORY`. Without an answer of it (no driver, an older record), the memory is
+what the name of the GPU says. sysfs shows the window without any driver, too; of two sizes the smaller one counts.
 
 Sources: nvidia-smi(1) (FB Memory Usage, BAR1 Memory Usage); kernel, Documentation/PCI/sysfs-pci.rst (resource); outputs
 that utkuozdemir/nvidia_gpu_exporter keeps: A10G 23,028 MiB behind 32,768, H100 81,559 MiB behind 131,072. With unified
@@ -131,7 +131,7 @@ def _memory(reader: Reader, gpu: Gpu, sizes: Callable[[], Mapping[str, Sizes]]) 
 
 
 def _window(reader: Reader, slot: str, told: int) -> int:
-    """The window that sysfs shows, or the one that nvidia-smi tells. Raises UnknownFact if no one of them can be had."""
+    """The window that sysfs shows, or that nvidia-smi reports. Raises UnknownFact if neither can be read."""
     shown = attempt(lambda: window_in(if_absent(text(reader, f"{DEVICES}/{slot}/resource"), "")))
     if isinstance(shown, Unreadable):
         if not told:

@@ -1,4 +1,4 @@
-"""Whether what is written to this host is there after the next boot: / of a diskless node or a live system is in memory.
+"""Whether a change is there after the next boot: / of a diskless node or a live system is in memory.
 
 Sources: systemd-volatile-root.service(8); kernel, Documentation/filesystems/overlayfs.rst (upperdir); dracut
 (modules.d/90dmsquash-live: live-rw); systemd-machine-id-setup(1) for a machine id of one boot.
