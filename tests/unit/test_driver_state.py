@@ -823,7 +823,7 @@ def test_module_that_a_file_keeps_out_is_not_brought_by_a_boot(file, undo):
     assert state.way_out.startswith(f"leave it, if that is meant; else {undo}")
     prime = host(**NOT_LOADED, kept_out={"nvidia": file})
     prime.packages.entries["nvidia-prime"] = ("1", "install ok installed")
-    assert states(prime)[0].way_out.startswith("sudo prime-select nvidia; ")
+    assert states(prime)[0].way_out.startswith("sudo prime-select nvidia\n")
 
 
 def test_module_of_the_gpu_operator_that_secure_boot_refuses_is_a_fault():

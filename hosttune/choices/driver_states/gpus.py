@@ -129,9 +129,12 @@ def reset_required(facts: Facts) -> Told | None:
         "busy or unavailable, and nvidia-smi shows nothing"
     )
     way = (
-        "drain the node, run sudo nvidia-bug-report.sh and save its output; then end all that uses the GPUs, unload "
-        "and load the driver (sudo modprobe -r nvidia-uvm nvidia-drm nvidia-modeset nvidia && sudo modprobe nvidia), "
-        "or reboot; if it happens again, NVIDIA's or your vendor's support decides about the board"
+        "drain the node\n"
+        "save the output of: sudo nvidia-bug-report.sh\n"
+        "end all that uses the GPUs, then unload and load the driver: "
+        "sudo modprobe -r nvidia-uvm nvidia-drm nvidia-modeset nvidia && sudo modprobe nvidia\n"
+        "if it cannot be unloaded, reboot\n"
+        "if it happens again, ask NVIDIA's or your vendor's support about the board"
     )
     return said, way
 
@@ -260,7 +263,7 @@ def undriven(facts: Facts) -> Told | None:
         return None
     return (
         f"no driver holds the GPU at {', '.join(slots)}, while nvidia holds others",
-        f"{KERNEL_LOG} says why; then {REBOOT}",
+        f"see why: {KERNEL_LOG}\n{REBOOT}",
     )
 
 
