@@ -46,12 +46,11 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.after_boot import is_young
 from hosttune.facts.processes import is_daemon
 from hosttune.facts.reading import hint, require_known
-from hosttune.facts.storage.mounts import mount_of
+from hosttune.facts.storage.lasting import why_nothing_lasts
 from hosttune.facts.work import jobs_of
 from hosttune.host.cleaned import clean
 from hosttune.host.door import Completed, Stat
 from hosttune.host.machine_id import machine_id_hash
-from hosttune.regex import regex
 from hosttune.resources.packages.apt_lock import holder
 from hosttune.values import ABSENT, Disturbs, FileValue
 
@@ -76,11 +75,7 @@ _PROPERTIES = ("Id", "ActiveState", "UnitFileState", "RequiredBy", "ConditionRes
 _STARTING = {
     "start", "restart", "try-restart", "reload-or-restart", "try-reload-or-restart", "isolate", "default", "--now",
 }  # fmt: skip
-# systemd mounts a machine id of this boot alone over an empty file that it cannot write: with it, no note would last
-_LASTING = ("/", "/etc", "/etc/machine-id", STATE)
-_RAM_DISK = regex(r"/dev/(?:ram|zram)\d+$|/live-rw$")  # live-rw: dracut's copy-on-write over an image
 _KFD = "/dev/kfd"  # what programs compute through on AMD's GPUs
-_IN_MEMORY = frozenset({"tmpfs", "ramfs", "rootfs", "overlay", "aufs"})
 
 
 def read_state(reader: Reader) -> ReadyState | None:
@@ -224,7 +219,12 @@ def _why_no_reboot(
 
     def why() -> str:
         return why_no_reboot(
-            state, reasons, obstacles, allowed=allowed, is_boot=is_booting(reader), volatile=why_nothing_lasts(session)
+            state,
+            reasons,
+            obstacles,
+            allowed=allowed,
+            is_boot=is_booting(reader),
+            volatile=why_nothing_lasts(session.facts),
         )
 
     if not why():
@@ -309,20 +309,6 @@ def is_booting(reader: Reader) -> bool:
     """Whether this host is still starting up (systemctl(1), is-system-running): nobody works on it yet."""
     answer = reader.query(("systemctl", "is-system-running"))
     return isinstance(answer, Completed) and answer.stdout.strip() in {b"initializing", b"starting"}
-
-
-def why_nothing_lasts(session: Session) -> str:
-    """Why a change, or the note of a reboot, would not last over a boot, or that nobody can tell; nothing where both
-    do.
-    """
-    try:
-        mounts = (session.facts.mounts.root, *(mount_of(session.facts.mounts.visible, path) for path in _LASTING))
-    except UnknownFact as unreadable:
-        return f"it is not known what / is: {unreadable.reason}"
-    for one in filter(None, mounts):
-        if one.fstype in _IN_MEMORY or _RAM_DISK.search(one.source):
-            return f"{one.target} is {one.fstype if one.fstype in _IN_MEMORY else one.source}"
-    return ""
 
 
 def begin(writer: Writer) -> ReadyState:

@@ -62,6 +62,7 @@ def apply(
     from hosttune.cli import common, going_on, on_trial
     from hosttune.cli.reports import profile_text
     from hosttune.codec import receipt_to_json
+    from hosttune.facts.storage.lasting import volatile_root
     from hosttune.views.masking import masked
     from hosttune.views.receipt import receipt_report
     from hosttune.views.summary import applied_status
@@ -100,7 +101,8 @@ def apply(
         common.write_json(masked(receipt_to_json(receipt) | on_trial.receipt_json(tried, session.reader)))
     else:
         chosen = profile_text(session)
-        common.say(receipt_report(receipt, page, chosen=chosen, left=plan.findings, trial=told_trial))
+        left, volatile = plan.findings, volatile_root(session.facts)
+        common.say(receipt_report(receipt, page, chosen=chosen, left=left, trial=told_trial, volatile=volatile))
     status = on_trial.status(tried, applied_status(plan, receipt))
     status = common.conclude("apply", writer, receipt, status)
     return boot() or status

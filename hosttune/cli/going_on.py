@@ -152,10 +152,11 @@ def arrange(
 
 def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
     """Whether a boot makes nothing worse; where it does, that is told."""
-    from hosttune.actions.ready import at_work, jobs, why_nothing_lasts
+    from hosttune.actions.ready import at_work, jobs
     from hosttune.cli.common import tell
+    from hosttune.facts.storage.lasting import why_nothing_lasts
 
-    in_memory = why_nothing_lasts(session)
+    in_memory = why_nothing_lasts(session.facts)
     obstacles = [
         *(f"{one.change.address} failed" for one in receipt.failed),
         *([] if receipt.verified else ["what was made did not verify"]),

@@ -31,6 +31,7 @@ def of_session(session: Session, plan: Plan, look: HostOptions, show: Display) -
     from hosttune.cli.common import open_page
     from hosttune.cli.options import ShowCheck as OfCheck
     from hosttune.facts.inventory import inventory, machine, other_system
+    from hosttune.facts.storage.lasting import volatile_root
     from hosttune.views.checked import Checked, about_rules
 
     return Checked(
@@ -48,6 +49,7 @@ def of_session(session: Session, plan: Plan, look: HostOptions, show: Display) -
         drains=session.policy.drains,
         inventory=inventory(session.facts) if isinstance(show, OfCheck) and show.is_json else None,
         other_system=other_system(session.facts),
+        volatile=volatile_root(session.facts),
         machine=machine(session.facts) if isinstance(show, OfCheck) and not show.is_json else {},
     )
 

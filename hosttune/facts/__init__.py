@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hosttune.facts.packages import Packages
     from hosttune.facts.processes import Processes
     from hosttune.facts.role import Role
+    from hosttune.facts.support import Support
     from hosttune.facts.sysfs import Sysfs
     from hosttune.facts.work import Work
     from hosttune.host.door import Reader
@@ -84,6 +85,7 @@ class Facts(
     packages: Packages
     processes: Processes
     role: Role
+    support: Support
     sysfs: Sysfs
     work: Work
 
@@ -143,12 +145,12 @@ CLASSES = {
 
 # Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
 SLOW = frozenset({
-    "activity", "archives", "candidates", "clock", "components", "framework", "health", "host_log", "known_holes",
-    "nvidia", "nvlink", "nvme", "offers", "packaging", "pools", "rails", "smart", "storage_log", "units",
+    "activity", "archives", "candidates", "clock", "components", "framework", "gpu_memory", "health", "host_log",
+    "known_holes", "nvidia", "nvlink", "nvme", "offers", "packaging", "pools", "rails", "smart", "storage_log", "units",
 })  # fmt: skip
 
 # Subjects that no change of ours can alter before the next boot.
 HARDWARE = frozenset({
-    "acs", "cpu", "disks", "filesystems", "gpus", "health", "kernel", "kernel_log", "numa", "nvidia", "nvlink",
-    "nvlink_errors", "os", "other_gpus", "pcie", "vulnerabilities",
+    "acs", "cpu", "disks", "filesystems", "gpu_memory", "gpus", "health", "kernel", "kernel_log", "numa", "nvidia",
+    "nvlink", "nvlink_errors", "os", "other_gpus", "pcie", "vulnerabilities",
 })  # fmt: skip

@@ -46,6 +46,7 @@ class Checked:
     inventory: Inventory | None = None  # for programs alone: what a fleet is compared by
     drains: Drains = NO_DRAINS
     other_system: str = ""  # its name, where it is neither Ubuntu nor Debian
+    volatile: str = ""  # a sentence for a host whose / is in memory
     machine: Mapping[str, str] = field(default_factory=dict)  # what this machine is (facts/inventory.py)
 
     @property

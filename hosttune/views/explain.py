@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.engine.evaluate import evaluate, names_of
+from hosttune.facts.own_tables import FOLDER, read_own_table
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
 from hosttune.resources.steps import CommandLine
@@ -134,7 +136,7 @@ def explain_outline(one: Explained, page: Page) -> Document:
         _list("By hand", _points(does), one.why_in_general),
         _list("Taken back by hand", _points(undoes)),
         Section("Switch it off", tuple(_switches(rule, page))) if one.findings else None,
-        _list("Sources", _points(rule.sources)),
+        _list("Sources", _points(map(_dated, rule.sources))),
     )
     name = clean(rule.id)
     head = Say(clean(rule.title), name=name, is_hanging=True)
@@ -170,6 +172,13 @@ def explain_json(one: Explained) -> dict[str, Any]:
         "params": {name: to_json(value) for name, value in one.wording.params.items()},
         "findings": masked(to_json(one.findings)),
     }
+
+
+def _dated(source: str) -> str:
+    """A source; with its dates if it is one of hosttune's own tables."""
+    name = re.match(rf"hosttune/{FOLDER}/([\w-]+)\.tsv", source)
+    table = read_own_table(name[1]) if name else None
+    return f"{source} (as of {table.as_of}, good until {table.good_until})" if table else source
 
 
 def _facts(rule: Rule, profiles: tuple[str, ...]) -> Items:

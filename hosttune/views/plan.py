@@ -61,7 +61,13 @@ def plan_outline(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial
         yes = page.act(f"{words}{trial.words}" if trial else words)
         blocks.append(CommandBlock("To make exactly these changes:", yes))
     host = clean(page.host)
-    return Document(host, f"Plan for {host}", head(one, chosen=one.chosen), (*blocks, *more), made_text(one))
+    first = (*volatile_lines(one.volatile), *head(one, chosen=one.chosen))
+    return Document(host, f"Plan for {host}", first, (*blocks, *more), made_text(one))
+
+
+def volatile_lines(sentence: str) -> tuple[Say, ...]:
+    """The first line of a plan and of a receipt of a host whose / is in memory."""
+    return (Say(clean(sentence), style="yellow", is_hanging=True),) if sentence else ()
 
 
 def undo_report(

@@ -10,7 +10,7 @@ from hosttune.values import Phase
 from hosttune.views.change import address_text, diff_of
 from hosttune.views.document import CommandBlock, Document, Item, Items, Lines, Say, Section, rendered
 from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections, todo_items
-from hosttune.views.plan import ignoring, more_of, runs_taken, still_in_force
+from hosttune.views.plan import ignoring, more_of, runs_taken, still_in_force, volatile_lines
 from hosttune.views.report import faults_text
 from hosttune.views.summary import is_irreversible
 from hosttune.views.terminal import counted
@@ -36,12 +36,13 @@ def receipt_report(
     on_paper: int = 0,
     of: UndoPlan | None = None,
     words: str = "apply",
+    volatile: str = "",
 ) -> str:
     """What a run did. `chosen`: which profile it was of; `is_undo`: it took something back, and `on_paper` so many were
     gone already; `ignore`: the rules that the next apply would redo; `left`: the findings of its plan, of which those
     that were held or unknown still stand; the faults are those that the receipt found afterwards. `trial`: how to keep
     it, in place of how to take it back. `of`: the runs that an undo was of, and those that
-    are still in force. `words`: the same again, where it was stopped.
+    are still in force. `words`: the same again, where it was stopped. `volatile`: the sentence for a / in memory.
     """
     back = _taken_back(receipt)
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
@@ -58,6 +59,7 @@ def receipt_report(
     part_of = f", goes on with run {clean(receipt.part_of)}" if receipt.part_of else ""
     head += [Say(f"Run {clean(receipt.run_id)}{part_of}{taken}")] if receipt.outcomes or on_paper else []
     head += [Say(clean(chosen))] if chosen else []
+    head = [*volatile_lines(volatile), *head]
     blocks: list[Block] = [
         *_list("Failed", (_failure(outcome, page) for outcome in receipt.failed), "red"),
         *_list("Done", map(_title, standing)),

@@ -1,9 +1,10 @@
 """Write hosttune/tables/gpu-boards.tsv from the list of boards in NVIDIA's open kernel module.
 
-    python -m tests.catalogues.boards g_nv_name_released.h 595.45.04 > hosttune/tables/gpu-boards.tsv
+    python -m tests.catalogues.boards g_nv_name_released.h 595.45.04 2027-03 > hosttune/tables/gpu-boards.tsv
 
 The file is src/nvidia/generated/g_nv_name_released.h of github.com/NVIDIA/open-gpu-kernel-modules at the tag of that
-version. It has the GPUs that this module drives (Turing and newer) and the vGPUs that are made of them.
+version; the last word is the month until which the list can be expected to be whole. It has the GPUs that this module
+drives (Turing and newer) and the vGPUs that are made of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ HEAD = """\
 # Written by `python -m tests.catalogues.boards` (CONTRIBUTING.md).
 #
 # as of: {version}
+# good until: {until}
 # source: https://github.com/NVIDIA/open-gpu-kernel-modules (g_nv_name_released.h)
 #
 # board  device, subsystem devices of NVIDIA's own boards (* where the device alone tells), name
@@ -43,7 +45,7 @@ def ranges(numbers: Iterable[str]) -> str:
     return ",".join(f"{a:04x}" if a == b else f"{a:04x}-{b:04x}" for a, b in found)
 
 
-def written(text: str, version: str) -> str:
+def written(text: str, version: str, until: str) -> str:
     boards: dict[tuple[str, str], list[str]] = {}
     parts: dict[tuple[str, str], list[str]] = {}
     rows = rows_in(text)
@@ -58,8 +60,8 @@ def written(text: str, version: str) -> str:
         for (device, name), found in sorted(boards.items())
     ]
     lines += [f"vgpu\t{device}\t{ranges(found)}\t{name}" for (device, name), found in sorted(parts.items())]
-    return HEAD.format(version=version) + "".join(f"{line}\n" for line in lines)
+    return HEAD.format(version=version, until=until) + "".join(f"{line}\n" for line in lines)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(written(Path(sys.argv[1]).read_text(encoding="utf-8"), sys.argv[2]))
+    sys.stdout.write(written(Path(sys.argv[1]).read_text(encoding="utf-8"), sys.argv[2], sys.argv[3]))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.archives import POLICY
 from hosttune.facts.gpu.driver_modules import modinfo
+from hosttune.facts.gpu.gpu_memory import QUERY as MEMORY
 from hosttune.facts.gpu.health_smi import (
     DETAILS,
     FABRIC_STATE,
@@ -60,13 +61,32 @@ def loaded(
     shown = (
         f"filename:       /lib/modules/{kernel}/kernel/nvidia-580srv-open/nvidia.ko.zst\nversion:        {version}\n"
     )
-    slots = [f"0000{gpu.slot.upper()}" for gpu in gpus if gpu.device in NAMES]
+    known = [gpu for gpu in gpus if gpu.device in NAMES]
+    slots = [f"0000{gpu.slot.upper()}" for gpu in known]
     questions = questions_for(version)[:2]  # a test may put an older driver there
     return {
         modinfo(kernel): f"{shown}license:        Dual MIT/GPL\n", QUERY: rows, JOURNAL: log, DMESG: log,
         **{query_of(fields): "".join(smi_row(fields, slot) for slot in slots) for fields in questions},
         REMAPPED: "".join(smi_row(REMAPPED_FIELDS, slot) for slot in slots), NVLINK: links_of(gpus),
+        MEMORY: "".join(memory_of(gpu.device, slot) for gpu, slot in zip(known, slots, strict=True)),
     }  # fmt: skip
+
+
+# Memory and BAR1 of each model as `nvidia-smi -q -d MEMORY` prints them.
+SIZES = {
+    "0x2330": ("81559 MiB", "131072 MiB"), "0x2342": ("97871 MiB", "N/A"), "0x20b2": ("81920 MiB", "131072 MiB"),
+    "0x2684": ("24564 MiB", "256 MiB"), "0x2860": ("8188 MiB", "8192 MiB"), "0x27b8": ("23034 MiB", "32768 MiB"),
+    "0x2335": ("143771 MiB", "262144 MiB"),
+}  # fmt: skip
+
+
+def memory_of(device: str, slot: str) -> str:
+    """What `nvidia-smi -q -d MEMORY` prints of a GPU (0000001B:00:00.0 style)."""
+    sections = zip(("FB", "BAR1"), SIZES[device], strict=True)
+    return f"GPU {slot}\n" + "".join(
+        f"    {name} Memory Usage\n        Total{'':29}: {size}\n        Used{'':30}: 0 MiB\n"
+        for name, size in sections
+    )
 
 
 # What a sound data-centre GPU at rest says of the fields of facts/gpu/health_smi.py; what is not here is 0.

@@ -44,6 +44,7 @@ from hosttune.engine.lint import PLACEHOLDER
 from hosttune.engine.policy import DataMount, Declared, Policy
 from hosttune.facts.containers import known_holes
 from hosttune.facts.containers.known_holes import parse_table
+from hosttune.facts.own_tables import parse_own_table
 from hosttune.facts.packages import DATABASE
 from hosttune.host.overlay import Overlay
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
@@ -112,7 +113,7 @@ def plan_of(rule: str, case):
 def test_case(rule, case, monkeypatch):
     if "holes" in case:
         table = "# as of: 2026-01-01\n# good until: 2027-01-01\n" + "\n".join(case["holes"]).replace(" ", "\t")
-        monkeypatch.setattr(known_holes, "own_table", lambda: parse_table(table))
+        monkeypatch.setattr(known_holes, "own_table", lambda: parse_table(parse_own_table(table)))
     plan = plan_of(rule, case)
     expected = case["expect"]
     subject = expected.get("subject")

@@ -107,8 +107,8 @@ static const CHIPS_RELEASED sChipsReleased[] = {
 
 
 def test_boards_and_parts_of_boards_are_told_apart():
-    lines = [line for line in boards.written(NAMES, "600.1").splitlines() if not line.startswith("#")]
+    lines = [line for line in boards.written(NAMES, "600.1", "2027-03").splitlines() if not line.startswith("#")]
     assert lines == [
         "board\t20b0\t*\tNVIDIA A100-SXM4-40GB", "board\t2236\t1482\tNVIDIA A10", "vgpu\t2236\t14b6-14b8,14c8\tNVIDIA A10",
     ]  # fmt: skip
-    assert "# as of: 600.1\n" in boards.written(NAMES, "600.1")
+    assert "# as of: 600.1\n" in boards.written(NAMES, "600.1", "2027-03")

@@ -10,6 +10,7 @@ import pytest
 
 from hosttune.choices.driver_state import STATES, choose
 from hosttune.choices.driver_states.told import BootOutlook
+from hosttune.choices.drivers.branch import describe_last
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import Facts, UnknownFact, unread
@@ -17,6 +18,8 @@ from hosttune.facts.apt_get import PackageStep, Transaction
 from hosttune.facts.apt_pins import Pin
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.archives import Offer
+from hosttune.facts.gpu.branch_table import own_table
+from hosttune.facts.gpu.branches import Branches
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.driver_modules import DkmsBuild
 from hosttune.facts.gpu.gpu_holders import GpuHolder
@@ -820,7 +823,7 @@ def test_module_that_a_file_keeps_out_is_not_brought_by_a_boot(file, undo):
     assert state.way_out.startswith(f"leave it, if that is meant; else {undo}")
     prime = host(**NOT_LOADED, kept_out={"nvidia": file})
     prime.packages.entries["nvidia-prime"] = ("1", "install ok installed")
-    assert states(prime)[0].way_out.startswith("sudo prime-select nvidia; ")
+    assert states(prime)[0].way_out.startswith("sudo prime-select nvidia\n")
 
 
 def test_module_of_the_gpu_operator_that_secure_boot_refuses_is_a_fault():
@@ -939,3 +942,24 @@ def test_pin_that_keeps_fabric_manager_away_is_named_with_it():
     found = {one.name: one.way_out for one in states(facts)}["fabric different"]
     assert found.startswith("/etc/apt/preferences.d/fabric:1 keeps nvidia-fabricmanager-580 from being installed")
     assert "edit /etc/apt/preferences.d/fabric (line 1); then sudo apt-get install 'nvidia-fabricmanager-580=" in found
+
+
+@pytest.mark.parametrize(
+    ("generations", "says"),
+    [
+        (("volta",), "branch 580 is the last one that drives Volta GPUs, supported until 2028-06"),
+        (("hopper", "volta"), "branch 580 is the last one that drives Volta GPUs, supported until 2028-06"),
+        (("hopper",), ""),
+        (("kepler",), ""),  # the last one for it is over
+        (("unknown",), ""),
+    ],
+)
+def test_last_branch_of_a_generation_is_named(generations, says):
+    rows, as_of, good_until = own_table()
+    facts = SimpleNamespace(
+        branches=Branches(rows, as_of, good_until),
+        gpus=SimpleNamespace(generations=generations),
+        packaging=SimpleNamespace(of=lambda _: (), packages={}),
+        reader=SimpleNamespace(now=lambda: 1_795_000_000.0),  # November 2026
+    )
+    assert describe_last(facts) == says

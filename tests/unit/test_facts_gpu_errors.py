@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-import hosttune.facts.gpu.gpu_errors
-from hosttune.facts.gpu.gpu_errors import TABLE, ago, sxids_in, table, xids_in
+from hosttune.facts.gpu.gpu_errors import ago, sxids_in, table, xids_in
 from hosttune.facts.gpu.nvidia_smi import MAX_MESSAGES, messages_in
 from hosttune.facts.gpu.ways_out import WAYS, RecoveryPlace, way_of
+from hosttune.facts.own_tables import read_own_table
 
 SLOT = "0000:1b:00.0"
 HERE = RecoveryPlace()
 NOW = 1_790_000_000.0
 VERSION = "580.126.20"
 LOADING = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.20"
-TEXT = (Path(hosttune.facts.gpu.gpu_errors.__file__).parents[2] / TABLE).read_text(encoding="utf-8")
+TEXT = read_own_table("gpu-errors").text
 ROWS = [line.split("\t") for line in TEXT.splitlines() if not line.startswith("#")]
 
 

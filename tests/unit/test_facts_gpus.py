@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.gpu.gpus import Gpu, Gpus, model_in, name_in
+from hosttune.facts.gpu.gpus import Gpu, model_in, name_in
 from hosttune.facts.gpu.nvidia_tables import generation_of
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -246,8 +246,7 @@ def test_generation_of_known_chips(device_id, generation):
 )
 def test_gpu_memory_is_what_the_name_tells(name, gib):
     gpu = Gpu("0000:01:00.0", "0x2330", "", "0x030200", "hopper", name, "nvidia", 0, 16, 16, "", "", False, True)
-    assert gpu.memory_bytes == gib << 30
-    assert Gpus((gpu, gpu), 0).memory_bytes == 2 * gib << 30
+    assert gpu.named_bytes == gib << 30
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.storage.queues import chosen_scheduler
+from hosttune.resources.kernel.sysfs import _MATCH
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -105,6 +106,25 @@ PORT = 'DEVPATH=="/devices/pci0000:00/0000:00:1d.0/ata1/block/*"'
 )
 def test_udev_knows_a_disk_by_what_stays_and_never_by_a_pattern(files, name, match):
     assert {one.name: one.match for one in queues(**files).all}[name] == match
+
+
+MD_UUID = "a1b2c3d4:00112233:44556677:8899aabb"
+ARRAY = f'PROGRAM=="/sbin/mdadm --detail --no-devices --export $devnode", RESULT=="*MD_UUID={MD_UUID}*"'
+
+
+@pytest.mark.parametrize(
+    ("files", "match"),
+    [
+        ({"/sys/block/md0/md/uuid": "a1b2c3d4-0011-2233-4455-66778899aabb\n"}, 'ATTR{md/uuid}=="a1b2c3d4-0011-2233-4455-66778899aabb"'),
+        ({"/run/udev/data/b9:0": f"S:md0\nE:MD_LEVEL=raid5\nE:MD_UUID={MD_UUID}\nG:systemd\n"}, ARRAY),
+        ({"/run/udev/data/b9:0": 'E:MD_UUID=", RUN+="/bin/x\n'}, 'KERNEL=="md0"'),
+        ({}, 'KERNEL=="md0"'),
+    ],
+)  # fmt: skip
+def test_array_is_known_by_its_uuid_because_its_name_may_change(files, match):
+    array = disk("/sys/block/md0", "9:0") | {"/sys/block/md0/md/level": "raid5\n"}
+    assert Facts(FakeReader(array | files)).queues.all[0].match == match
+    assert "".join(found[0] for found in _MATCH.finditer(match)) == match  # a udev rule can hold it
 
 
 def test_queues_without_block_devices_are_unknown():

@@ -53,6 +53,15 @@ def test_export_over_rdma_is_not_slow():
     assert [one.target for one in writeback(**{"/proc/self/mountinfo": over}).slow] == ["/more"]
 
 
+@pytest.mark.parametrize(("option", "has_more"), [("nconnect=8", True), ("nconnect=1", False), ("noac", False)])
+def test_several_connections_to_a_server_are_known(option, has_more):
+    over = MOUNTS.replace(" rw,vers=4.2", f" rw,vers=4.2,{option}")
+    assert over != MOUNTS
+    found = writeback(**{"/proc/self/mountinfo": over}).slow
+    assert found[0].has_more_connections is has_more
+    assert not found[1].has_more_connections
+
+
 def test_limit_that_could_not_be_read_is_unknown():
     with pytest.raises(UnknownFact):
         _ = writeback(ratio="x").limit_bytes

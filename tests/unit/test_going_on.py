@@ -30,6 +30,7 @@ from hosttune.engine.ready import (
 )
 from hosttune.engine.reboot import boots_of
 from hosttune.errors import HosttuneError, Refused
+from hosttune.facts.storage import lasting
 from hosttune.values import (
     Address,
     FileValue,
@@ -158,7 +159,7 @@ def test_boot_is_asked_for_where_nothing_came_between(booting, capsys, monkeypat
 def test_yes_to_a_file_covers_what_the_file_does_and_no_option_is_left_that_ready_has_not(monkeypatch):
     host = Host({"/etc/machine-id": "1" * 32})
     session = SimpleNamespace(policy=Policy(), facts=SimpleNamespace(mounts=SimpleNamespace(root=None, visible=())))
-    monkeypatch.setattr(module, "why_nothing_lasts", lambda _: "")
+    monkeypatch.setattr(lasting, "why_nothing_lasts", lambda _: "")
     receipt = receipt_of(reasons=("a-rule: host",))
     approvals = Approvals("file", ("d" * 12,), (PolicyApproval("c" * 12, "2026.1", Risk.LOW),))
     look = LookAgain(again=["a-rule"], only=["b-rule"])

@@ -527,7 +527,7 @@ def test_root_that_cannot_be_told_is_no_reason_to_boot_and_no_fault_of_ours():
         def root(self):
             raise UnknownFact("/proc/self/mountinfo: permission denied")
 
-    why = module.why_nothing_lasts(SimpleNamespace(facts=SimpleNamespace(mounts=Mounts())))
+    why = module.why_nothing_lasts(SimpleNamespace(mounts=Mounts()))
     assert why == "it is not known what / is: /proc/self/mountinfo: permission denied"
 
 

@@ -257,7 +257,7 @@ def undriven(facts: Facts) -> Told | None:
         return None
     return (
         f"no driver holds the GPU at {', '.join(slots)}, while nvidia holds others",
-        f"{KERNEL_LOG} says why; then {REBOOT}",
+        f"see why: {KERNEL_LOG}\n{REBOOT}",
     )
 
 

@@ -12,6 +12,7 @@ from hosttune.facts.base import attempt
 from hosttune.facts.gpu.gpu_holders import blacklist
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
 from hosttune.facts.precedence import MODPROBE, way_without
+from hosttune.values import join_steps
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -29,7 +30,7 @@ def nouveau(facts: Facts) -> Told | None:
         return said, _AGAIN
     return (
         f"{said}; nothing keeps it out, so it has the GPU after a reboot too",
-        f"{blacklist((NOUVEAU,))}; then {REBOOT}",
+        f"{blacklist((NOUVEAU,))}\n{REBOOT}",
     )
 
 
@@ -46,7 +47,7 @@ def held(facts: Facts) -> Told | None:
     if not found or not facts.driver.is_present:
         return None
     told = [_sentence(one) for one in found]
-    return "; ".join(told), "; ".join(dict.fromkeys(_way_out(one, facts) for one in found))
+    return "; ".join(told), join_steps(_way_out(one, facts) for one in found)
 
 
 def boot_after_held(facts: Facts) -> BootOutlook:
@@ -70,10 +71,10 @@ def not_loaded(facts: Facts) -> Told | None:
             else f"leave it, if that is meant; else {way_without(file, MODPROBE, facts.file_owners)}"
         )
         said = f"{name_of_driver(facts)} is installed, and {file} keeps the module nvidia from being loaded"
-        return said, f"{undo}; {INITRAMFS}; then {REBOOT}"
+        return said, f"{undo}\n{INITRAMFS}\n{REBOOT}"
     return (
         f"{name_of_driver(facts)} is installed with a module for this kernel, and is not loaded",
-        f"sudo modprobe nvidia, or reboot; where it is still not loaded afterwards, {KERNEL_LOG} says why",
+        f"sudo modprobe nvidia, or reboot\nif it is still not loaded afterwards, see why: {KERNEL_LOG}",
     )
 
 
@@ -113,13 +114,13 @@ def _way_out(holder: GpuHolder, facts: Facts) -> str:
     if holder.is_reserving:
         return (
             f"leave it so, or take it out of what sets it aside ({holder.name} in the kernel command line or in "
-            f"/etc/modprobe.d, driverctl, driver_override), {INITRAMFS}, then {REBOOT}"
+            f"/etc/modprobe.d, driverctl, driver_override)\n{INITRAMFS}\n{REBOOT}"
         )
     if holder.is_packaged:
         return _AGAIN
     if holder.kept_out_by:
-        return f"{holder.kept_out_by} keeps it out once the initial RAM disk has it: {INITRAMFS}; then {REBOOT}"
+        return f"{holder.kept_out_by} keeps it out once the initial RAM disk has it: {INITRAMFS}\n{REBOOT}"
     newer = ""
     if "nova_core" in holder.modules and facts.driver.branch:
-        newer = "; Ubuntu's nvidia packages since March 2026 keep it out themselves"
-    return f"{blacklist(holder.modules)}; then {REBOOT}{newer}"
+        newer = "\nUbuntu's nvidia packages since March 2026 keep it out themselves"
+    return f"{blacklist(holder.modules)}\n{REBOOT}{newer}"

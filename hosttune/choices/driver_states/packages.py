@@ -10,7 +10,7 @@ from hosttune.choices.dpkg_stop import Cause, find_stop
 from hosttune.choices.driver_states.branch_moves import list_offers
 from hosttune.choices.driver_states.modules import leaves_none
 from hosttune.choices.driver_states.told import RUNFILE, ByPolicy, Told, switch, uninstall
-from hosttune.choices.drivers.branch import stale_note, why_over
+from hosttune.choices.drivers.branch import describe_last, stale_note, why_over
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.components import fabric_packages, managers
 from hosttune.choices.drivers.switches import has_switches
@@ -100,7 +100,8 @@ def outdated(facts: Facts) -> Told | None:
     )
     if not over and not steps:
         return None
-    said = "; ".join(part for part in (over, steps, stale_note(facts)) if part)
+    last = describe_last(facts) if over else ""
+    said = "; ".join(part for part in (over, last, steps, stale_note(facts)) if part)
     if not over:
         real = [re.sub(r"-\d{3}(?=-|$)", f"-{driver.branch}", one, count=1) for one in driver.transitional]
         return (

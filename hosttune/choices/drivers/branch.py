@@ -65,6 +65,17 @@ def describe_support_end(facts: Facts, number: int) -> str:
     return f"{who}its end is not in hosttune's table of {facts.branches.as_of}"
 
 
+def describe_last(facts: Facts) -> str:
+    """That no later branch drives a GPU of this host, as a sentence; empty where one does, or nobody knows."""
+    rows = sorted((row for row in facts.branches.rows.values() if row.first and row.last), key=lambda row: row.number)
+    for generation in facts.gpus.generations:
+        driving = [row for row in rows if row.drives(generation)]
+        if driving and driving[-1] is not rows[-1] and not is_over(facts, driving[-1].number):
+            until = f", supported until {driving[-1].ends}" if driving[-1].ends else ""
+            return f"branch {driving[-1].number} is the last one that drives {generation.capitalize()} GPUs{until}"
+    return ""
+
+
 def end_words(facts: Facts, number: int) -> str:
     """The kind and end of a branch in brackets: long-term, supported until 2028-06; or ended 2027-03."""
     row = facts.branches.branch(number)

@@ -30,6 +30,10 @@ CONTAINERD = "/etc/containerd/config.toml"
 RUNTIME = "/etc/nvidia-container-runtime/config.toml"
 CDI = ("/etc/cdi", "/var/run/cdi")
 _ENGINES = ("docker-ce", "docker.io", "moby-engine", "containerd.io", "containerd", "podman")
+# snapd writes the unit at the installation and takes it away at the removal; the group is there while it runs.
+_DOCKER_SNAP = (
+    "/etc/systemd/system/snap.docker.dockerd.service", "/sys/fs/cgroup/system.slice/snap.docker.dockerd.service",
+)  # fmt: skip
 _NVIDIA_MAJOR = 195  # of /dev/nvidia0 and its like (kernel: admin-guide/devices.txt)
 _LIBRARY = regex(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)")
 _TOP_ROOT = regex(r"^[ \t]*root[ \t]*=[ \t]*[\"']([^\"']+)", re.MULTILINE)
@@ -63,6 +67,7 @@ class Containers(Fact):
     """What gives containers their GPUs. Texts are empty where there is no such thing."""
 
     engines: tuple[str, ...]  # packages of Docker, containerd and Podman that are installed
+    has_docker_snap: bool  # Docker is installed as a snap
     toolkit_version: str  # of nvidia-container-toolkit: 1.18.1
     toolkit_mode: str  # of nvidia-container-runtime: auto | legacy | cdi ...; empty without its configuration
     runc_version: str  # of the package; containerd.io brings a runc of its own
@@ -122,6 +127,7 @@ def collect(reader: Reader, facts: Facts) -> Containers:
     config = shared(lambda: if_absent(text(reader, CONTAINERD), ""))
     return Containers(
         engines=lazy(lambda: tuple(name for name in _ENGINES if facts.packages[name].is_installed)),
+        has_docker_snap=lazy(lambda: any(is_there(reader, path) for path in _DOCKER_SNAP)),
         toolkit_version=lazy(_version, facts, "nvidia-container-toolkit"),
         toolkit_mode=lazy(_mode, reader),
         runc_version=lazy(_version, facts, "runc"),

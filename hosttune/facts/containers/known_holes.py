@@ -7,22 +7,19 @@ the names of the libraries that the GPU Operator puts below /usr/local/nvidia/to
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from functools import cache
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
-from hosttune.errors import HosttuneError
 from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.gpu.archives import POLICY, Offer, ask_apt, parse_archives, policy_of
 from hosttune.facts.gpu.strangers import home_of
+from hosttune.facts.own_tables import OwnTable, read_own_table
 from hosttune.facts.reading import names_in
 from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
-from hosttune.textfiles import own_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-TABLE = "tables/known-holes.tsv"
+TABLE = "known-holes"
 DRIVER, OPERATOR = "driver", "operator-toolkit"
 _OPERATOR_FOLDER = "/usr/local/nvidia/toolkit"
 _LIBRARY = regex(r"libnvidia-container\.so\.(\d+\.\d+\.\d+)")
@@ -111,24 +108,18 @@ def _uses_apt(way_out: str) -> bool:
 _SAID = {DRIVER: "NVIDIA's driver", OPERATOR: "the GPU Operator's container toolkit"}
 
 
-@cache
 def own_table() -> tuple[tuple[HoleRow, ...], str, str]:
-    """The rows, the day of the table, and the day up to which it counts. Raises HosttuneError where it is missing."""
-    content = own_file(TABLE)
-    if content is None:
-        raise HosttuneError(f"{TABLE} of the package is missing", hint="install hosttune again")
-    return parse_table(content.decode())
+    """The rows, the day of the table, and the last day on which it counts. Raises HosttuneError if it is missing."""
+    return parse_table(read_own_table(TABLE))
 
 
-def parse_table(text: str) -> tuple[tuple[HoleRow, ...], str, str]:
+def parse_table(table: OwnTable) -> tuple[tuple[HoleRow, ...], str, str]:
     """As `own_table`."""
-    dates = dict(re.findall(r"^# (as of|good until): ([\d-]+)", text, re.MULTILINE))
-    fields = (line.split("\t") for line in text.splitlines() if line.startswith("hole\t"))
     rows = tuple(
         HoleRow(package, tuple(fixed.split(",")), ids.replace(",", ", "), weight == "sure")
-        for _, package, fixed, ids, weight in fields
+        for _, package, fixed, ids, weight in table.rows
     )
-    return rows, dates["as of"], dates["good until"]
+    return rows, table.as_of, table.good_until
 
 
 def collect(reader: Reader, facts: Facts) -> KnownHoles:

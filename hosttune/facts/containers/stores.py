@@ -16,7 +16,7 @@ from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
@@ -28,10 +28,11 @@ _RESOURCE_TARGETS = frozenset({"/mnt", "/mnt/resource"})
 
 @frozen
 class Store(Fact):
-    """A folder that grows with every image and container."""
+    """The folders on one mount that grow with every image and container."""
 
-    name: str  # docker | containerd
-    path: str  # links resolved
+    name: str  # docker | containerd; docker for both
+    path: str  # links resolved: /var/lib/docker, or /var/lib/docker and /var/lib/containerd
+    is_shared: bool  # Docker and containerd have a folder each here
     mount: str  # the target of the mount that it lies on
     fstype: str  # of that mount
     is_network: bool  # other machines serve it
@@ -42,7 +43,7 @@ class Store(Fact):
 
 @frozen
 class Stores(Fact):
-    """The stores of the engines that are installed."""
+    """The stores of the engines that are installed, by mount."""
 
     all: tuple[Store, ...]  # docker before containerd
 
@@ -62,12 +63,15 @@ def collect(reader: Reader, facts: Facts) -> Stores:
 
 def _stores(reader: Reader, facts: Facts) -> Iterable[Store]:
     mounts, ways = facts.mounts.at, Ways(reader, facts)
+    found: dict[str, list[tuple[str, str]]] = {}
     for name, path in _paths(facts):
         far, is_far = ways.way(path)
         real = far if is_far else reader.resolve(path)
         place = real if isinstance(real, str) else path
         if mount := mount_of(place, mounts):
-            yield _store(name, place, mount, reader, facts)
+            found.setdefault(mount.target, []).append((name, place))
+    for target, places in found.items():
+        yield _store(places, mounts[target], reader, facts)
 
 
 def _paths(facts: Facts) -> Iterable[tuple[str, str]]:
@@ -80,10 +84,11 @@ def _paths(facts: Facts) -> Iterable[tuple[str, str]]:
         yield "containerd", facts.containers.containerd_root
 
 
-def _store(name: str, path: str, mount: Mount, reader: Reader, facts: Facts) -> Store:
+def _store(places: Sequence[tuple[str, str]], mount: Mount, reader: Reader, facts: Facts) -> Store:
     return Store(
-        name=name,
-        path=path,
+        name=places[0][0],
+        path=" and ".join(path for _, path in places),
+        is_shared=len(places) > 1,
         mount=mount.target,
         fstype=mount.fstype,
         is_network=mount.is_network,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hosttune.facts.gpu.activity import Activity
     from hosttune.facts.gpu.archives import Archives
-    from hosttune.facts.gpu.bar1 import Bar1
     from hosttune.facts.gpu.branches import Branches
     from hosttune.facts.gpu.candidates import Candidates
     from hosttune.facts.gpu.components import Components
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.driver import Driver
     from hosttune.facts.gpu.gdrcopy import Gdrcopy
     from hosttune.facts.gpu.gpu_count import GpuCount
+    from hosttune.facts.gpu.gpu_memory import GpuMemories
     from hosttune.facts.gpu.gpus import Gpus
     from hosttune.facts.gpu.gsp_firmware import GspFirmware
     from hosttune.facts.gpu.health import Health
@@ -37,7 +37,6 @@ class GpuFacts:
 
     activity: Activity
     archives: Archives
-    bar1: Bar1
     branches: Branches
     candidates: Candidates
     components: Components
@@ -45,6 +44,7 @@ class GpuFacts:
     driver: Driver
     gdrcopy: Gdrcopy
     gpu_count: GpuCount
+    gpu_memory: GpuMemories
     gpus: Gpus
     gsp_firmware: GspFirmware
     health: Health

@@ -12,12 +12,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from hosttune.errors import BadInput, Fault, HosttuneError, Where
+from hosttune.errors import BadInput, Fault, Where
 from hosttune.facts.gpu.nvidia_tables import GENERATIONS, is_older
+from hosttune.facts.own_tables import read_own_table
 from hosttune.frozen import frozen
-from hosttune.textfiles import own_file
 
-TABLE: Final = "tables/driver-branches.tsv"
+TABLE: Final = "driver-branches"
 KINDS: Final = ("lts", "production", "new")  # NVIDIA's long-term, production and new-feature branches
 _FIELDS: Final = ("branch", "number", "kind", "end of support", "oldest generation", "newest generation")
 _HINT: Final = "a row has six fields: branch 640 lts 2030-06 turing blackwell, with - for what is not known"
@@ -53,12 +53,8 @@ class Branch:
 def own_table() -> tuple[Mapping[int, Branch], str, str]:
     """The package's rows, the day of NVIDIA's support matrix behind them, and the month until which they can be
     expected to be whole. Raises HosttuneError where the package is not whole."""
-    content = own_file(TABLE)
-    if content is None:
-        raise HosttuneError(f"{TABLE} of the package is missing", hint="install hosttune again")
-    text = content.decode()
-    dates = dict(re.findall(r"^# (as of|good until): ([\d-]+)", text, re.MULTILINE))
-    return parse_rows(text, TABLE, is_own=True), dates["as of"], dates["good until"]
+    table = read_own_table(TABLE)
+    return parse_rows(table.text, TABLE, is_own=True), table.as_of, table.good_until
 
 
 def parse_rows(text: str, path: str, *, is_own: bool = False) -> Mapping[int, Branch]:

@@ -11,11 +11,10 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from hosttune.errors import HosttuneError
+from hosttune.facts.own_tables import read_own_table
 from hosttune.frozen import frozen
-from hosttune.textfiles import own_file
 
-TABLE = "tables/gpu-boards.tsv"
+TABLE = "gpu-boards"
 _NVIDIA = "10de"
 
 
@@ -33,15 +32,10 @@ class Board:
 @cache
 def _table() -> Mapping[str, tuple[tuple[bool, tuple[tuple[int, int], ...], str], ...]]:
     """Device -> (is it a vGPU, ranges of subsystem devices, name) of each row; no ranges where the device tells."""
-    content = own_file(TABLE)
-    if content is None:
-        raise HosttuneError(f"{TABLE} of the package is missing", hint="install hosttune again")
     found: dict[str, list[tuple[bool, tuple[tuple[int, int], ...], str]]] = {}
-    for line in content.decode().splitlines():
-        if not line.startswith("#"):
-            kind, device, boards, name = line.split("\t")
-            pairs = () if boards == "*" else tuple(map(_range, boards.split(",")))
-            found.setdefault(device, []).append((kind == "vgpu", pairs, name))
+    for kind, device, boards, name in read_own_table(TABLE).rows:
+        pairs = () if boards == "*" else tuple(map(_range, boards.split(",")))
+        found.setdefault(device, []).append((kind == "vgpu", pairs, name))
     return {device: tuple(rows) for device, rows in found.items()}
 
 

@@ -15,21 +15,20 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from hosttune.errors import HosttuneError
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.containers.kubernetes import ROOTS
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.gpu.platforms import Switches, platform_of
+from hosttune.facts.own_tables import read_own_table
 from hosttune.facts.reading import parsed, texts
 from hosttune.frozen import frozen
-from hosttune.textfiles import own_file
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.gpu.platforms import Platform
     from hosttune.host.door import Reader
 
-TABLE = "tables/gpu-counts.tsv"
+TABLE = "gpu-counts"
 INSTANCE_DATA = "/run/cloud-init/instance-data.json"
 CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
 # Where the type of the machine stands in what cloud-init keeps, by cloud.
@@ -59,11 +58,7 @@ class GpuCount(Fact):
 
 @cache
 def _table() -> tuple[Expected, ...]:
-    content = own_file(TABLE)
-    if content is None:
-        raise HosttuneError(f"{TABLE} of the package is missing", hint="install hosttune again")
-    rows = (row.split("\t") for row in content.decode().splitlines() if row and not row.startswith("#"))
-    return tuple(Expected(kind, pattern, int(count)) for kind, pattern, count in rows)
+    return tuple(Expected(kind, pattern, int(count)) for kind, pattern, count in read_own_table(TABLE).rows)
 
 
 def expected_of(instance: str, product: str) -> Expected:

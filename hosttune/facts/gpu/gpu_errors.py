@@ -11,13 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from hosttune.errors import HosttuneError
 from hosttune.facts.base import Fact
+from hosttune.facts.own_tables import read_own_table
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
-from hosttune.textfiles import own_file
 
-TABLE = "tables/gpu-errors.tsv"
+TABLE = "gpu-errors"
 CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 
 # Compiled where they are first needed: most kernel logs hold no error.
@@ -149,16 +148,10 @@ class _Line:
 @cache
 def table() -> _Table:
     """NVIDIA's catalogue. Raises HosttuneError where the package is not whole."""
-    content = own_file(TABLE)
-    if content is None:
-        raise HosttuneError(f"{TABLE} of the package is missing", hint="install hosttune again")
-    as_of, rows, aliases = "", dict[tuple[str, int], _Row](), dict[tuple[int, int], int]()
+    rows, aliases = dict[tuple[str, int], _Row](), dict[tuple[int, int], int]()
     patterns: dict[int, tuple[_Pattern, ...]] = {}
-    for line in content.decode().splitlines():
-        words = line.split("\t")
-        if line.startswith("# as of: "):
-            as_of = line[9:]
-        elif words[0] == "xid":
+    for words in (own := read_own_table(TABLE)).rows:
+        if words[0] == "xid":
             _, number, weight, action, then, followed, _name, said = words
             rows["xid", int(number)] = _Row(weight, action, then, _number(followed), said)
         elif words[0] == "sxid":
@@ -170,7 +163,7 @@ def table() -> _Table:
             patterns[int(number)] = (*patterns.get(int(number), ()), found)
         elif words[0] == "alias":
             aliases[int(words[1]), int(words[2])] = int(words[3])
-    return _Table(as_of, rows, patterns, aliases)
+    return _Table(own.as_of, rows, patterns, aliases)
 
 
 def _number(spelled: str) -> int:

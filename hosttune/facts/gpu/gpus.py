@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
 from hosttune.facts.gpu.gpu_boards import board_of
-from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, MEMORY_GIB, generation_of
+from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, generation_of
 from hosttune.facts.gpu.platforms import has_grace
 from hosttune.facts.reading import hint, if_absent, line, sure
 from hosttune.frozen import frozen
@@ -30,7 +30,7 @@ DEVICES = "/sys/bus/pci/devices"
 _NVIDIA = "0x10de"
 _GPU_CLASSES = ("0x0300", "0x0302")
 _SWITCH_CLASS = "0x0680"
-_OPTIONAL_ECC = regex(r"GeForce|RTX|Quadro|TITAN|NVS", re.IGNORECASE)
+_OPTIONAL_ECC = regex(r"GeForce|RTX|Quadro|TITAN|NVS|\bCMP\b|\bDRIVE\b", re.IGNORECASE)
 NAME_LISTS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 
@@ -56,19 +56,16 @@ class Gpu(Fact):
     @property
     def ships_with_ecc(self) -> bool:
         """Its model comes with ECC switched on: cards with HBM, and those for servers, by their names. Cards for
-        workstations have it off, where they have it (RTX A6000, RTX PRO 6000, RTX 4090); so had the Tesla M60.
+        workstations have it off, where they have it (RTX A6000, RTX PRO 6000, RTX 4090); so had the Tesla M60, and
+        those for mining (CMP) and cars (DRIVE) have none.
         """
         return bool(self.name) and self.generation != "maxwell" and not _OPTIONAL_ECC.search(self.name)
 
     @property
-    def memory_bytes(self) -> int:
-        """Its memory, where its name tells it (80GB HBM3), or its model is known; else 0. The name of a GH200 counts
-        the memory of its CPU.
-        """
-        if self.is_vgpu or "GH200" in self.name:
-            return 0
-        match = re.search(r"(?<!\d)(\d{1,6}) ?GB\b", self.name)
-        return (int(match[1]) if match else MEMORY_GIB.get(self.device_id, 0)) << 30
+    def named_bytes(self) -> int:
+        """The memory that its name has (80GB HBM3), else 0. The name of a GH200 counts the memory of its CPU."""
+        match = None if "GH200" in self.name else re.search(r"(?<!\d)(\d{1,6}) ?GB\b", self.name)
+        return int(match[1]) << 30 if match else 0
 
     @property
     def modalias(self) -> str:
@@ -95,11 +92,6 @@ class Gpus(Fact):
     @property
     def count(self) -> int:
         return len(self.devices)
-
-    @property
-    def memory_bytes(self) -> int:
-        """The memory of those of which it is known."""
-        return sum(gpu.memory_bytes for gpu in self.devices)
 
     @property
     def has_gpu(self) -> bool:

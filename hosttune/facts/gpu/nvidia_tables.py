@@ -15,12 +15,6 @@ GENERATIONS: Final = (
     "fermi", "kepler", "maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell",
 )  # fmt: skip
 
-# Memory in GiB of models whose name does not tell it: H100 PCIe and NVL, H200, H200 NVL, B200; L40S, L40, L4, T4.
-MEMORY_GIB: Final = {
-    "0x2331": 80, "0x2321": 94, "0x2335": 141, "0x233b": 141, "0x2901": 180,
-    "0x26b9": 48, "0x26b5": 48, "0x27b8": 24, "0x1eb8": 16,
-}  # fmt: skip
-
 # (first device id, last device id, generation), in order.
 _BLOCKS: Final = (
     (0x0000, 0x0F9F, "fermi"),

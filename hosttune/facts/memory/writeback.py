@@ -39,6 +39,7 @@ class SlowTarget(Fact):
     target: str  # where it is mounted first
     bdi: str  # its folder below /sys; of SMB, where no share is told from another, a pattern for all
     match: str  # what udev knows exactly this one by
+    has_more_connections: bool = False  # NFS by several connections to its server (nfs(5), nconnect)
 
 
 @frozen
@@ -78,7 +79,8 @@ def _remote(reader: Reader, facts: Facts, mount: Mount) -> SlowTarget | None:
     if mount.fstype in _NFS and not _RDMA.isdisjoint(mount.super_options):
         return None  # over RDMA servers take more than any figure that is assumed here
     if mount.fstype in _NFS:
-        return SlowTarget(mount.target, f"/sys/class/bdi/{mount.device}", lazy(_export, reader, mount.device))
+        has_more = any(one.startswith("nconnect=") and one != "nconnect=1" for one in mount.super_options)
+        return SlowTarget(mount.target, f"/sys/class/bdi/{mount.device}", lazy(_export, reader, mount.device), has_more)
     if mount.fstype in _SMB and not facts.managers.kubelet:  # there a share may be a pod's
         return SlowTarget(mount.target, f"/sys/class/bdi/{mount.fstype}-*", f'KERNEL=="{mount.fstype}-*"')
     return None

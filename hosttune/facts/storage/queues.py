@@ -2,7 +2,8 @@
 
 Sources: kernel, Documentation/ABI/stable/sysfs-block (queue/scheduler, queue/read_ahead_kb) and block/elevator.c
 (elevator_get_default: mq-deadline for a disk with one hardware queue, else none); block/blk-settings.c
-(disk_update_readahead: twice the optimal size of a request, at least 128 KiB); dm-multipath's uuid (`mpath-`).
+(disk_update_readahead: twice the optimal size of a request, at least 128 KiB); dm-multipath's uuid (`mpath-`); mdadm,
+udev-md-raid-arrays.rules (MD_UUID, and the command that prints it).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
-from hosttune.facts.reading import derived, if_absent, integer, line, names_in, require_known
+from hosttune.facts.reading import derived, if_absent, integer, line, names_in, require_known, text
 from hosttune.facts.storage.disks import Disk
 from hosttune.facts.sysfs import scheduler_modules
 from hosttune.frozen import frozen
@@ -27,6 +28,9 @@ _KINDS = frozenset({"disk", "dm", "md"})
 _IDENTITIES = ("device/wwid", "wwid", "dm/uuid", "md/uuid", "serial")
 _PORT = regex(r"[\w.:/-]+")
 _PLAIN = regex(r"[\w.:-](?:[\w.: -]*[\w.:-])?")  # no wildcard and no quote
+# A kernel without md/uuid: udev's own rule asks mdadm, too late for ours. RESULT is what PROGRAM prints, in one text.
+_BY_MD_UUID = 'PROGRAM=="/sbin/mdadm --detail --no-devices --export $devnode", RESULT=="*MD_UUID={}*"'
+_MD_UUID = regex(r"(?m)^E:MD_UUID=([0-9a-f]{8}(?::[0-9a-f]{8}){3})$")
 # Numbers in the path of a device that the kernel counts up as it finds devices, so that they differ from boot to boot.
 _COUNTED = regex(r"/(?:host\d+|target\d+:|\d+:(?=\d+:\d+:\d+/)|virtio\d+|session\d+|nvme\d+)")
 _LEAST_READ_AHEAD_KIB = 128  # VM_READAHEAD_PAGES
@@ -86,7 +90,7 @@ def collect(reader: Reader, facts: Facts) -> Queues:
 
 def _all(reader: Reader, facts: Facts) -> tuple[Queue, ...]:
     disks = [disk for disk in facts.disks.all if disk.kind in _KINDS]
-    said = {disk.name: _match(reader, disk.name) for disk in disks}
+    said = {disk.name: _match(reader, disk.name) or _by_array(reader, disk) for disk in disks}
     times = Counter(said.values())
     matches = {
         disk.name: one if (one := said[disk.name]) and times[one] == 1 else _by_place(reader, disk) for disk in disks
@@ -144,6 +148,13 @@ def _match(reader: Reader, name: str) -> str:
         if isinstance(identity, str) and _PLAIN.fullmatch(identity):
             return f'ATTR{{{attribute}}}=="{identity}"'
     return ""
+
+
+def _by_array(reader: Reader, disk: Disk) -> str:
+    """An md array by the UUID that udev has of it: /dev/md0 may be /dev/md127 after the next boot."""
+    rows = attempt(lambda: text(reader, f"/run/udev/data/b{disk.device}")) if disk.kind == "md" else ""
+    found = _MD_UUID.search(rows) if isinstance(rows, str) else None
+    return _BY_MD_UUID.format(found[1]) if found else ""
 
 
 def _by_place(reader: Reader, disk: Disk) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 KINDS = ("soft", "hard")
 NR_OPEN = "fs.nr_open"
+NOT_NEEDED = "0"  # as `enough`
 KERNEL_NR_OPEN = 1048576  # fs/file_table.c: sysctl_nr_open, where nobody sets it
 _OF_SERVICES = ("nofile", "memlock")  # what is known of services (facts/limits/limits.py)
 _DOMAIN = regex(r"\*|@?[A-Za-z_][\w.-]*")
@@ -45,7 +46,10 @@ class LimitWish(WishKind):
     fields: Mapping[str, FieldSpec] = {
         "soft": FieldSpec(str, help="The least soft limit: a number in the unit of limits.conf(5), or unlimited"),
         "hard": FieldSpec(str, help="The least hard limit: a number in the unit of limits.conf(5), or unlimited"),
-        "enough": FieldSpec(str, help="What is enough of both where it is so already; what is written unless given"),
+        "enough": FieldSpec(
+            str,
+            help="What is enough of both where it is so already; what is written unless given; nothing is needed at 0",
+        ),
         "domains": FieldSpec(list, help='Whose: "*" and root unless given; "*" is not for root'),
     }
     operators: tuple[Operator, ...] = ()
@@ -126,6 +130,8 @@ class _LimitComparison(InDropin):
 
     @property
     def limits(self) -> tuple[_Limit, ...]:
+        if self.wish.fields.get("enough") == NOT_NEEDED:
+            return ()
         if not self._found:
             self._found.extend([self._limit(*least) for least in _wanted(self.wish)])
         return tuple(self._found)
@@ -164,6 +170,8 @@ class _LimitComparison(InDropin):
         """The answer, unless a drop-in is needed."""
         if refusal := self._why_not():
             return self._held(HoldKind.REFUSED, refusal)
+        if self.wish.fields.get("enough") == NOT_NEEDED:  # nothing is looked at for it
+            return self._says(Verdict.OK, evidence=_of_slurm(self.wish.name, self.context.facts))
         most = self._nr_open()
         if isinstance(most, Unreadable):
             return self._says(Verdict.UNKNOWN, most.reason)
@@ -190,7 +198,7 @@ class _LimitComparison(InDropin):
         if bad := next((value for value in values if amount(value) is None), ""):
             return f"{bad!r} is no limit"
         soft, hard = (amount(str(self.wish.fields.get(kind, "unlimited"))) for kind in KINDS)
-        if not self.limits or ("soft" in self.wish.fields and (soft or 0) > (hard or 0)):
+        if not _wanted(self.wish) or ("soft" in self.wish.fields and (soft or 0) > (hard or 0)):
             return "a wish for a limit needs soft or hard, and a soft one is not above the hard one"
         return ""
 

@@ -37,7 +37,7 @@ from hosttune.resources.storage.fstab import document_of
 from hosttune.resources.storage.fstab_binds import find_bind_fault
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, is_failing, lint
 from hosttune.resources.storage.fstab_lint_options import is_required, option_remarks, refused_by
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT, Unreadable, join_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,6 +63,7 @@ _COPIES = (
     "sgdisk -G). See which one is which first: sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS"
 )
 _NO = frozenset({"0", "no", "n", "false", "f", "off"})  # systemd's parse_boolean
+_KERNEL_NAME = regex(r"/dev/(?:(?:x?v|s|h)d[a-z]{1,3}\d{0,3}|nvme\d{1,3}n\d{1,3}(?:p\d{1,3})?)")
 _HANGS_FROM, _UBUNTU_HANGS_FROM = 258, (26, 4)  # systemd/systemd#39177, open in November 2026
 
 
@@ -80,6 +81,7 @@ class BootLine(Fact):
     file: str = PATH  # or a unit file of systemd
     remark: str = ""  # what is wrong with it, though a boot goes on as it does now
     is_absent: bool = False  # nothing is mounted there, so that its data is missing already
+    risk: str = ""  # what a boot ends with if a data disk that works now is missing one day
 
     @property
     def where(self) -> str:
@@ -247,6 +249,8 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         return replace(line, is_of_device=True, fault=f"{entry.where} {found.sentence}: {end}", way_out=found.way_out)
     if found is None and (noted := _note_source(facts, sources, line, entry, here, is_required=need.is_required)):
         return noted
+    if found is None and need.is_required and any(one in facts.mounts.local_data for one in here):
+        return _note_data_disk(sources, line, entry)
     if found is None or ("comment=cloudconfig" in entry.options and not here):
         return line  # of cloud-init's own disks not every size of instance has each
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
@@ -282,6 +286,22 @@ def _note_source(
         # That the folder is empty is storage-mounted's: a copied disk itself takes nothing from a node.
         return replace(line, is_of_device=True, is_absent=False, note=note, way_out=_COPIES)
     return None
+
+
+def _note_data_disk(sources: Sources, line: BootLine, entry: FstabEntry) -> BootLine:
+    """A data disk that a boot waits for, and ends without: the host is lost with the disk. Of fstab only: units of a
+    site have their requirements on purpose.
+    """
+    if entry.file != PATH:
+        return line
+    todo = f"if the host is of use without {entry.target}: add nofail to {entry.where}"
+    name = ""
+    if _KERNEL_NAME.fullmatch(entry.source):
+        name = f" names {entry.source}, which may be another disk after the next boot, and"
+        (device, *_) = sources.find(entry.source) or (entry.source.rpartition("/")[2],)
+        todo = join_steps((f"in {entry.where} write {sources.name_like('UUID=', device)}, which stays the same", todo))
+    risk = f"{entry.where}{name} has no nofail: a boot that does not find this disk ends in the emergency shell"
+    return replace(line, risk=risk, way_out=todo)
 
 
 def _mounted_at(facts: Facts, entry: FstabEntry) -> list[Mount]:

@@ -1,0 +1,140 @@
+"""The memory of each GPU, and the window through which the bus reaches it (BAR1).
+
+The sizes are those of `nvidia-smi -q -d MEMORY`. Without an answer of it (no driver, an older record), the memory is
+what the name of the GPU says. sysfs shows the window without any driver, too; of two sizes the smaller one counts.
+
+Sources: nvidia-smi(1) (FB Memory Usage, BAR1 Memory Usage); kernel, Documentation/PCI/sysfs-pci.rst (resource); outputs
+that utkuozdemir/nvidia_gpu_exporter keeps: A10G 23,028 MiB behind 32,768, H100 81,559 MiB behind 131,072. With unified
+memory (GH200, GB10) BAR1 is N/A (hashicorp/nomad-device-nvidia, pull request 87).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.gpu.gpu_errors import slot_of
+from hosttune.facts.gpu.gpus import DEVICES
+from hosttune.facts.gpu.platforms import has_grace
+from hosttune.facts.reading import if_absent, text
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed
+from hosttune.regex import regex
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.facts.gpu.gpus import Gpu
+    from hosttune.host.door import Reader
+
+QUERY = ("nvidia-smi", "-q", "-d", "MEMORY")
+_TIMEOUT_S = 30.0
+_GENERATIONS = frozenset({"ampere", "ada", "hopper", "blackwell"})
+_BUS_ID = regex(r"GPU ([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
+_SECTION = regex(r" {4}(FB|BAR1) Memory Usage")  # those of a MIG device are indented further
+_TOTAL = regex(r" {8}Total\s+: (\d{1,9}) MiB")
+_NOT_ASKED = frozenset({"not asked", "absent", "hangs"})
+
+
+@frozen
+class Sizes:
+    """What nvidia-smi says of one GPU, in bytes; 0 for what it does not say."""
+
+    memory: int
+    window: int
+
+
+@frozen
+class GpuMemory(Fact):
+    """That of one GPU."""
+
+    slot: str  # 0000:1b:00.0
+    bytes: int  # 0 if it is not known; also of a vGPU
+    window_bytes: int  # 0 if it is not known
+    is_judged: bool  # its window reaches all of its memory by design: a card for servers, from Ampere on
+
+
+@frozen
+class GpuMemories(Fact):
+    """All GPUs, by slot."""
+
+    gpus: tuple[GpuMemory, ...]
+
+    @property
+    def total_bytes(self) -> int:
+        """The memory of those of which it is known."""
+        return sum(gpu.bytes for gpu in self.gpus)
+
+    @property
+    def windows(self) -> tuple[GpuMemory, ...]:
+        """GPUs whose window has to reach all of their memory. Others may have a small one on purpose (a T4, a GeForce
+        without resizable BAR, a card for workstations, a vGPU).
+        """
+        return tuple(gpu for gpu in self.gpus if gpu.is_judged and gpu.bytes)
+
+
+def window_in(resource: str) -> int:
+    """The size of the largest of the six BARs: a line of each with its first and last address and flags, zeros for one
+    that is not there.
+    """
+    rows = re.findall(r"^0x([0-9a-f]+) 0x([0-9a-f]+) 0x[0-9a-f]+$", resource, re.MULTILINE)[:6]
+    return max((int(last, 16) - int(first, 16) + 1 for first, last in rows if int(last, 16)), default=0)
+
+
+def sizes_in(output: str) -> Mapping[str, Sizes]:
+    """The sizes by slot in an answer to `QUERY`."""
+    found: dict[str, dict[str, int]] = {}
+    slot = section = ""
+    for row in output.splitlines():
+        if bus := _BUS_ID.fullmatch(row.rstrip()):
+            slot, section = slot_of(*bus.group(1, 2, 3, 4)), ""
+            found[slot] = {}
+        elif slot and not row.startswith("     "):
+            section = title[1] if (title := _SECTION.fullmatch(row.rstrip())) else ""
+        elif section and (total := _TOTAL.fullmatch(row.rstrip())):
+            found[slot].setdefault(section, int(total[1]) << 20)
+    return {slot: Sizes(told.get("FB", 0), told.get("BAR1", 0)) for slot, told in found.items()}
+
+
+def is_whole_by_design(gpu: Gpu) -> bool:
+    """Whether the window of a GPU has to reach all of its memory."""
+    return gpu.generation in _GENERATIONS and gpu.ships_with_ecc and not gpu.is_vgpu and not has_grace(gpu.device_id)
+
+
+def collect(reader: Reader, facts: Facts) -> GpuMemories:
+    sizes = shared(_ask, reader, facts)
+    return GpuMemories(gpus=lazy(lambda: tuple(_memory(reader, gpu, sizes) for gpu in facts.gpus.devices)))
+
+
+def _ask(reader: Reader, facts: Facts) -> Mapping[str, Sizes]:
+    """Nothing waits for this answer alone: without it the sizes are those of names and sysfs."""
+    smi = attempt(lambda: facts.nvidia.smi)
+    if isinstance(smi, Unreadable) or smi in _NOT_ASKED:
+        return {}
+    answer = reader.query(QUERY, timeout_s=_TIMEOUT_S)
+    return sizes_in(answer.text) if isinstance(answer, Completed) else {}
+
+
+def _memory(reader: Reader, gpu: Gpu, sizes: Callable[[], Mapping[str, Sizes]]) -> GpuMemory:
+    def told() -> Sizes:
+        return sizes().get(gpu.slot, Sizes(0, 0))
+
+    return GpuMemory(
+        gpu.slot,
+        lazy(lambda: 0 if gpu.is_vgpu else told().memory or gpu.named_bytes),
+        lazy(lambda: _window(reader, gpu.slot, told().window)),
+        lazy(is_whole_by_design, gpu),
+    )
+
+
+def _window(reader: Reader, slot: str, told: int) -> int:
+    """The window that sysfs shows, or that nvidia-smi reports. Raises UnknownFact if neither can be read."""
+    shown = attempt(lambda: window_in(if_absent(text(reader, f"{DEVICES}/{slot}/resource"), "")))
+    if isinstance(shown, Unreadable):
+        if not told:
+            raise UnknownFact(shown.reason)
+        return told
+    return min(filter(None, (shown, told)), default=0)

@@ -1,0 +1,89 @@
+"""Whether the installed release and the running kernel still get security updates, by the package's own table.
+
+Only kernels of Ubuntu's archive are judged that follow its schedule of HWE kernels: those of NVIDIA, OEM and others
+have ends of their own, which no public table has.
+
+Sources: hosttune/tables/support-ends.tsv; pro(1): with Ubuntu Pro esm-infra is a source of apt of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.own_tables import read_own_table
+from hosttune.facts.reading import is_there
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+TABLE = "support-ends"
+_ESM = ("/etc/apt/sources.list.d/ubuntu-esm-infra.sources", "/etc/apt/sources.list.d/ubuntu-esm-infra.list")
+_OF_LTS = frozenset({"generic", "lowlatency"})  # their packages of HWE kernels name the release
+_OF_CLOUDS = frozenset({"aws", "azure", "gcp", "gke", "ibm", "oracle"})
+_NOTHING = "-"
+
+
+@frozen
+class Support(Fact):
+    """The ends of support. A date is empty if support has not ended, or no row of the table says when it does."""
+
+    is_listed: bool  # the table has the release
+    release_ended: str  # 2026-07-09
+    release_ends_with_pro: str  # 2030-04-23, if Ubuntu Pro would still cover it; else empty
+    kernel_ended: str  # 2025-08, the last month
+    kernel_package: str  # what brings the kernel that takes its place: linux-image-generic-hwe-24.04; empty for none
+    is_kernel_held: bool  # that package, or the one of the running kernel, is on hold
+
+
+def collect(reader: Reader, facts: Facts) -> Support:
+    return Support(
+        is_listed=lazy(lambda: bool(_release_row(facts))),
+        release_ended=lazy(_release_ended, reader, facts),
+        release_ends_with_pro=lazy(_end_with_pro, facts),
+        kernel_ended=lazy(_kernel_ended, facts),
+        kernel_package=lazy(_kernel_package, facts),
+        is_kernel_held=lazy(lambda: any(facts.packages[name].is_held for name in _kernel_names(facts))),
+    )
+
+
+def _release_row(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """(the last day, the last day with Ubuntu Pro) of the installed release; none if the table has not got it."""
+    key = ["release", facts.os.id, facts.os.version_id]
+    return tuple((row[3], row[4]) for row in read_own_table(TABLE).rows if list(row[:3]) == key)
+
+
+def _release_ended(reader: Reader, facts: Facts) -> str:
+    for end, with_pro in _release_row(facts):
+        has_pro = with_pro != _NOTHING and any(is_there(reader, path) for path in _ESM)
+        last = with_pro if has_pro else end
+        return last if last < facts.host.today else ""
+    return ""
+
+
+def _end_with_pro(facts: Facts) -> str:
+    return next((esm for _, esm in _release_row(facts) if esm != _NOTHING and esm >= facts.host.today), "")
+
+
+def _kernel_ended(facts: Facts) -> str:
+    flavour = facts.kernel.flavour.partition("-")[0]
+    if facts.os.id != "ubuntu" or flavour not in _OF_LTS | _OF_CLOUDS:
+        return ""
+    number = ".".join(map(str, facts.kernel.version))
+    key = ["kernel", facts.os.id, facts.os.version_id, number]
+    ends = (row[4] for row in read_own_table(TABLE).rows if list(row[:4]) == key)
+    return next((end for end in ends if end < facts.host.today[:7]), "")
+
+
+def _kernel_package(facts: Facts) -> str:
+    """Clouds' packages follow the newest kernel of the release by themselves."""
+    flavour = facts.kernel.flavour
+    if flavour.partition("-")[0] in _OF_LTS:
+        return f"linux-image-{flavour}-hwe-{facts.os.version_id}"
+    return f"linux-image-{flavour}" if flavour.partition("-")[0] in _OF_CLOUDS else ""
+
+
+def _kernel_names(facts: Facts) -> tuple[str, ...]:
+    return tuple(filter(None, (_kernel_package(facts), f"linux-image-{facts.kernel.release}")))
