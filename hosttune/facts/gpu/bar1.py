@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact, keep_known, lazy
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.reading import if_absent, text
 from hosttune.frozen import frozen
@@ -60,11 +60,11 @@ def collect(reader: Reader, facts: Facts) -> Bar1:
 
 
 def _windows(reader: Reader, facts: Facts) -> tuple[Window, ...]:
-    return tuple(
-        Window(gpu.slot, lazy(_window, reader, gpu.slot), memory)
-        for gpu in facts.gpus.devices
-        if (memory := memory_of(gpu))
-    )
+    def of(gpu: Gpu) -> tuple[Window, ...]:
+        memory = memory_of(gpu)
+        return (Window(gpu.slot, lazy(_window, reader, gpu.slot), memory),) if memory else ()
+
+    return keep_known(of, facts.gpus.devices)
 
 
 def _window(reader: Reader, slot: str) -> int:
