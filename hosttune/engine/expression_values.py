@@ -56,28 +56,29 @@ class _AtLeast:
         self.count = len(part.known)
         self.reason = part.reason
 
-    def decide(self, is_decided: bool, answer: bool) -> bool:  # noqa: FBT001 - both are plain values
-        if is_decided:
+    def decide(self, other: Any, *, answer: bool, or_equal: bool = False) -> bool:
+        """The answer, if the number that it is compared with is below the known count, or equal to it."""
+        if other < self.count or (or_equal and other == self.count):
             return answer
         raise UnknownFact(self.reason)
 
     def __eq__(self, other: object) -> bool:
-        return self.decide(other < self.count, False)
+        return self.decide(other, answer=False)
 
     def __ne__(self, other: object) -> bool:
-        return self.decide(other < self.count, True)
+        return self.decide(other, answer=True)
 
-    def __lt__(self, other: Any) -> bool:
-        return self.decide(other <= self.count, False)
+    def __lt__(self, other: object) -> bool:
+        return self.decide(other, answer=False, or_equal=True)
 
-    def __le__(self, other: Any) -> bool:
-        return self.decide(other < self.count, False)
+    def __le__(self, other: object) -> bool:
+        return self.decide(other, answer=False)
 
-    def __gt__(self, other: Any) -> bool:
-        return self.decide(other < self.count, True)
+    def __gt__(self, other: object) -> bool:
+        return self.decide(other, answer=True)
 
-    def __ge__(self, other: Any) -> bool:
-        return self.decide(other <= self.count, True)
+    def __ge__(self, other: object) -> bool:
+        return self.decide(other, answer=True, or_equal=True)
 
     __hash__ = None  # type: ignore[assignment]
 
