@@ -91,6 +91,7 @@ class Gpus(Fact):
 
     devices: tuple[Gpu, ...]
     nvswitches: int  # NVSwitch functions on the PCI bus; the switches of HGX B200 and newer do not show there
+    most: int = 0  # the GPUs and the PCI functions that may be one, of which vendor or class could not be read
 
     @property
     def count(self) -> int:
@@ -182,6 +183,9 @@ def collect(reader: Reader, facts: Facts) -> Gpus:  # noqa: ARG001 - the interfa
     return Gpus(
         devices=lazy(lambda: _gpus(reader, functions())),
         nvswitches=lazy(lambda: sum(_is_switch(reader, one.slot) for one in _of_class(functions(), _SWITCH_CLASS))),
+        most=lazy(
+            lambda: sum(isinstance(one.kind, Unreadable) or one.kind.startswith(_GPU_CLASSES) for one in functions())
+        ),
     )
 
 
