@@ -67,17 +67,17 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
         return DriverStates((_state("GPU lost", told, facts, params, ()),))
     elsewhere = attempt(_elsewhere, facts)
     unknown: dict[str, list[str]] = {}
-    if isinstance(elsewhere, Unreadable):
+    looks: Mapping[str, Look] = _CONTAINED_STATES
+    if isinstance(elsewhere, Unreadable):  # these states are the driver's own words, and hold in either case
         if not facts.driver.is_loaded:
             raise UnknownFact(elsewhere.reason)
         unknown[elsewhere.reason] = ["driver brought in another way"]
-        looks = _CONTAINED_STATES  # what the driver tells in either case
     else:
         if elsewhere and not (elsewhere.name == _CONTAINED and facts.driver.is_loaded):
             return DriverStates((elsewhere,))
         if not facts.driver.is_present:
             return DriverStates((_absent(facts, params),))
-        looks = _CONTAINED_STATES if elsewhere else _own_states(facts)
+        looks = looks if elsewhere else _own_states(facts)
     found: list[DriverState] = []
     for name, look in looks.items():
         try:

@@ -183,9 +183,7 @@ def collect(reader: Reader, facts: Facts) -> Gpus:  # noqa: ARG001 - the interfa
     return Gpus(
         devices=lazy(lambda: _gpus(reader, functions())),
         nvswitches=lazy(lambda: sum(_is_switch(reader, one.slot) for one in _of_class(functions(), _SWITCH_CLASS))),
-        most=lazy(
-            lambda: sum(isinstance(one.kind, Unreadable) or one.kind.startswith(_GPU_CLASSES) for one in functions())
-        ),
+        most=lazy(lambda: sum(map(_may_be_gpu, functions()))),
     )
 
 
@@ -211,6 +209,10 @@ def _functions(reader: Reader) -> tuple[_Function, ...]:
         for slot, vendor in told
         if vendor == _NVIDIA or isinstance(vendor, Unreadable)
     )
+
+
+def _may_be_gpu(one: _Function) -> bool:
+    return isinstance(one.kind, Unreadable) or one.kind.startswith(_GPU_CLASSES)
 
 
 def _of_class(functions: Iterable[_Function], *classes: str) -> tuple[_Function, ...]:
