@@ -13,8 +13,10 @@ import pytest
 
 from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
+from hosttune.engine.health import Fitness, judge
 from hosttune.engine.policy import Policy
 from hosttune.host.door import BeforeReader
+from hosttune.host.record import read_record
 from hosttune.values import Unreadable, Verdict
 from tests.rules.test_cases import CASES, CATALOG, host_of
 
@@ -118,3 +120,67 @@ def test_withheld_answer_never_turns_a_fault_into_fit_and_makes_none(rule, case)
             assert faults_in(after) or is_unknown, sorted(map(str, withheld))
         elif WAIVED_BY_SMI not in case["name"]:
             assert not faults_in(after), sorted(map(str, withheld))
+
+
+OFF_THE_BUS = [
+    case
+    for rule, case in OF_HEALTH
+    if rule == "gpu-errors" and "): 79," in str(case.get("log")) and case["expect"].get("fault")
+]
+
+
+@pytest.mark.parametrize("case", OFF_THE_BUS, ids=[case["name"] for case in OFF_THE_BUS])
+def test_error_of_the_kernel_log_stays_whichever_answer_but_the_log_is_missing(case):
+    door = Withholding(host_of(case))
+    (sick,) = faults_in(findings_of(door, ["gpu-errors"]))
+    for key in could_be_read(door):
+        if key[0] != "query" or key[1][0] == "nvidia-smi":
+            after = findings_of(Withholding(door.base, frozenset({key})), ["gpu-errors"])
+            assert sick in faults_in(after), key
+
+
+def test_error_of_the_kernel_log_stays_without_any_answer_of_nvidia_smi_and_of_sysfs_about_that_gpu():
+    door = Withholding(host_of(OFF_THE_BUS[0]))
+    (sick,) = faults_in(findings_of(door, ["gpu-errors"]))
+    of_sysfs = {key for key in could_be_read(door) if f"/{sick}/" in str(key[1])}
+    withheld = of_sysfs | {key for key in could_be_read(door) if key[1][:1] == ("nvidia-smi",)}
+    assert len(withheld) > 5
+    found = findings_of(Withholding(door.base, frozenset(withheld)), ["gpu-errors"])
+    assert sick in faults_in(found)
+    assert [one for one in found if one.verdict is Verdict.UNKNOWN], "what is not known is reported beside it"
+    assert judge(found).fitness is Fitness.UNFIT
+
+
+OF_GPUS = [
+    (rule, case)
+    for rule, case in OF_HEALTH
+    if rule in {"gpu-errors", "gpu-pcie-link", "gpu-count", "gpu-throttle", "gpu-modes", "gpu-bar1"}
+    and case["host"] == "h100-8x-2socket"
+    and (case["expect"].get("fault") or case["expect"].get("impairs"))
+]
+
+
+@pytest.mark.parametrize(("rule", "case"), OF_GPUS, ids=[f"{rule}-{case['name']}" for rule, case in OF_GPUS])
+def test_one_device_of_unknown_class_hides_no_fault_of_another(rule, case):
+    params = {rule: case["params"]} if "params" in case else {}
+    door = Withholding(host_of(case))
+    sick = faults_in(findings_of(door, [rule], params))
+    for _, path in could_be_read(door):
+        slot, _, name = str(path).removeprefix("/sys/bus/pci/devices/").rpartition("/")
+        # One more function that may be a GPU may be the missing one.
+        is_counted = rule == "gpu-count" and name == "class"
+        if name in {"vendor", "class"} and slot not in sick and not is_counted:
+            after = findings_of(Withholding(door.base, frozenset({("read", path)})), [rule], params)
+            assert sick <= faults_in(after), path
+
+
+@pytest.mark.skipif(not RECORDS, reason="the cases of public reports are not here")
+@pytest.mark.parametrize("path", RECORDS, ids=[path.parent.name for path in RECORDS])
+def test_report_of_a_sick_node_never_becomes_fit(path):
+    door = Withholding(read_record(str(path)))
+    before = findings_of(door, ASKED)
+    if judge(before).fitness not in {Fitness.IMPAIRED, Fitness.UNFIT}:
+        return
+    for withheld in list(drawn(door, path.parent.name))[-SETS:]:
+        after = judge(findings_of(Withholding(door.base, frozenset(withheld)), ASKED))
+        assert after.fitness is not Fitness.FIT, sorted(map(str, withheld))
