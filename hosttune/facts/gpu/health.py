@@ -304,13 +304,15 @@ class _Told:
         return rows if tells else _remapped(self.reader, is_vgpu=self.is_vgpu()) if rows else {}
 
     def _corrected(self) -> Mapping[str, int]:
-        """The corrected memory errors by slot, of the GPUs that count them. Nothing waits for this answer alone: what
-        does not tell is left out.
+        """The corrected memory errors by slot, of the GPUs that count them. What nvidia-smi does not tell is left out;
+        raises UnknownFact where it was asked, and its answer could not be had.
         """
         rows = self.asked()[0].values()
         if not any(is_supported(row.get(_UNCORRECTED, "N/A")) for row in rows):
             return {}
         answer = self.reader.query(CORRECTED, timeout_s=_TIMEOUT_S)
+        if isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+            raise UnknownFact(answer.reason)
         told = parse_rows(answer.text, CORRECTED_FIELDS, answer.status).rows if isinstance(answer, Completed) else {}
         counts = {slot: parse_digits(row[CORRECTED_FIELDS[1]], -1) for slot, row in told.items()}
         return {slot: count for slot, count in counts.items() if count >= 0}
@@ -327,7 +329,10 @@ class _Told:
     def corrected_an_hour(self, slot: str) -> float:
         """How many memory errors a GPU corrects in an hour, on average since the driver was loaded."""
         count = self.corrected().get(slot, 0)
-        return count / max(1.0, self.loaded_s() / _HOUR_S) if count and self.loaded_s() else 0.0
+        if not count:
+            return 0.0
+        _ = self.facts.pressure.uptime_days  # raises where nothing tells since when they are counted
+        return count / max(1.0, self.loaded_s() / _HOUR_S) if self.loaded_s() else 0.0
 
     def corrected_of_others(self, slot: str) -> float:
         own = self.held().get(slot)
