@@ -31,8 +31,9 @@ from hosttune.choices.drivers.decision import decide
 from hosttune.choices.drivers.nvidia_archive import tell_updates
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.facts import Facts
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, unread
 from hosttune.frozen import frozen
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts.gpu.driver_modules import DkmsBuild
@@ -64,14 +65,21 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
     params = {**DEFAULTS, **params}
     if told := gpus.all_lost(facts):
         return DriverStates((_state("GPU lost", told, facts, params, ()),))
-    elsewhere = _elsewhere(facts)
-    if elsewhere and not (elsewhere.name == _CONTAINED and facts.driver.is_loaded):
-        return DriverStates((elsewhere,))
-    if not facts.driver.is_present:
-        return DriverStates((_absent(facts, params),))
-    found: list[DriverState] = []
+    elsewhere = attempt(_elsewhere, facts)
     unknown: dict[str, list[str]] = {}
-    for name, look in (_CONTAINED_STATES if elsewhere else _own_states(facts)).items():
+    looks: Mapping[str, Look] = _CONTAINED_STATES
+    if isinstance(elsewhere, Unreadable):  # these states are the driver's own words, and hold in either case
+        if not facts.driver.is_loaded:
+            raise UnknownFact(elsewhere.reason)
+        unknown[elsewhere.reason] = ["driver brought in another way"]
+    else:
+        if elsewhere and not (elsewhere.name == _CONTAINED and facts.driver.is_loaded):
+            return DriverStates((elsewhere,))
+        if not facts.driver.is_present:
+            return DriverStates((_absent(facts, params),))
+        looks = looks if elsewhere else _own_states(facts)
+    found: list[DriverState] = []
+    for name, look in looks.items():
         try:
             if told := look(facts):
                 found.append(_state(name, told, facts, params, found))
@@ -81,7 +89,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
         found.append(DriverState(f"whether: {', '.join(names)}", unread(reason), f"not known: {reason}", ""))
     found = _whole_first(found, facts)
     ranked = tuple(sorted(_boots_last(found), key=lambda state: not state.is_dead))  # in the order of STATES otherwise
-    return DriverStates(_with_apt(ranked, facts) or (elsewhere or _current(facts),))
+    states = _with_apt(ranked, facts)
+    return DriverStates(states or (elsewhere if isinstance(elsewhere, DriverState) else _current(facts),))
 
 
 def before_boot(facts: Facts) -> DriverState | None:

@@ -32,7 +32,8 @@ _MOST_COMPARED = 100  # wishes for one thing; of more that contradict each other
 PER_FINDING, PER_WISH = 500, 1 << 13
 
 if TYPE_CHECKING:
-    from hosttune.engine.rule import Rule, WishSpec, Written
+    from hosttune.engine.expressions import Expression
+    from hosttune.engine.rule import Literal, Rule, WishSpec, Written
     from hosttune.facts import Facts
     from hosttune.resources.base import WishKind
 
@@ -56,6 +57,7 @@ class ExpressionNames(Mapping[str, Any]):
     own: dict[str, Any] = field(default_factory=dict)
     choose: Callable[[], Any] | None = None
     budget: Budget = field(default_factory=Budget)
+    lacking: list[str] | None = None  # of words for people: gets why they name a part of a list only
 
     def __getitem__(self, name: str) -> Any:
         if name in self.own:
@@ -74,6 +76,10 @@ class ExpressionNames(Mapping[str, Any]):
 
     def with_(self, **own: Any) -> ExpressionNames:
         return ExpressionNames(self.facts, {**self.own, **own}, self.choose, self.budget)
+
+    def for_words(self) -> ExpressionNames:
+        """The same names for a text of a finding, which shows what is known."""
+        return ExpressionNames(self.facts, self.own, self.choose, self.budget, [])
 
 
 def names_of(
@@ -98,6 +104,7 @@ def evaluate(
 
 def _evaluated(rule: Rule, names: ExpressionNames) -> Evaluation:
     doubt: UnknownFact | None = None
+    items: list[tuple[str, ExpressionNames]] = []
     try:
         for guard in rule.applies_when:
             try:
@@ -109,9 +116,10 @@ def _evaluated(rule: Rule, names: ExpressionNames) -> Evaluation:
                 continue
             if not applies:
                 return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, _said(guard.otherwise, names)),))
-        items = tuple(_items(rule, names))
+        for item in _items(rule, names):
+            items.append(item)  # noqa: PERF402 - those that are known stay where there may be more
     except UnknownFact as unknown:
-        return Evaluation(rule, (_finding(rule, Verdict.UNKNOWN, (doubt or unknown).reason),))
+        doubt = doubt or unknown
     if doubt:
         return Evaluation(rule, (*_faults(rule, items), _finding(rule, Verdict.UNKNOWN, doubt.reason)))
     if rule.for_each is not None and not items:
@@ -129,7 +137,9 @@ def _evaluated(rule: Rule, names: ExpressionNames) -> Evaluation:
 
 
 def _faults(rule: Rule, items: Iterable[tuple[str, ExpressionNames]]) -> Iterator[Finding]:
-    """What is proven where it is not known whether the rule applies: a fault is one whatever else was not read."""
+    """What is proven where it is not known whether the rule applies, or whether there are more items: a fault is one
+    whatever else was not read.
+    """
     for subject, inner in items:
         inner.budget.spend(PER_FINDING * len(rule.expect))
         yield from (one for one in _advice(rule, subject, inner) if one.is_fault or one.impairs)
@@ -139,7 +149,7 @@ def _items(rule: Rule, names: ExpressionNames) -> Iterator[tuple[str, Expression
     if rule.for_each is None:
         yield "", names
         return
-    found: Any = rule.for_each.evaluate(names)
+    found: Any = rule.for_each.evaluate_known(names)
     for item in found:
         names.budget.read(item)
         subject = subject_of(item)
@@ -161,17 +171,17 @@ def _advice(rule: Rule, subject: str, names: ExpressionNames) -> list[Finding]:
     for expectation in rule.expect:
         try:
             if not expectation.condition.evaluate(names):
-                message = _said(expectation.message, names)
-                todo = _steps(expectation.todo, names) if expectation.todo else ""
-                is_fault, blocks, waits, impairs = (
-                    bool(one and one.evaluate(names))
-                    for one in (
-                        expectation.fault,
-                        expectation.blocks_reboot,
-                        expectation.waits_for_reboot,
-                        expectation.impairs,
-                    )
-                )
+                is_fault, impairs = (_answer(one, names) for one in (expectation.fault, expectation.impairs))
+                if is_fault or impairs:
+                    message = _proven(rule, expectation.message, names)
+                    todo = _way_out(expectation.todo, names) if expectation.todo else ""
+                    # What is not known makes it no milder: it waits for no boot, and a boot may make it worse.
+                    waits = _answer(expectation.waits_for_reboot, names, unknown=False)
+                    blocks = _answer(expectation.blocks_reboot, names, unknown=True)
+                else:
+                    message = _said(expectation.message, names)
+                    todo = _steps(expectation.todo, names) if expectation.todo else ""
+                    waits, blocks = False, _answer(expectation.blocks_reboot, names)
                 verdict = Verdict.DIFFERS if is_fault else Verdict.ADVICE
                 hold = Hold(HoldKind.WAITING, str(Activation.REBOOT)) if is_fault and waits else Hold()
                 failed.append(
@@ -207,6 +217,34 @@ def _wish(rule: Rule, spec: WishSpec, subject: str, names: ExpressionNames) -> W
 
 def _said(text: Written, names: ExpressionNames) -> str:
     return text_of(text.evaluate(names))
+
+
+def _proven(rule: Rule, text: Written, names: ExpressionNames) -> str:
+    """The words for what is proven. They name what is known, and are lost for nothing that is not."""
+    words = names.for_words()
+    try:
+        found = _said(text, words)
+    except UnknownFact as unknown:
+        return f"not so: {rule.title}; the details are unknown: {unknown.reason}"
+    return f"{found} (perhaps more: {words.lacking[0]})" if words.lacking else found
+
+
+def _way_out(text: Written, names: ExpressionNames) -> str:
+    """The steps for what is proven; none where they depend on what is not known."""
+    try:
+        return _steps(text, names.for_words())
+    except UnknownFact:
+        return ""
+
+
+def _answer(question: Expression | Literal | None, names: ExpressionNames, *, unknown: bool | None = None) -> bool:
+    """Whether it holds; `unknown` where that cannot be worked out. Raises UnknownFact if there is no such answer."""
+    try:
+        return bool(question and question.evaluate(names))
+    except UnknownFact:
+        if unknown is None:
+            raise
+        return unknown
 
 
 def _steps(text: Written, names: ExpressionNames) -> str:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from hosttune.engine.expression_helpers import CONSTANTS, HELPERS
-from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.base import Fact, KnownPart, UnknownFact, known_part
 from hosttune.facts.globs import MOST_KEPT
 from hosttune.facts.globs import PER_PATTERN as PER_KEPT
 from hosttune.facts.lookups import Lookup
@@ -45,6 +45,42 @@ _UNDECIDED = object()
 
 Bound: TypeAlias = Mapping[str, Any]  # the variables of the comprehensions around
 Outcome: TypeAlias = "tuple[Any, UnknownFact | None]"  # a value, or _UNDECIDED, and what makes it doubtful
+
+
+class _AtLeast:
+    """The length of a list of which a part is known. It compares as a number where that part decides."""
+
+    __slots__ = ("count", "reason")
+
+    def __init__(self, part: KnownPart) -> None:
+        self.count = len(part.known)
+        self.reason = part.reason
+
+    def decide(self, other: Any, *, answer: bool, or_equal: bool = False) -> bool:
+        """The answer, if the number that it is compared with is below the known count, or equal to it."""
+        if other < self.count or (or_equal and other == self.count):
+            return answer
+        raise UnknownFact(self.reason)
+
+    def __eq__(self, other: object) -> bool:
+        return self.decide(other, answer=False)
+
+    def __ne__(self, other: object) -> bool:
+        return self.decide(other, answer=True)
+
+    def __lt__(self, other: object) -> bool:
+        return self.decide(other, answer=False, or_equal=True)
+
+    def __le__(self, other: object) -> bool:
+        return self.decide(other, answer=False)
+
+    def __gt__(self, other: object) -> bool:
+        return self.decide(other, answer=True)
+
+    def __ge__(self, other: object) -> bool:
+        return self.decide(other, answer=True, or_equal=True)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class OverBudget(Exception):
@@ -75,9 +111,10 @@ class Budget:
         kind = type(value)
         if kind is str:
             self.spend(len(value))
-        elif kind is tuple or kind is list or kind is frozenset:
-            self.spend(len(value))
-            for item in value:
+        elif kind is tuple or kind is list or kind is frozenset or kind is KnownPart:
+            items = value.known if kind is KnownPart else value
+            self.spend(len(items))
+            for item in items:
                 self.read(item)
 
     def compile(self, pattern: str) -> None:
@@ -93,19 +130,31 @@ class Budget:
 
 
 def value_of(node: ast.expr, names: Mapping[str, Any], budget: Budget) -> Any:
-    """The value of an expression that was judged. Raises UnknownFact, OverBudget, or one of ERRORS."""
+    """The value of an expression that was judged; a KnownPart of a list where not all of it is known. Raises
+    UnknownFact, OverBudget, or one of ERRORS.
+    """
     return _Evaluation(names, budget).of(node, {})
 
 
-class _Evaluation:
-    """One evaluation; `steps` counts those of all its comprehensions."""
+def whole_of(value: Any) -> Any:
+    """A value that is known as a whole. Raises UnknownFact for a list of which a part is."""
+    if type(value) is KnownPart:
+        raise UnknownFact(value.reason)
+    return value
 
-    __slots__ = ("budget", "names", "steps")
+
+class _Evaluation:
+    """One evaluation; `steps` counts those of all its comprehensions. `lacking`, of the names, is there for words that
+    people read: they name the known part of a list, and the reason why there may be more is added to it.
+    """
+
+    __slots__ = ("budget", "lacking", "names", "steps")
 
     def __init__(self, names: Mapping[str, Any], budget: Budget) -> None:
         self.names = names
         self.budget = budget
         self.steps = 0
+        self.lacking: list[str] | None = getattr(names, "lacking", None)
 
     def of(self, node: ast.expr, bound: Bound) -> Any:
         self.budget.spend(1)
@@ -117,6 +166,9 @@ class _Evaluation:
         if type(value) is list:
             self.budget.spend(len(value))
             return tuple(value)
+        if self.lacking is not None and type(value) is KnownPart:
+            self.lacking.append(value.reason)
+            return value.known
         return value
 
     def constant(self, node: ast.Constant, _bound: Bound) -> Any:
@@ -164,7 +216,7 @@ class _Evaluation:
             self.budget.spend(PER_LOOK + EFFORT.spent - before)
 
     def display(self, node: ast.Tuple | ast.List, bound: Bound) -> Any:
-        return tuple([self.of(item, bound) for item in node.elts])
+        return tuple([whole_of(self.of(item, bound)) for item in node.elts])
 
     def boolean(self, node: ast.BoolOp, bound: Bound) -> Any:
         return self.kleene(node.values, bound, decisive=isinstance(node.op, ast.Or))
@@ -204,9 +256,9 @@ class _Evaluation:
         return made
 
     def compare(self, node: ast.Compare, bound: Bound) -> Any:
-        left, holds = self.of(node.left, bound), True
+        left, holds = self.operand(node.left, bound), True
         for op, operand in zip(node.ops, node.comparators):  # noqa: B905 - of one length
-            right = self.of(operand, bound)
+            right = self.operand(operand, bound)
             self.budget.read(left)
             if type(right) is not frozenset:  # one look
                 self.budget.read(right)
@@ -215,6 +267,14 @@ class _Evaluation:
                 break
             left = right
         return holds
+
+    def operand(self, node: ast.expr, bound: Bound) -> Any:
+        """A side of a comparison. The known part of a list decides whether it is empty, or longer than a number."""
+        if type(node) is not ast.Call or node.func.id != "len" or len(node.args) != 1:  # type: ignore[attr-defined]
+            return self.of(node, bound)
+        self.budget.spend(1)
+        items = self.of(node.args[0], bound)
+        return _AtLeast(items) if type(items) is KnownPart else bounded(HELPERS["len"].function(items))
 
     def conditional(self, node: ast.IfExp, bound: Bound) -> Any:
         try:
@@ -255,24 +315,27 @@ class _Evaluation:
             self.budget.compile(pattern)
 
     def comprehension(self, node: ast.ListComp | ast.GeneratorExp, bound: Bound) -> Any:
-        return tuple(self.elements(node, 0, bound))
-
-    def elements(self, node: ast.ListComp | ast.GeneratorExp, level: int, bound: Bound) -> Iterator[Any]:
-        if level == len(node.generators):
-            yield self.of(node.elt, bound)
-            return
-        clause = node.generators[level]
-        name = clause.target.id  # type: ignore[attr-defined]
-        for item in self.items_of(self.of(clause.iter, bound)):
-            self.budget.spend(len(bound))
-            inner = {**bound, name: item}
-            if not clause.ifs or self.kleene(clause.ifs, inner, decisive=False):
-                yield from self.elements(node, level + 1, inner)
+        """The list; a KnownPart where elements, or whether they belong to it, are unknown."""
+        found: list[Any] = []
+        unknown: UnknownFact | None = None
+        try:
+            for value, doubt in self.outcomes(node, 0, bound, None):
+                if doubt is not None:
+                    unknown = unknown or doubt
+                elif type(value) is KnownPart:  # a list in a list is known as a whole, or not
+                    unknown = unknown or UnknownFact(value.reason)
+                else:
+                    found.append(value)
+        except ERRORS:
+            if unknown is None:
+                raise
+        return self.known(known_part(found, unknown))
 
     def items_of(self, value: Any) -> Iterator[Any]:
-        if not isinstance(value, (tuple, frozenset, dict, MappingProxyType)):
+        """The items. Raises UnknownFact behind the last one where there may be more."""
+        if not isinstance(value, (tuple, frozenset, dict, MappingProxyType, KnownPart)):
             raise TypeError(f"{type(value).__name__} is not a list")
-        self.steps += len(value)
+        self.steps += len(value.known if type(value) is KnownPart else value)
         if self.steps > MAX_STEPS:
             raise OverflowError(f"more than {MAX_STEPS} steps")
         return map(self.known, value)
@@ -318,12 +381,15 @@ class _Evaluation:
             return
         name = clause.target.id  # type: ignore[attr-defined]
         test = ast.BoolOp(ast.And(), clause.ifs) if clause.ifs else None
-        for item in self.items_of(items):
-            self.budget.spend(len(bound))
-            inner = {**bound, name: item}
-            passed, unsure = self.attempt(test, inner, doubt) if test else (True, doubt)
-            if passed:  # _UNDECIDED too: the element still may not matter
-                yield from self.outcomes(node, level + 1, inner, unsure)
+        try:
+            for item in self.items_of(items):
+                self.budget.spend(len(bound))
+                inner = {**bound, name: item}
+                passed, unsure = self.attempt(test, inner, doubt) if test else (True, doubt)
+                if passed:  # _UNDECIDED too: the element still may not matter
+                    yield from self.outcomes(node, level + 1, inner, unsure)
+        except UnknownFact as more:
+            yield _UNDECIDED, doubt or more
 
     def attempt(self, node: ast.expr, bound: Bound, doubt: UnknownFact | None) -> Outcome:
         try:

@@ -11,7 +11,9 @@ a comprehension without brackets too. There is one kind of list, which compares 
 number, a text or a list is compared, never taken as true when it is not empty.
 
 Touching a fact that could not be read raises UnknownFact. An expression is unknown then, unless its answer is the same
-whatever the fact may be: `false and unknown` is false, in either order, and so with `or`, `any` and `all`.
+whatever the fact may be: `false and unknown` is false, in either order, and so with `or`, `any` and `all`. A list of
+which a part could not be read (`KnownPart`, also what a comprehension makes) answers as far as that part decides: for
+`any`, `all`, `in`, and where its length is compared.
 
 A text of a rule holds expressions in double braces (`parse_text`): `"{{ params.value }}"` keeps the value and its type,
 `"size={{ params.gib }}G"` makes one text.
@@ -26,7 +28,7 @@ from typing import Any
 
 from hosttune.engine.expression_helpers import CONSTANTS, HELPERS, text_of
 from hosttune.engine.expression_judge import Judge
-from hosttune.engine.expression_values import ERRORS, MAX_LENGTH, Budget, OverBudget, value_of
+from hosttune.engine.expression_values import ERRORS, MAX_LENGTH, Budget, OverBudget, value_of, whole_of
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.frozen import frozen
 
@@ -92,6 +94,10 @@ class Expression:
         """The value. Raises UnknownFact, or HosttuneError when it cannot be worked out (1 / 0, a missing key, too much
         work).
         """
+        return whole_of(self.evaluate_known(names))
+
+    def evaluate_known(self, names: Mapping[str, object]) -> Any:
+        """As `evaluate`; the KnownPart of a list of which a part could not be read."""
         try:
             return value_of(self._node or self.node, names, budget_of(names))
         except (*ERRORS, OverBudget) as error:

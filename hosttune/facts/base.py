@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from functools import partial, wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
 from hosttune.frozen import Lazy, aside, stored
 from hosttune.values import Unreadable
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 F = TypeVar("F", bound="Fact")
 
@@ -43,6 +45,103 @@ class Fact:
         if type(value) is Unreadable:
             raise UnknownFact(value.reason)
         return value
+
+
+class KnownPart:
+    """A list of which a part could not be read: `known` is what could, never empty, `reason` why there may be more.
+
+    An iteration gives what is known and then raises UnknownFact. So `any` is true as soon as a known item decides, and
+    `all` is false; all that needs the whole list (its length, an item by its place, a copy) raises. A proven fault is
+    kept so without a word in the code that looks for it, and "no fault" still needs every answer.
+    """
+
+    __slots__ = ("known", "reason")
+
+    def __init__(self, known: tuple[Any, ...], reason: str) -> None:
+        self.known = known
+        self.reason = reason
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.known
+        raise UnknownFact(self.reason)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, item: object) -> bool:
+        return item in self.known or self._refuse()
+
+    def __eq__(self, other: object) -> bool:
+        """Another one is compared as it is, which tests of facts need; whether it equals a list is not known."""
+        if isinstance(other, KnownPart):
+            return (self.known, self.reason) == (other.known, other.reason)
+        return self._refuse()
+
+    def __hash__(self) -> int:
+        return hash((self.known, self.reason))
+
+    def __repr__(self) -> str:
+        return f"KnownPart({self.known!r}, {self.reason!r})"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise UnknownFact(self.reason)
+
+    __len__ = __getitem__ = __add__ = __radd__ = __lt__ = __le__ = __gt__ = __ge__ = __reversed__ = _refuse
+
+
+def lacking_of(items: object) -> UnknownFact | None:
+    """Why there may be more in a list; None for one that is known as a whole."""
+    return UnknownFact(items.reason) if isinstance(items, KnownPart) else None
+
+
+def known_part(known: Iterable[T], unknown: UnknownFact | None) -> tuple[T, ...]:
+    """The list of these items; with `unknown`, of which they are a part. Raises it where nothing is known."""
+    found = tuple(known)
+    if unknown is None:
+        return found
+    if not found:
+        raise unknown
+    part: Any = KnownPart(found, unknown.reason)
+    return cast("tuple[T, ...]", part)
+
+
+def keep_known(make: Callable[[S], Iterable[T]], items: Iterable[S]) -> tuple[T, ...]:
+    """What `make` gives for each item, in one list; a KnownPart where it raises UnknownFact for some of them, or where
+    not all items are known. Raises UnknownFact where nothing is known.
+    """
+    found: list[T] = []
+    unknown: UnknownFact | None = None
+    rest = iter(items)
+    while True:
+        try:
+            item = next(rest)
+        except StopIteration:
+            break
+        except UnknownFact as end:
+            unknown = unknown or end
+            break
+        try:
+            found += make(item)
+        except UnknownFact as lacking:
+            unknown = unknown or lacking
+    return known_part(found, unknown)
+
+
+def known_items(items: Iterable[T]) -> list[T]:
+    """The items that are known, for what may be made of a part: names, or words for people."""
+    found: list[T] = []
+    with suppress(UnknownFact):
+        for item in items:
+            found.append(item)  # noqa: PERF402 - what came before the UnknownFact stays
+    return found
+
+
+def any_known(test: Callable[[S], bool], items: Iterable[S]) -> bool:
+    """Whether one of the items passes, also where others could not be read. Raises UnknownFact where none is known to
+    pass, and one is not known to fail.
+    """
+    passed = keep_known(lambda item: (item,) if test(item) else (), items)
+    return bool(passed)
 
 
 def keep_last(make: Callable[[F], T]) -> Callable[[F], T]:
@@ -112,8 +211,8 @@ def complete(value: object) -> None:
     if isinstance(value, Fact):
         for field in fields(value):  # type: ignore[arg-type]
             complete(stored(value, field.name))
-    elif isinstance(value, (tuple, list)):
-        for item in value:
+    elif isinstance(value, (tuple, list, KnownPart)):
+        for item in value.known if isinstance(value, KnownPart) else value:
             complete(item)
     elif isinstance(value, Mapping):
         for item in value.values():

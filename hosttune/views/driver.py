@@ -14,7 +14,7 @@ from hosttune.choices.drivers.branch import drives, end_words
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import CHANGES
 from hosttune.codec import FORMAT_VERSION
-from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.base import UnknownFact, known_items, raw
 from hosttune.facts.inventory import UNTOLD_DRIVER
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
@@ -86,6 +86,7 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
     """Join the facts about GPUs, driver and offer with the choice that gpu-driver makes with these parameters."""
     teller = _Teller()
     devices: tuple[Gpu, ...] = teller.ask(lambda: facts.gpus.devices, ())
+    teller.ask(lambda: tuple(devices), ())  # the reason why there may be more
     if not devices:
         others = teller.ask(lambda: facts.other_gpus.summary, "")
         beside = f", but {others}: their drivers are not hosttune's" if others else ""
@@ -95,7 +96,7 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
         return DriverTable((), "none", (), (), "", () if unknown else (none,), unknown)
     choice: DriverChoice | None = teller.ask(lambda: driver_choice.choose(facts, params), None)
     groups: dict[tuple[str, str], list[Gpu]] = {}
-    for gpu in devices:
+    for gpu in known_items(devices):
         groups.setdefault((gpu.name or gpu.device_id, str(raw(gpu, "driver"))), []).append(gpu)
     rows = tuple(_row(group, facts, choice, teller) for group in groups.values())
     return DriverTable(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, any_known, attempt, lazy, raw, shared
 from hosttune.facts.gpu.driver_modules import (
     DkmsBuild,
     DriverModule,
@@ -130,7 +130,7 @@ class Driver(Fact):
     @property
     def is_present(self) -> bool:
         """There is a driver, from wherever: installed, or only loaded (from a container, from an image)."""
-        return self.is_installed or self.is_loaded
+        return any_known(lambda name: bool(getattr(self, name)), ("is_installed", "is_loaded"))
 
     @property
     def is_on_disk(self) -> bool:

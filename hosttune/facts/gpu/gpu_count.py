@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.containers.kubernetes import ROOTS
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.gpu.platforms import Switches, platform_of
 from hosttune.facts.own_tables import read_own_table
 from hosttune.facts.reading import parsed, texts
 from hosttune.frozen import frozen
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -54,6 +55,7 @@ class GpuCount(Fact):
     by_name: Expected  # from the instance type, or the product name
     by_kubelet: int  # GPUs that the device plugin has registered, MIG devices left out
     by_board: int  # GPUs of a board such as theirs, where there are fewer; in virtual machines of racks only
+    most: int  # as `present`; where that is not known, how many NVIDIA's can be at most
 
 
 @cache
@@ -110,12 +112,22 @@ def collect(reader: Reader, facts: Facts) -> GpuCount:
         by_name=lazy(_by_name, reader, facts),
         by_kubelet=lazy(_by_kubelet, reader, facts),
         by_board=lazy(_by_board, facts),
+        most=lazy(_most, facts),
     )
 
 
 def _present(facts: Facts) -> int:
     gpus = [gpu for gpu in facts.gpus.devices if (gpu.device_id, gpu.subsystem) != _DGX_DISPLAY]
     return len(gpus) or facts.other_gpus.count
+
+
+def _most(facts: Facts) -> int:
+    present = attempt(_present, facts)
+    if isinstance(present, Unreadable):
+        if not facts.gpus.has_gpu:
+            raise UnknownFact(present.reason)
+        return facts.gpus.most
+    return present
 
 
 def _by_name(reader: Reader, facts: Facts) -> Expected:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, shared
 from hosttune.facts.gpu.gpu_errors import slot_of
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.platforms import has_grace
@@ -73,7 +73,7 @@ class GpuMemories(Fact):
         """GPUs whose window has to reach all of their memory. Others may have a small one on purpose (a T4, a GeForce
         without resizable BAR, a card for workstations, a vGPU).
         """
-        return tuple(gpu for gpu in self.gpus if gpu.is_judged and gpu.bytes)
+        return keep_known(lambda gpu: (gpu,) if gpu.is_judged and gpu.bytes else (), self.gpus)
 
 
 def window_in(resource: str) -> int:
@@ -106,7 +106,7 @@ def is_whole_by_design(gpu: Gpu) -> bool:
 
 def collect(reader: Reader, facts: Facts) -> GpuMemories:
     sizes = shared(_ask, reader, facts)
-    return GpuMemories(gpus=lazy(lambda: tuple(_memory(reader, gpu, sizes) for gpu in facts.gpus.devices)))
+    return GpuMemories(gpus=lazy(keep_known, lambda gpu: (_memory(reader, gpu, sizes),), facts.gpus.devices))
 
 
 def _ask(reader: Reader, facts: Facts) -> Mapping[str, Sizes]:

@@ -10,15 +10,15 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, any_known, attempt, keep_known, known_items, lazy, raw, shared
 from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, generation_of
 from hosttune.facts.gpu.platforms import has_grace
-from hosttune.facts.reading import hint, if_absent, line, sure
+from hosttune.facts.reading import all_sure, hint, if_absent, line, sure
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -88,6 +88,7 @@ class Gpus(Fact):
 
     devices: tuple[Gpu, ...]
     nvswitches: int  # NVSwitch functions on the PCI bus; the switches of HGX B200 and newer do not show there
+    most: int = 0  # the GPUs and the PCI functions that may be one, of which vendor or class could not be read
 
     @property
     def count(self) -> int:
@@ -106,7 +107,7 @@ class Gpus(Fact):
     def ours(self) -> tuple[Gpu, ...]:
         """Those that a driver of this host has to drive, by slot: without the ones that are held for virtual machines,
         unless all are."""
-        ours = tuple(gpu for gpu in self.devices if not is_vfio(str(raw(gpu, "driver"))))
+        ours = keep_known(lambda gpu: () if is_vfio(str(raw(gpu, "driver"))) else (gpu,), self.devices)
         return ours or self.devices
 
     @property
@@ -127,15 +128,12 @@ class Gpus(Fact):
     @property
     def is_passed_through(self) -> bool:
         """Every GPU is held for virtual machines."""
-        known = [driver for gpu in self.devices if isinstance(driver := raw(gpu, "driver"), str)]
-        if any(not is_vfio(driver) for driver in known):
-            return False
-        return self.has_gpu and all(is_vfio(gpu.driver) for gpu in self.devices)
+        return self.has_gpu and not any_known(lambda gpu: not is_vfio(gpu.driver), self.devices)
 
     @property
     def is_vgpu(self) -> bool:
         """One of them is a part of a card that a hypervisor lends, as its PCI ids say."""
-        return any(gpu.is_vgpu for gpu in self.devices)
+        return any_known(lambda gpu: gpu.is_vgpu, self.devices)
 
     @property
     def unlisted(self) -> tuple[str, ...]:
@@ -176,33 +174,63 @@ def collect(reader: Reader, facts: Facts) -> Gpus:  # noqa: ARG001 - the interfa
     functions = shared(_functions, reader)
     return Gpus(
         devices=lazy(lambda: _gpus(reader, functions())),
-        nvswitches=lazy(lambda: sum(_is_switch(reader, slot, kind) for slot, kind in functions().items())),
+        nvswitches=lazy(lambda: sum(_is_switch(reader, one.slot) for one in _of_class(functions(), _SWITCH_CLASS))),
+        most=lazy(lambda: sum(map(_may_be_gpu, functions()))),
     )
 
 
-def _functions(reader: Reader) -> dict[str, str]:
-    """The class of each PCI function of NVIDIA's, by slot; none on a machine without PCI."""
+@frozen
+class _Function:
+    """A PCI function of NVIDIA's, or one whose vendor could not be read."""
+
+    slot: str
+    vendor: str | Unreadable
+    kind: str | Unreadable  # its class
+
+
+def _functions(reader: Reader) -> tuple[_Function, ...]:
+    """None on a machine without PCI."""
     slots = sure(reader.list(DEVICES))
     if slots is ABSENT:
         if reader.stat("/sys/bus") is ABSENT:
             raise UnknownFact("/sys is not mounted")
-        return {}
-    told = ((slot, line(reader, f"{DEVICES}/{slot}/vendor")) for slot in slots)
-    return {slot: if_absent(line(reader, f"{DEVICES}/{slot}/class"), "") for slot, vendor in told if vendor == _NVIDIA}
+        return ()
+    told = ((slot, attempt(read_pci, reader, slot, "vendor")) for slot in slots)
+    return tuple(
+        _Function(slot, vendor, attempt(read_pci, reader, slot, "class"))
+        for slot, vendor in told
+        if vendor == _NVIDIA or isinstance(vendor, Unreadable)
+    )
 
 
-def _is_switch(reader: Reader, slot: str, kind: str) -> bool:
-    return kind.startswith(_SWITCH_CLASS) and _number(read_pci(reader, slot, "device")) >= FIRST_NVSWITCH
+def _may_be_gpu(one: _Function) -> bool:
+    return isinstance(one.kind, Unreadable) or one.kind.startswith(_GPU_CLASSES)
 
 
-def _gpus(reader: Reader, functions: dict[str, str]) -> tuple[Gpu, ...]:
-    slots = [
-        slot
-        for slot, kind in functions.items()
-        if kind.startswith(_GPU_CLASSES) and not isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str)
-    ]  # a virtual function is a part of a GPU that this host lends (vGPU): nvidia-smi does not list it
-    names = shared(_names, reader, slots)
-    return tuple(_gpu(reader, slot, functions[slot], names) for slot in slots)
+def _of_class(functions: Iterable[_Function], *classes: str) -> tuple[_Function, ...]:
+    """Those of these classes. Of one that is of another class its vendor does not matter."""
+
+    def take(one: _Function) -> tuple[_Function, ...]:
+        if isinstance(one.kind, str) and not one.kind.startswith(classes):
+            return ()
+        all_sure((one.vendor, one.kind))
+        return (one,)
+
+    return keep_known(take, functions)
+
+
+def _is_switch(reader: Reader, slot: str) -> bool:
+    return _number(read_pci(reader, slot, "device")) >= FIRST_NVSWITCH
+
+
+def _gpus(reader: Reader, functions: Iterable[_Function]) -> tuple[Gpu, ...]:
+    """Without virtual functions: each is a part of a GPU that this host lends (vGPU); nvidia-smi does not list it."""
+    found = keep_known(
+        lambda one: () if isinstance(reader.link(f"{DEVICES}/{one.slot}/physfn"), str) else (one,),
+        _of_class(functions, *_GPU_CLASSES),
+    )
+    names = shared(_names, reader, found)
+    return keep_known(lambda one: (_gpu(reader, one.slot, str(one.kind), names),), found)
 
 
 def _gpu(reader: Reader, slot: str, class_id: str, names: Callable[[], dict[str, str]]) -> Gpu:
@@ -246,8 +274,9 @@ def _node(reader: Reader, slot: str) -> int:
     return int(node) if re.fullmatch(r"-?[0-9]{1,9}", node) else -1
 
 
-def _names(reader: Reader, slots: list[str]) -> dict[str, str]:
+def _names(reader: Reader, functions: Iterable[_Function]) -> dict[str, str]:
     """Names by slot: from the loaded driver, else from the PCI ID list that is installed (our table knows more)."""
+    slots = known_items(one.slot for one in functions)
     names = {slot: model_in(hint(reader, f"/proc/driver/nvidia/gpus/{slot}/information")) for slot in slots}
     if all(names.values()):
         return names

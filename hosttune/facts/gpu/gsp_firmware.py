@@ -17,7 +17,7 @@ from errno import EINTR, ENOENT, errorcode
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, raw
+from hosttune.facts.base import Fact, attempt, known_items, lazy, raw
 from hosttune.facts.gpu.gpu_errors import is_load, slot_of, stamped
 from hosttune.facts.gpu.smi_words import says_lost
 from hosttune.facts.gpu.ways_out import RUN_REPORT
@@ -159,7 +159,7 @@ def _failures(reader: Reader, facts: Facts) -> tuple[GspFailure, ...]:
     if nvidia.smi not in {"answers", "refused"} or nvidia.refusal == "mismatch":
         return ()
     answering = {gpu.slot for gpu in nvidia.gpus}
-    held = {gpu.slot for gpu in facts.gpus.devices if raw(gpu, "driver") == "nvidia"} - answering
+    held = {gpu.slot for gpu in known_items(facts.gpus.devices) if raw(gpu, "driver") == "nvidia"} - answering
     if not held:
         return ()
     found = failures_in(nvidia.messages)

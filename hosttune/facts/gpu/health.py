@@ -10,7 +10,18 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.base import (
+    Fact,
+    UnknownFact,
+    attempt,
+    keep_known,
+    known_items,
+    known_part,
+    lacking_of,
+    lazy,
+    raw,
+    shared,
+)
 from hosttune.facts.gpu.gpu_errors import SAID, GpuError, is_load, said_at, sxids_in, xids_in
 from hosttune.facts.gpu.gsp_firmware import GspFailure, way_out
 from hosttune.facts.gpu.health_smi import (
@@ -231,7 +242,7 @@ class Health(Fact):
 def collect(reader: Reader, facts: Facts) -> Health:
     told = _Told(reader, facts)
     return Health(
-        gpus=lazy(lambda: tuple(_gpu(slot, told) for slot in told.slots())),
+        gpus=lazy(lambda: keep_known(lambda slot: (_gpu(slot, told),), told.slots())),
         switch_errors=lazy(lambda: tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in told.sxids())),
         is_switch_fatal=lazy(lambda: any(error.weight == "fault" for _, error in told.sxids())),
         switch_way_out=lazy(told.switch_way_out),
@@ -266,20 +277,24 @@ class _Told:
         return self.asked()[1]
 
     def _held(self) -> dict[str, Gpu]:
-        """By slot, also one whose driver could not be read: nvidia-smi and the log may have something of it."""
-        found = ((gpu, raw(gpu, "driver")) for gpu in self.facts.gpus.devices)
+        """By slot, also one whose driver could not be read: nvidia-smi and the log may have something of it. Those that
+        are known; `slots` raises where there may be more.
+        """
+        found = ((gpu, raw(gpu, "driver")) for gpu in known_items(self.facts.gpus.devices))
         return {gpu.slot: gpu for gpu, driver in found if driver == "nvidia" or isinstance(driver, Unreadable)}
 
     def _slots(self) -> tuple[str, ...]:
         """Nothing is known of those that the log has nothing of, where the list of GPUs or nvidia-smi cannot be had."""
-        smi, held, silences = attempt(lambda: self.facts.nvidia.smi), attempt(self.held), attempt(self.silences)
-        lacking = next((one for one in (smi, held) if isinstance(one, Unreadable)), None)
-        if lacking is None:
-            return tuple(sorted({*self.held(), *(silences if isinstance(silences, dict) else ())}))
-        found = xids_in(self.facts.nvidia.messages, self.driver, self.reader.now(), {})
-        if not (slots := sorted(slot for slot, errors in found.items() if any(one.is_reported for one in errors))):
-            raise UnknownFact(lacking.reason)
-        return tuple(slots)
+        smi, silences = attempt(lambda: self.facts.nvidia.smi), attempt(self.silences)
+        devices = attempt(lambda: self.facts.gpus.devices)
+        unread = next((one for one in (smi, devices) if isinstance(one, Unreadable)), None)
+        found = set() if unread else {*self.held(), *(silences if isinstance(silences, dict) else ())}
+        lacking = UnknownFact(unread.reason) if unread else lacking_of(devices)
+        if lacking:
+            messages = attempt(lambda: self.facts.nvidia.messages)
+            errors = xids_in(messages, self.driver, self.reader.now(), {}) if isinstance(messages, tuple) else {}
+            found |= {slot for slot, own in errors.items() if any(one.is_reported for one in own)}
+        return known_part(sorted(found), lacking)
 
     def _ask(self) -> tuple[Mapping[str, Mapping[str, str]], str]:
         is_asked = self.facts.nvidia.smi not in {"not asked", "absent", "hangs"}
@@ -293,13 +308,15 @@ class _Told:
         return rows if tells else _remapped(self.reader, is_vgpu=self.is_vgpu()) if rows else {}
 
     def _corrected(self) -> Mapping[str, int]:
-        """The corrected memory errors by slot, of the GPUs that count them. Nothing waits for this answer alone: what
-        does not tell is left out.
+        """The corrected memory errors by slot, of the GPUs that count them. What nvidia-smi does not tell is left out;
+        raises UnknownFact where it was asked, and its answer could not be had.
         """
         rows = self.asked()[0].values()
         if not any(is_supported(row.get(_UNCORRECTED, "N/A")) for row in rows):
             return {}
         answer = self.reader.query(CORRECTED, timeout_s=_TIMEOUT_S)
+        if isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+            raise UnknownFact(answer.reason)
         told = parse_rows(answer.text, CORRECTED_FIELDS, answer.status).rows if isinstance(answer, Completed) else {}
         counts = {slot: parse_digits(row[CORRECTED_FIELDS[1]], -1) for slot, row in told.items()}
         return {slot: count for slot, count in counts.items() if count >= 0}
@@ -316,7 +333,10 @@ class _Told:
     def corrected_an_hour(self, slot: str) -> float:
         """How many memory errors a GPU corrects in an hour, on average since the driver was loaded."""
         count = self.corrected().get(slot, 0)
-        return count / max(1.0, self.loaded_s() / _HOUR_S) if count and self.loaded_s() else 0.0
+        if not count:
+            return 0.0
+        _ = self.facts.pressure.uptime_days  # raises where nothing tells since when they are counted
+        return count / max(1.0, self.loaded_s() / _HOUR_S) if self.loaded_s() else 0.0
 
     def corrected_of_others(self, slot: str) -> float:
         own = self.held().get(slot)
@@ -344,7 +364,10 @@ class _Told:
         if silent and silent.sign == "not known":
             raise UnknownFact(silent.why)
         if not silent:
-            _ = self.held()[slot].driver  # raises where it is not known whether the driver has it
+            held = self.held().get(slot)
+            if held is None:
+                raise UnknownFact(f"whether {slot} is a GPU that the driver has")
+            _ = held.driver  # raises where that is not known
         if not silent and not words and not problem:
             raise UnknownFact("nvidia-smi showed it at first, and then no more")
         said = f"it {silent.why}" if silent else words and f"nvidia-smi says {words} of all that it is asked of it"

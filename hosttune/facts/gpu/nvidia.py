@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, known_items, lacking_of, lazy, raw, shared
 from hosttune.facts.gpu.gpu_errors import wants_reset
-from hosttune.facts.gpu.gpus import is_vfio
+from hosttune.facts.gpu.gpus import DEVICES, is_vfio
 from hosttune.facts.gpu.nvidia_lost import SilentGpu, silent_gpus, told_by_log
 from hosttune.facts.gpu.nvidia_smi import (
     QUERY,
@@ -28,7 +28,7 @@ from hosttune.facts.gpu.nvidia_smi import (
     why_refused,
 )
 from hosttune.facts.gpu.strangers import home_of
-from hosttune.facts.reading import hint, not_told, require_known
+from hosttune.facts.reading import all_sure, hint, names_in, not_told, require_known
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex
@@ -213,10 +213,15 @@ def _silent(
 ) -> tuple[SilentGpu, ...]:
     """The GPUs that the driver holds and nvidia-smi does not show; those without a driver are told elsewhere."""
     _has_gpu(reader, facts)  # raises where no driver runs
-    devices = facts.gpus.devices
-    held = [gpu.slot for gpu in devices if raw(gpu, "driver") == "nvidia"]
+    devices = known_items(facts.gpus.devices)
+    held = {gpu.slot for gpu in devices if raw(gpu, "driver") == "nvidia"}
+    on_bus = {gpu.slot for gpu in devices}
     said = attempt(lambda: asked().said)
-    return silent_gpus(said, attempt(messages), held, [gpu.slot for gpu in devices], narrowed(reader, facts))
+    if lacking_of(facts.gpus.devices) and isinstance(said, SmiAnswer):
+        # What nvidia-smi lists is a GPU, also where the class of that PCI function could not be read.
+        shown = {gpu.slot for gpu in said.gpus} & {*names_in(reader, DEVICES)}
+        held, on_bus = held | shown, on_bus | shown
+    return silent_gpus(said, attempt(messages), held, on_bus, narrowed(reader, facts))
 
 
 def _all_lost(reader: Reader, facts: Facts, messages: Callable[[], tuple[str, ...]]) -> str:
@@ -259,18 +264,17 @@ def _is_vgpu(reader: Reader, facts: Facts, asked: Callable[[], _Asked], words: C
     listed one is a whole card that was passed through."""
     if attempt(_has_gpu, reader, facts) is False:
         return False
-    said = attempt(lambda: asked().said)
+    said, is_profile = attempt(lambda: asked().said), attempt(lambda: facts.gpus.is_vgpu)
     gpus = said.gpus if isinstance(said, SmiAnswer) else ()
-    if _is_profile(facts) or any(is_vgpu_name(gpu.name) for gpu in gpus) or _is_set_up(reader, facts):
+    if is_profile is True or any(is_vgpu_name(gpu.name) for gpu in gpus) or _is_set_up(reader, facts):
         return True
-    return _may_be_vm(facts) and not_in_release(words()) and _is_known_in_vm(facts)
-
-
-def _is_profile(facts: Facts) -> bool:
-    try:
-        return facts.gpus.is_vgpu
-    except UnknownFact:
+    if not _may_be_vm(facts):
         return False
+    if not_in_release(words()) and _is_known_in_vm(facts):
+        return True
+    if attempt(lambda: all(gpu.subsystem and gpu.is_listed for gpu in facts.gpus.devices)) is not True:
+        all_sure((is_profile, said))  # a board that is in no list may be a vGPU, by what could not be read
+    return False
 
 
 def has_gridd(reader: Reader) -> bool:

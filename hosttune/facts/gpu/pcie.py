@@ -12,7 +12,18 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, raw, shared
+from hosttune.facts.base import (
+    Fact,
+    UnknownFact,
+    attempt,
+    keep_known,
+    known_items,
+    known_part,
+    lacking_of,
+    lazy,
+    raw,
+    shared,
+)
 from hosttune.facts.gpu.gpus import DEVICES, driver_of, is_vfio, read_pci, width_of
 from hosttune.facts.reading import if_absent, is_there, names_in, texts
 from hosttune.frozen import frozen
@@ -136,22 +147,24 @@ def collect(reader: Reader, facts: Facts) -> Pcie:
 
 
 def _devices(reader: Reader, facts: Facts) -> tuple[PcieDevice, ...]:
-    ours = {gpu.slot for gpu in facts.gpus.devices}
-    found = [
-        (slot, "gpu" if slot in ours else _KINDS.get(read_pci(reader, slot, "class")[:6], ""))
-        for slot in names_in(reader, DEVICES)
-    ]
-    return tuple(_device(reader, slot, kind) for slot, kind in found if kind)
+    ours = {gpu.slot for gpu in known_items(facts.gpus.devices)}
+
+    def of(slot: str) -> tuple[PcieDevice, ...]:
+        kind = "gpu" if slot in ours else _KINDS.get(read_pci(reader, slot, "class")[:6], "")
+        return (_device(reader, slot, kind),) if kind else ()
+
+    found = keep_known(of, names_in(reader, DEVICES))
+    return found if lacking_of(found) else known_part(found, lacking_of(facts.gpus.devices))
 
 
 def _links(reader: Reader, facts: Facts) -> tuple[PcieLink, ...]:
     devices = facts.pcie.devices
     firsts: dict[str, PcieDevice] = {}  # by the device that they are functions of
-    for device in devices:
+    for device in known_items(devices):
         if device.kind == "gpu" or not isinstance(reader.link(f"{DEVICES}/{device.slot}/physfn"), str):
             firsts.setdefault(device.slot.rpartition(".")[0], device)
     look = _LinkContext(reader, facts, devices, tuple(firsts.values()))
-    return tuple(_link(device, look) for device in firsts.values())
+    return known_part((_link(device, look) for device in firsts.values()), lacking_of(devices))
 
 
 def _device(reader: Reader, slot: str, kind: str) -> PcieDevice:
@@ -251,7 +264,7 @@ class _LinkContext:
 def _link(device: PcieDevice, look: _LinkContext) -> PcieLink:
     reader, slot = look.reader, device.slot
     port = device.ports[-1] if device.ports else ""
-    model = _model(reader, slot)
+    model = shared(_model, reader, slot)
 
     def width(of: str, end: str) -> int:
         return width_of(read_pci(reader, of, f"{end}_link_width"))
@@ -262,7 +275,7 @@ def _link(device: PcieDevice, look: _LinkContext) -> PcieLink:
     return PcieLink(
         slot=slot,
         kind=device.kind,
-        model=model,
+        model=lazy(model),
         port=port,
         width=lazy(width, slot, "current"),
         device_width=lazy(width, slot, "max"),
@@ -270,8 +283,8 @@ def _link(device: PcieDevice, look: _LinkContext) -> PcieLink:
         speed=lazy(speed, slot, "current"),
         device_speed=lazy(speed, slot, "max"),
         port_speed=lazy(speed, port, "max"),
-        sibling_width=lazy(lambda: max((width for width, _ in look.models()[model].values()), default=0)),
-        is_like_siblings=lazy(look.is_like_siblings, model),
+        sibling_width=lazy(lambda: max((width for width, _ in look.models()[model()].values()), default=0)),
+        is_like_siblings=lazy(lambda: look.is_like_siblings(model())),
         is_asleep=lazy(lambda: read_pci(reader, slot, "power/runtime_status") == "suspended"),
         is_working=lazy(lambda: slot in look.working()),
         corrected=lazy(_errors, reader, (slot, port), {"correctable": _REPLAYED.__contains__}),
@@ -279,7 +292,7 @@ def _link(device: PcieDevice, look: _LinkContext) -> PcieLink:
             _errors, reader, (slot, port), {"fatal": lambda _: True, "nonfatal": lambda name: name not in _PROBES}
         ),
         broken=lazy(_errors, reader, (slot, port), {"fatal": _BROKEN.__contains__}),
-        is_undriven=lazy(lambda: device.is_left and look.has_driver(model)),
+        is_undriven=lazy(lambda: device.is_left and look.has_driver(model())),
         is_gone=lazy(lambda: read_pci(reader, slot, "current_link_width") in _ALL_ONES),
         split_with=lazy(_beside, reader, device, look.devices),
         other_half=lazy(look.other_half, slot),
@@ -297,9 +310,14 @@ def _errors(reader: Reader, slots: Sequence[str], wanted: Mapping[str, Callable[
 
 
 def _working(facts: Facts) -> set[str]:
-    """The slots of the GPUs under load now, as far as nvidia-smi tells: others let their links slow down."""
-    gpus = raw(facts.health, "gpus")
-    busy = ((gpu.slot, raw(gpu, "utilization_percent")) for gpu in (gpus if isinstance(gpus, tuple) else ()))
+    """The slots of the GPUs under load now, as far as nvidia-smi tells: others let their links slow down. Raises
+    UnknownFact where nvidia-smi works, and this answer of it could not be had.
+    """
+    if not facts.gpus.has_gpu:
+        return set()
+    if facts.nvidia.smi == "answers" and facts.health.problem:
+        raise UnknownFact(facts.health.problem)
+    busy = ((gpu.slot, raw(gpu, "utilization_percent")) for gpu in known_items(facts.health.gpus))
     return {slot for slot, percent in busy if isinstance(percent, int) and percent >= _LOAD_PERCENT}
 
 

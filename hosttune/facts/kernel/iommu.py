@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.reading import if_absent, line, names_in
 from hosttune.frozen import frozen
@@ -74,7 +74,7 @@ def arguments_of(command_line: tuple[str, ...]) -> tuple[str, ...]:
 def collect(reader: Reader, facts: Facts) -> Iommu:
     return Iommu(
         is_on=lazy(lambda: bool(names_in(reader, "/sys/kernel/iommu_groups"))),
-        devices=lazy(lambda: tuple(_device(reader, one.slot, one.kind) for one in facts.pcie.devices)),
+        devices=lazy(lambda: keep_known(lambda one: (_device(reader, one.slot, one.kind),), facts.pcie.devices)),
         arguments=lazy(lambda: arguments_of(facts.kernel.command_line)),
     )
 

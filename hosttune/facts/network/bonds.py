@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, keep_known, known_items, known_part, lacking_of, lazy, shared
 from hosttune.facts.network.network import BONDING_MASTERS, speed_of
 from hosttune.facts.reading import derived, if_absent, integer, line, require_known
 from hosttune.frozen import frozen
@@ -61,17 +61,18 @@ class Bond(Fact):
     @property
     def down(self) -> tuple[str, ...]:
         """The links that are not up, each with why: ens5f1 (no link)."""
-        return tuple(f"{one.name} ({one.fault})" for one in self.members if one.fault)
+        return keep_known(lambda one: (f"{one.name} ({one.fault})",) if one.fault else (), self.members)
 
     @property
     def idle(self) -> tuple[str, ...]:
         """Of 802.3ad the links that are up and carry nothing, each with why: ens5f1 (no LACP from the switch)."""
-        return tuple(f"{one.name} ({one.idle})" for one in self.members if not one.fault and one.idle)
+        return keep_known(lambda one: (f"{one.name} ({one.idle})",) if not one.fault and one.idle else (), self.members)
 
     @property
     def speeds_mbps(self) -> tuple[int, ...]:
         """The speeds, Mb/s, of its links that are up, each once, the slowest first."""
-        return tuple(sorted({one.speed_mbps for one in self.members if not one.fault and one.speed_mbps}))
+        speeds = keep_known(lambda one: (one.speed_mbps,) if not one.fault and one.speed_mbps else (), self.members)
+        return known_part(sorted({*known_items(speeds)}), lacking_of(speeds))
 
 
 @frozen

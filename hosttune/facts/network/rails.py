@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, raw
+from hosttune.facts.base import Fact, UnknownFact, keep_known, lazy, raw
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
 from hosttune.facts.network.gids import gids_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hosttune.facts import Facts
+    from hosttune.facts.gpu.gpus import Gpu
     from hosttune.facts.network.rdma import RdmaPort
     from hosttune.host.door import Reader
 
@@ -100,9 +101,12 @@ def _gpus(reader: Reader, facts: Facts) -> tuple[RailedGpu, ...]:
         return set(ports_of(if_absent(reader.resolve(path), ""))[1:])
 
     devices = {name: switches(f"{_CLASS}/{name}/device") for name in names_in(reader, _CLASS)}
-    slots = [gpu.slot for gpu in facts.gpus.devices] if devices else []
-    above = {slot: switches(f"{DEVICES}/{slot}") for slot in slots}
-    return tuple(RailedGpu(slot, tuple(name for name, own in devices.items() if own & above[slot])) for slot in slots)
+
+    def of(gpu: Gpu) -> tuple[RailedGpu, ...]:
+        above = switches(f"{DEVICES}/{gpu.slot}")
+        return (RailedGpu(gpu.slot, tuple(name for name, own in devices.items() if own & above)),)
+
+    return keep_known(of, facts.gpus.devices) if devices else ()
 
 
 def _rails(reader: Reader, facts: Facts) -> tuple[Rail, ...]:
@@ -128,13 +132,13 @@ def _rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:
 
     def odd() -> tuple[str, ...]:
         words = {"lossless": "lossless priorities", "trust": "trust", "ecn": "ECN", "traffic_class": "traffic class"}
-        own = {name: getattr(rail, name) for name in words}  # raises where it cannot be told
-        usual = {name: most(name) for name in words}
-        return tuple(
-            f"{word} {own[name]} instead of {usual[name]}"
-            for name, word in words.items()
-            if usual[name] is not None and own[name] != usual[name]
-        )
+
+        def differs(name: str) -> tuple[str, ...]:
+            own, usual = getattr(rail, name), most(name)  # raises where it cannot be told
+            is_odd = usual is not None and own != usual
+            return (f"{words[name]} {own} instead of {usual}",) if is_odd else ()
+
+        return keep_known(differs, words)
 
     rail = Rail(
         name=port.name,

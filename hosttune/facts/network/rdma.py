@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, known_items, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
 from hosttune.facts.gpu.platforms import is_switched
@@ -141,14 +141,16 @@ def _ports(reader: Reader, facts: Facts, bridges: tuple[str, ...]) -> tuple[Rdma
     beside = _Beside(reader, facts, found)
     verbs = shared(_verbs, reader)
     left_alone = frozenset(bridges)
-    for device in names_in(reader, _CLASS):
-        if device not in left_alone:
-            own = (
-                _port(reader, facts, device, port, beside, verbs)
-                for port in names_in(reader, f"{_CLASS}/{device}/ports")
-            )
-            found += (port for port in own if attempt(_is_idle_function, port) is not True)
-    return tuple(found)
+
+    def of(device: str) -> tuple[RdmaPort, ...]:
+        own = [
+            _port(reader, facts, device, port, beside, verbs) for port in names_in(reader, f"{_CLASS}/{device}/ports")
+        ]
+        return tuple(port for port in own if attempt(_is_idle_function, port) is not True)
+
+    ports = keep_known(of, (device for device in names_in(reader, _CLASS) if device not in left_alone))
+    found += known_items(ports)
+    return ports
 
 
 def _is_idle_function(port: RdmaPort) -> bool:
@@ -160,8 +162,8 @@ def _bridges(reader: Reader, facts: Facts) -> tuple[str, ...]:
     share no switch with a GPU and have no network interface, or one of IP over InfiniBand that is switched off.
     """
     devices = names_in(reader, _CLASS)
-    gpus = raw(facts.gpus, "devices") if devices else ()
-    slots = [gpu.slot for gpu in gpus if is_switched(gpu.device_id)] if isinstance(gpus, tuple) else []
+    gpus = attempt(lambda: known_items(facts.gpus.devices)) if devices else []
+    slots = [gpu.slot for gpu in gpus if is_switched(gpu.device_id)] if isinstance(gpus, list) else []
     if not slots:
         return ()
     places = (place for slot in slots if isinstance(place := reader.resolve(f"{DEVICES}/{slot}"), str))

@@ -12,8 +12,8 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.reading import if_absent, not_told, parsed, text
+from hosttune.facts.base import Fact, UnknownFact, keep_known, lazy, shared
+from hosttune.facts.reading import if_absent, is_there, not_told, parsed, text
 from hosttune.facts.slurm_conf import (
     CONFIGLESS,
     SLURM_CONF,
@@ -234,7 +234,9 @@ class _SlurmFiles:
     def missing_devices(self) -> tuple[str, ...]:
         named = (_devices_of(row) for row in self.own_gres())
         files = [path for one in named if one for path in parsed(hosts_in, one)]
-        return tuple(path for path in dict.fromkeys(files[:_MOST_DEVICES]) if self.reader.stat(path) is ABSENT)
+        return keep_known(
+            lambda path: () if is_there(self.reader, path) else (path,), dict.fromkeys(files[:_MOST_DEVICES])
+        )
 
     def is_shared(self) -> bool:
         if "linear" in self.setting("SelectType"):

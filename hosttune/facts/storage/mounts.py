@@ -12,7 +12,7 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy, raw, shared, unread
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.reading import require_known, sure
 from hosttune.facts.storage.fstab_lines import PATH as FSTAB
@@ -23,7 +23,7 @@ from hosttune.host.mounters import UTAB, users_in
 from hosttune.host.mountinfo import MountLine, folders_above, parse, topmost_at, visible
 from hosttune.host.named import waits_for_server
 from hosttune.regex import regex
-from hosttune.values import ABSENT, NOT_RECORDED, OnlyRunning
+from hosttune.values import ABSENT, NOT_RECORDED, OnlyRunning, Unreadable
 
 if TYPE_CHECKING:
     import re
@@ -46,7 +46,8 @@ NETWORK_TYPES = frozenset({
     "fuse.geesefs", "fuse.httpdirfs", "fuse.ipfs", "fuse.vmhgfs-fuse", "vboxsf", "vmhgfs", "prl_fs", "sshfs",
     "moosefs", "quobyte",
 })  # fmt: skip
-_UNASKED: int = unread("space is asked of visible local mounts only")
+_NOT_ASKED = "space is asked of visible local mounts only"
+_UNASKED: int = unread(_NOT_ASKED)
 _SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes", "reserved_bytes")
 # statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
@@ -516,6 +517,11 @@ class _MountDisks:
             if getattr(self.reader.stat(f"{folder}/{name}"), "type", "") == "file":
                 return f"{folder}/{name}"
         return ""
+
+
+def is_measured(mount: Mount) -> bool:
+    """Whether the space of a mount is asked for at all."""
+    return raw(mount, "total_bytes") != Unreadable(_NOT_ASKED) and mount.fstype in _MEASURED_TYPES
 
 
 def unit_name(target: str, suffix: str = "mount") -> str:

@@ -14,7 +14,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, keep_known, known_items, known_part, lacking_of, lazy, raw, shared
 from hosttune.facts.gpu.gpus import read_pci
 from hosttune.facts.reading import if_absent, integer, is_there, line, names_in, require_known
 from hosttune.frozen import frozen
@@ -87,11 +87,12 @@ class Nvme(Fact):
     @property
     def judged(self) -> tuple[Drive, ...]:
         """The drives, but in the place of those that no program can ask, one that stands for them."""
-        untold = [one for one in self.drives if raw(one, "is_untold") is True]
+        drives = known_items(self.drives)
+        untold = [one for one in drives if raw(one, "is_untold") is True]
         names = {one.name for one in untold if raw(one, "is_out_of_bounds") is not True}
-        rest = tuple(one for one in self.drives if one.name not in names)
+        rest = tuple(one for one in drives if one.name not in names)
         together = f"{len(untold)} NVMe drives" if len(untold) > 1 else "the NVMe drive"
-        return (*rest, _sound(together, is_untold=True)) if untold else rest
+        return known_part((*rest, _sound(together, is_untold=True)) if untold else rest, lacking_of(self.drives))
 
 
 _WELL = DriveLog(0, 100, 0, 0, 0)
@@ -104,18 +105,29 @@ def collect(reader: Reader, facts: Facts) -> Nvme:
 def _drives(reader: Reader, facts: Facts) -> tuple[Drive, ...]:
     if reader.persistent_only:
         return ()
-    driven = tuple(_drive(reader, name) for name in names_in(reader, _CLASS) if _NAME.fullmatch(name))
-    return (*driven, *(_sound(slot, slot, state=_WITHOUT_DRIVER) for slot in _without_driver(reader, facts)))
+
+    def driven() -> tuple[Drive, ...]:
+        names = (name for name in names_in(reader, _CLASS) if _NAME.fullmatch(name))
+        return keep_known(lambda name: (_drive(reader, name),), names)
+
+    def left() -> tuple[Drive, ...]:
+        return keep_known(lambda slot: (_sound(slot, slot, state=_WITHOUT_DRIVER),), _without_driver(reader, facts))
+
+    return keep_known(lambda look: look(), (driven, left))
 
 
 def _without_driver(reader: Reader, facts: Facts) -> tuple[str, ...]:
     """Where drives stand on the PCI bus that the driver, which is loaded, does not drive."""
-    left = (
-        (one.slot for one in facts.pcie.devices if one.kind == "nvme" and one.is_left)
-        if is_there(reader, _DRIVER)
-        else ()
+    if not is_there(reader, _DRIVER):
+        return ()
+    return keep_known(
+        lambda one: (one.slot,) if one.kind == "nvme" and one.is_left and _is_drive(reader, one.slot) else (),
+        facts.pcie.devices,
     )
-    return tuple(slot for slot in left if read_pci(reader, slot, "class") == _PCI_CLASS)
+
+
+def _is_drive(reader: Reader, slot: str) -> bool:
+    return read_pci(reader, slot, "class") == _PCI_CLASS
 
 
 def _drive(reader: Reader, name: str) -> Drive:

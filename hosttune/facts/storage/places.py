@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.base import Fact, keep_known, lazy
 from hosttune.facts.environment import COMPILED
-from hosttune.facts.storage.mounts import mount_below
+from hosttune.facts.storage.mounts import is_measured, mount_below
 from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
@@ -95,21 +95,18 @@ def _all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:
     for path in there:
         if mount := mount_below(facts, path):
             held.setdefault(mount.target, []).extend([path] if path != mount.target else [])
-    found = [_place(mount, tuple(held[mount.target])) for mount in visible if mount.target in held]
-    return tuple(one for one in found if one is not None)
+    return keep_known(lambda mount: _place(mount, tuple(held[mount.target])) if mount.target in held else (), visible)
 
 
-def _place(mount: Mount, holds: tuple[str, ...]) -> LocalPlace | None:
+def _place(mount: Mount, holds: tuple[str, ...]) -> tuple[LocalPlace, ...]:
     """None for what is not measured (network, read-only images, unknown types)."""
-    if mount.is_read_only:
-        return None
-    try:
-        return LocalPlace(
-            mount.target, holds, mount.total_bytes, mount.available_bytes, mount.total_inodes, mount.available_inodes,
-            is_memory=mount.fstype in _MEMORY, user_limit_bytes=user_limit(mount),
-        )  # fmt: skip
-    except UnknownFact:
-        return None
+    if mount.is_read_only or not is_measured(mount):
+        return ()
+    one = LocalPlace(
+        mount.target, holds, mount.total_bytes, mount.available_bytes, mount.total_inodes, mount.available_inodes,
+        is_memory=mount.fstype in _MEMORY, user_limit_bytes=user_limit(mount),
+    )  # fmt: skip
+    return (one,)
 
 
 def _caches(reader: Reader, facts: Facts) -> tuple[CacheHome, ...]:

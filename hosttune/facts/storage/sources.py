@@ -93,12 +93,14 @@ class Sources:
         self._held: dict[str, Filesystem] = {}  # name -> what it holds
         self._tagged: dict[tuple[str, str], list[str]] = {}
         self._numbered: dict[str, str] = {}  # major:minor -> name
+        self.lacking: UnknownFact | None = None  # why they are not known
         try:
             if facts.reader.persistent_only or facts.host.is_container:
                 raise UnknownFact("an image has no devices, and a container does not see those of its host")
             disks, filesystems = facts.disks.all, facts.filesystems.all
-        except UnknownFact:
+        except UnknownFact as unknown:
             disks, filesystems = (), ()
+            self.lacking = unknown
         self.is_known = bool(disks)  # if /sys/block is hidden, nothing can be missed
         for disk in disks:
             self._disks[disk.name] = disk

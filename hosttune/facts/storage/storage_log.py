@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, shared
 from hosttune.facts.kernel.kernel_log import OF_MOUNTS, lines_of, message_of
-from hosttune.facts.reading import line, require_known, text
+from hosttune.facts.reading import if_absent, line, require_known, sure, text
 from hosttune.frozen import frozen
 from hosttune.host.door import FIRST_PERSON, Stat
 from hosttune.host.mountinfo import parse
@@ -209,11 +209,14 @@ def _hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) ->
 
     def told(pid: str, name: str) -> HungTask:
         where = _wait(reader, pid)
-        is_local = not where.startswith(_OF_A_SERVER)
-        may_be = _sees_fuse(reader, pid) or (is_local and _is_of_person(reader, pid) and is_held())
-        return HungTask(f"{name} ({pid})", where, may_be)
 
-    return tuple(told(pid, name) for pid, name in named.items() if _is_blocked(reader, pid, name))
+        def may_be_staged() -> bool:
+            is_local = not where.startswith(_OF_A_SERVER)
+            return _sees_fuse(reader, pid) or (is_local and _is_of_person(reader, pid) and is_held())
+
+        return HungTask(f"{name} ({pid})", where, lazy(may_be_staged))
+
+    return keep_known(lambda one: (told(*one),) if _is_blocked(reader, *one) else (), named.items())
 
 
 def _sees_fuse(reader: Reader, pid: str) -> bool:
@@ -235,7 +238,8 @@ def _fuse_users(reader: Reader, pid: str) -> set[int]:
     seen, own = (reader.read(f"/proc/{one}/mountinfo") for one in (pid, "self"))
     if isinstance(seen, Unreadable) and isinstance(seen.reason, TooLong):
         return {-1}
-    if not (isinstance(seen, bytes) and isinstance(own, bytes)):
+    seen, own = sure(seen), sure(own)
+    if seen is ABSENT or own is ABSENT:
         return set()
     ours = {mount.device for mount in parse(own)}
     mounts = [mount for mount in parse(seen) if mount.fuse_user >= 0]
@@ -243,8 +247,8 @@ def _fuse_users(reader: Reader, pid: str) -> set[int]:
 
 
 def _ids(reader: Reader, pid: str) -> list[str]:
-    """The real, effective, saved and file system user of a process; empty where they are not known."""
-    status = attempt(text, reader, f"/proc/{pid}/status")
+    """The real, effective, saved and file system user of a process; empty where it is gone."""
+    status = text(reader, f"/proc/{pid}/status")
     return next((row.split()[1:] for row in str(status).split("\n") if row.startswith("Uid:")), [])
 
 
@@ -258,13 +262,14 @@ def _has_fuse_of_users(reader: Reader) -> bool:
     the lock of the latter for as long as the server likes, and all who wait for that lock see no FUSE.
     """
     names = reader.list(_CONNECTIONS)
-    stats = (reader.stat(f"{_CONNECTIONS}/{name}") for name in (names if isinstance(names, tuple) else ()))
+    stats = (reader.stat(f"{_CONNECTIONS}/{name}") for name in if_absent(names, ()))
     if any(isinstance(one, Stat) and one.uid != 0 for one in stats):
         return True
     looked: set[str] = set()
     for process in require_known(reader.processes(), "the list of processes"):
         namespace = reader.link(f"/proc/{process.pid}/ns/mnt") if process.uid else ABSENT
-        if not isinstance(namespace, str) or namespace in looked:
+        namespace = sure(namespace)
+        if namespace is ABSENT or namespace in looked:
             continue
         looked.add(namespace)
         if len(looked) > _MOST_NAMESPACES:
@@ -276,8 +281,8 @@ def _has_fuse_of_users(reader: Reader) -> bool:
 
 def _is_blocked(reader: Reader, pid: str, name: str) -> bool:
     """Whether this task, and none that got its number since, sleeps where no signal comes."""
-    stat = attempt(line, reader, f"/proc/{pid}/stat")
-    if not isinstance(stat, str):
+    stat = line(reader, f"/proc/{pid}/stat")
+    if stat is ABSENT:
         return False
     comm, _, rest = stat.partition("(")[2].rpartition(")")
     is_same = comm == name or (name.startswith("kworker/") and comm.startswith(name))  # /proc adds what it works on
