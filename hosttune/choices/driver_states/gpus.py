@@ -298,7 +298,7 @@ def smi_missing(facts: Facts) -> Told | None:
 
 def fabric(facts: Facts) -> Told | None:
     """Only the packages: whether the service runs is gpu-fabric's."""
-    if not facts.driver.branch or not has_switches(facts) or not (found := fabric_packages(facts)):
+    if not has_switches(facts) or not (found := fabric_packages(facts)):
         return None
     switches = f"{facts.gpus.nvswitches} NVSwitches" if facts.gpus.nvswitches else "NVSwitches"
     return f"{found[0]}; with {switches} CUDA does not start (error 802)", found[1]
@@ -306,10 +306,10 @@ def fabric(facts: Facts) -> Told | None:
 
 def fabric_down(facts: Facts) -> Told | None:
     """Its service does not run, though its package is there."""
-    if not facts.driver.branch or not facts.driver.is_loaded or not has_switches(facts) or holds(fabric, facts):
+    if not facts.driver.is_loaded or not has_switches(facts) or holds(fabric, facts):
         return None
     unit = facts.units[SERVICE]
-    if unit.is_active:
+    if unit.is_active or not (facts.driver.branch or (facts.driver.runfile and unit.exists)):
         return None
     told = f"Fabric Manager does not run ({SERVICE} is {unit.active_state}): CUDA does not start (error 802)"
     if unit.load_state == "masked":
