@@ -1,5 +1,6 @@
 """States of drivers that public reports showed, and that had another name, another cause or another way out before."""
 
+from hosttune.facts.gpu.nvidia_smi import without_room
 from tests.unit.test_driver_state import BY_RUNFILE, host, names, states
 
 
@@ -27,3 +28,35 @@ def test_fabric_manager_without_a_version_of_the_installers_driver_leads_the_dri
 def test_fabric_manager_of_the_installers_version_is_well():
     facts = host(**BY_RUNFILE, nvswitches=4, manager="580.126.20-1")
     assert names(facts) == ["runfile"]
+
+
+NO_ROOM = "NVRM: BAR1 is 0M @ 0x0 (PCI:0000:43:00.0)"
+
+
+def test_gpu_without_an_address_for_its_window_is_mended_by_no_reboot():
+    """NVIDIA/gpu-operator issue 492; the line by which the driver is loaded comes after those of the GPUs."""
+    log = (
+        "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:",
+        NO_ROOM,
+        "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.126.20",
+    )
+    slots = without_room(log)
+    assert slots == ("0000:43:00.0",)
+    facts = host(undriven=slots, nvidia={"no_room": slots})
+    (state,) = states(facts)
+    assert (state.name, state.is_dead) == ("GPU without a driver", True)
+    assert "the GPU at 0000:43:00.0 has no driver: a window to the memory has no address" in state.evidence
+    assert "Above 4G Decoding" in state.way_out
+    assert "drain the host and reboot" not in state.way_out
+    facts.host.is_vm = True
+    assert "neither another driver nor a reboot" in states(facts)[0].way_out
+
+
+def test_only_gpu_without_an_address_is_no_start_that_failed_for_another_reason():
+    alone = {"undriven": ("0000:43:00.0",), "nvidia": {"no_room": ("0000:43:00.0",), "refused": "other"}}
+    (state,) = states(host(loaded_version="", **alone))
+    assert (state.name, "no address" in state.evidence) == ("GPU refused", True)
+
+
+def test_gpu_that_has_a_driver_by_now_lacks_no_address():
+    assert names(host(nvidia={"no_room": ("0000:43:00.0",)})) == ["current"]

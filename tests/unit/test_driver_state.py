@@ -109,7 +109,7 @@ def host(
     quiet = {
         "silent": (), "wants_reset": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
         "all_lost": "", "rejected_key": False, "smi": "answers", "refusal": "", "problem": "", "gpus": (),
-        "refused": "",
+        "refused": "", "no_room": (),
     }  # fmt: skip
     here_too = dict.fromkeys(names or ("linux-modules-nvidia-580-server-open-generic",), PACKAGE)
     here_too |= {"nvidia-fabricmanager-580": manager} if manager else {}

@@ -258,9 +258,33 @@ def undriven(facts: Facts) -> Told | None:
     slots = [slot for slot in facts.gpus.undriven if slot not in facts.nvidia.lost]
     if not slots or any(holds(look, facts) for look in (unsupported, wrong_flavour)):
         return None
+    if told := without_room(facts):
+        return told
     return (
         f"no driver holds the GPU at {', '.join(slots)}, while nvidia holds others",
         f"{KERNEL_LOG} says why; then {REBOOT}",
+    )
+
+
+def without_room(facts: Facts) -> Told | None:
+    """GPUs that have no driver, as firmware or hypervisor gave a window of theirs no address on the bus. A driver or a
+    reboot changes nothing about it. VMware's parameters: NVIDIA/gpu-operator issue 492; pci=realloc: kernel-parameters.
+    """
+    slots = [slot for slot in said_by_log(facts, "no_room") or () if slot in facts.gpus.undriven]
+    if not slots:
+        return None
+    where = f"the GPU at {slots[0]}" if len(slots) == 1 else f"the GPUs at {', '.join(slots)}"
+    said = f"{where} has no driver" if len(slots) == 1 else f"{where} have no driver"
+    said += ": a window to the memory has no address on the PCI bus (BAR, kernel log)"
+    if facts.host.is_vm:
+        return said, (
+            "ask who runs the hypervisor for EFI firmware and more room above 4 GB, at least twice the memory of all "
+            "GPUs of this machine (QEMU: the 64-bit PCI window; VMware: pciPassthru.use64bitMMIO=TRUE and "
+            "pciPassthru.64bitMMIOSizeGB): neither another driver nor a reboot in here changes that"
+        )
+    return said, (
+        "switch on Above 4G Decoding in the firmware setup (and give more room where it has an MMIO size), then power "
+        "the host off and on; if it is still so, try pci=realloc in the kernel command line"
     )
 
 
