@@ -1,7 +1,9 @@
 """States of drivers that public reports showed, and that had another name, another cause or another way out before."""
 
+import pytest
+
 from hosttune.facts.gpu.nvidia_smi import without_room
-from tests.unit.test_driver_state import BY_RUNFILE, host, names, states
+from tests.unit.test_driver_state import BY_RUNFILE, KERNEL, PACKAGE, host, names, states
 
 
 def by_name(facts):
@@ -60,3 +62,57 @@ def test_only_gpu_without_an_address_is_no_start_that_failed_for_another_reason(
 
 def test_gpu_that_has_a_driver_by_now_lacks_no_address():
     assert names(host(nvidia={"no_room": ("0000:43:00.0",)})) == ["current"]
+
+
+def test_branch_of_the_installers_driver_has_ended():
+    found = by_name(host(**BY_RUNFILE, loaded_version="535.129.03", userspace_version="535.129.03"))
+    assert "support of branch 535 has ended" in found["outdated branch"].evidence
+    way = found["outdated branch"].way_out
+    assert "NVIDIA's installer of a supported branch (580 or 595)" in way
+    assert "sudo nvidia-uninstall" in way
+    old = by_name(host(**BY_RUNFILE, loaded_version="470.1", userspace_version="470.1", generations=("volta",)))
+    assert "of a supported branch (580)" in old["outdated branch"].way_out
+
+
+def test_branch_of_a_driver_without_packages_has_ended():
+    """On Google's nodes: no package and no installer's mark, and the module is loaded."""
+    loaded = {**BY_RUNFILE, "runfile": False, "loaded_version": "535.230.02", "userspace_version": ""}
+    (state,) = states(host(**loaded, modules=(), kernels_with_module=(), here=("kubelet",)))
+    assert (state.name, state.is_dead) == ("outdated branch", False)
+    assert "by whoever brings the driver of this Kubernetes node" in state.way_out
+
+
+@pytest.mark.parametrize("more", [{}, {"loaded_version": "535.1", "userspace_version": "535.1", "is_vgpu_manager": True}])
+def test_branch_of_the_installers_driver_has_not_ended(more):
+    assert "outdated branch" not in names(host(**BY_RUNFILE | more))
+
+
+MISSING = {
+    "loaded_version": "", "has_module_for_running_kernel": False, "kernels_with_module": ("6.5.0-1",), "modules": (),
+}  # fmt: skip
+
+
+def installers(**more):
+    facts = host(**BY_RUNFILE, **MISSING, **more)
+    facts.packages.entries[f"linux-headers-{KERNEL}"] = (PACKAGE, "install ok installed")
+    return facts
+
+
+def test_installer_that_is_too_old_for_the_kernel_is_not_all_that_is_advised():
+    """GoogleCloudPlatform/compute-gpu-installation issue 34: 525.125.06 does not build for the kernel that came."""
+    way = by_name(installers())["module missing"].way_out
+    assert f"with --dkms --kernel-name={KERNEL} (where that does not build, NVIDIA's installer of a newer" in way
+
+
+def test_guest_whose_driver_has_no_module_for_this_kernel_is_told_that_first():
+    """DDMAL/Rodan issue 1224, Azure/azhpc-extensions pull request 127: a kernel came, and the driver fits the host."""
+    facts = installers(nvidia={"is_vgpu": True}, here=("azure",))
+    first = states(facts)[0]
+    assert first.name == "module missing"
+    assert "vGPU guest" not in names(facts)
+    assert "where that does not build, on Azure the NVIDIA GPU Driver Extension" in first.way_out
+
+
+def test_guest_with_the_distributions_packages_is_told_that_those_do_not_fit():
+    facts = host(**MISSING, nvidia={"is_vgpu": True})
+    assert states(facts)[0].name == "vGPU guest"

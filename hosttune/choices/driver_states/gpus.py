@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.driver_states.modules import (
     libraries_missing,
     mismatch,
+    missing_now,
     next_module,
     running_module,
     stale,
@@ -160,6 +161,8 @@ def all_lost(facts: Facts) -> Told | None:
 def guest(facts: Facts) -> Told | None:
     if not said_by_log(facts, "is_vgpu") or (facts.driver.is_loaded and facts.nvidia.smi == "answers"):
         return None
+    if not facts.driver.is_loaded and not facts.driver.branch and holds(missing_now, facts):
+        return None  # the driver that fits is without its module, too; one of the distribution's packages never fits
     return (
         "this is a vGPU guest, and its driver does not answer: it must be the licensed one that fits the hypervisor's",
         f"{guest_way(facts)}; hosttune leaves it alone",
