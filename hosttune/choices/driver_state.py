@@ -254,7 +254,7 @@ def _current(facts: Facts) -> DriverState:
 
 
 # In the order in which they must be solved: nothing is installed while dpkg is broken, no reboot before the next kernel
-# has its module, and an update is the last thing.
+# has its module. What the next upgrade would bring comes before what can wait for a maintenance; an update is the last.
 STATES: Mapping[str, Look] = {
     "broken packages": packages.broken,
     "DKMS failed": modules.dkms_failed,
@@ -289,8 +289,8 @@ STATES: Mapping[str, Look] = {
     "fabric different": gpus.fabric,
     "fabric down": gpus.fabric_down,
     "reboot pending": modules.reboot_pending,
-    "outdated branch": packages.outdated,
     "other branch offered": branch_moves.other_branch,
+    "outdated branch": packages.outdated,
     "held": packages.held,
     "kept back": kept_back.kept_back,
     _LAST: packages.update,

@@ -2,6 +2,8 @@
 
 import pytest
 
+from hosttune.facts.gpu.archives import Offer
+from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.nvidia_smi import without_room
 from tests.unit.test_driver_state import BY_RUNFILE, KERNEL, PACKAGE, host, names, states
 
@@ -116,3 +118,25 @@ def test_guest_whose_driver_has_no_module_for_this_kernel_is_told_that_first():
 def test_guest_with_the_distributions_packages_is_told_that_those_do_not_fit():
     facts = host(**MISSING, nvidia={"is_vgpu": True})
     assert states(facts)[0].name == "vGPU guest"
+
+
+def moved_to(candidate, **more):
+    names = ("libnvidia-compute-470", "nvidia-utils-470")
+    there = tuple(DriverPackage(name, "470.256.02-0ubuntu0.24.04.1", False, "installed") for name in names)
+    moving = tuple(Offer(one.name, one.version, candidate, "Ubuntu", "Ubuntu") for one in there)
+    own = {"loaded_version": "470.256.02", "userspace_version": "470.256.02", "modules": (), "is_open": False}
+    return host(branch="470", name="470", packages=there, archives={"updates": moving}, **own, **more)
+
+
+def test_hold_that_keeps_the_gpus_working_leads_the_end_of_the_branch():
+    """linuxmint/mintdrivers issue 111: 470 became an empty step to 535, which does not drive a Kepler."""
+    found = states(moved_to("535.288.01-0ubuntu0.24.04.1", generations=("kepler",)))
+    assert [one.name for one in found][:2] == ["other branch offered", "outdated branch"]
+    assert found[0].way_out.startswith("to stay in branch 470: sudo apt-mark hold")
+
+
+def test_upgrade_out_of_an_ended_branch_is_not_held_without_need():
+    (first, *_) = states(moved_to("580.126.20-0ubuntu0.24.04.1", generations=("turing",)))
+    assert first.name == "other branch offered"
+    assert first.way_out.startswith("let it at a maintenance, as branch 470 has ended: sudo apt upgrade; then drain")
+    assert "to stay in branch 470: sudo apt-mark hold" in first.way_out
