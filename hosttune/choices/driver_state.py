@@ -189,6 +189,8 @@ def _is_before_update(state: DriverState, other: DriverState) -> bool:
 def _elsewhere(facts: Facts) -> DriverState | None:
     """The state of a driver that is not this system's business."""
     if facts.host.is_container:
+        if holds(modules.contained_mismatch, facts) and (told := modules.contained_mismatch(facts)):
+            return DriverState("mismatch", True, told[0], str(told[1]), is_dead=True)
         name, evidence = "container", "in a container the driver belongs to the host"
     elif facts.host.is_wsl:
         name, evidence = "WSL", "under WSL the driver is the one of Windows"

@@ -5,7 +5,7 @@ import pytest
 from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.nvidia_smi import without_room
-from tests.unit.test_driver_state import BY_RUNFILE, KERNEL, PACKAGE, host, names, states
+from tests.unit.test_driver_state import BY_RUNFILE, KERNEL, PACKAGE, VERSION, host, names, states
 
 
 def by_name(facts):
@@ -140,3 +140,22 @@ def test_upgrade_out_of_an_ended_branch_is_not_held_without_need():
     assert first.name == "other branch offered"
     assert first.way_out.startswith("let it at a maintenance, as branch 470 has ended: sudo apt upgrade; then drain")
     assert "to stay in branch 470: sudo apt-mark hold" in first.way_out
+
+
+CONTAINED = {"here": ("container",), "loaded_version": "580.95.05"}
+REFUSES = {"smi": "refused", "refusal": "mismatch"}
+
+
+def test_container_with_libraries_of_another_version_than_the_hosts_module():
+    """nvidiavgpuarchive/index issue 1: 570.148.08 in a container of Proxmox VE, whose module is 570.148.06."""
+    (state,) = states(host(**CONTAINED | BY_RUNFILE, nvidia=REFUSES))
+    assert (state.name, state.is_dead, state.waits_for_reboot) == ("mismatch", True, False)
+    assert "the host's module is 580.95.05, and the libraries of this container are 580.126.20" in state.evidence
+    assert "sudo sh NVIDIA-Linux-x86_64-580.95.05.run --no-kernel-modules" in state.way_out
+    (state,) = states(host(**CONTAINED, nvidia=REFUSES))
+    assert "sudo apt-get install --allow-downgrades 'nvidia-utils-580-server=580.95.05*'" in state.way_out
+
+
+@pytest.mark.parametrize("more", [{}, {"nvidia": REFUSES, "loaded_version": VERSION}])
+def test_container_whose_driver_is_the_hosts(more):
+    assert names(host(**CONTAINED | more)) == ["container"]

@@ -24,6 +24,7 @@ from hosttune.choices.next_kernel import (
 )
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.strangers import mixture_of
+from hosttune.facts.versions import upstream_of
 
 if TYPE_CHECKING:
     from hosttune.choices.dpkg_stop import Stop
@@ -232,6 +233,26 @@ def mismatch(facts: Facts) -> Told | None:
         f"{versions}: CUDA and nvidia-smi refuse to start",
         f"{REBOOT}; if it is still so afterwards, an old module is in the initramfs: {INITRAMFS} and reboot again",
     )
+
+
+def contained_mismatch(facts: Facts) -> Told | None:
+    """A container with libraries of its own (LXC, an image with a driver in it), which have to be those of the host's
+    module. nvidia-smi has to say so, too: a toolkit may have brought others than those that lie there."""
+    driver = facts.driver
+    if not driver.is_mismatched or facts.nvidia.refusal != "mismatch":
+        return None
+    loaded = driver.loaded_version
+    said = (
+        f"the host's module is {loaded}, and the libraries of this container are {driver.userspace_version}: CUDA and "
+        "nvidia-smi refuse to start"
+    )
+    own = [one.name for one in driver.packages if upstream_of(one.version) == driver.userspace_version]
+    way = f"bring the libraries of {loaded} into this container"
+    if own:
+        way += f": sudo apt-get install --allow-downgrades {' '.join(quote(f'{name}={loaded}*') for name in own)}"
+    elif driver.runfile:
+        way += f": sudo sh NVIDIA-Linux-{facts.kernel.architecture}-{quote(loaded)}.run --no-kernel-modules"
+    return said, f"{way}; an image without libraries of its own gets the host's from the NVIDIA Container Toolkit"
 
 
 def swapped(facts: Facts) -> Told | None:
