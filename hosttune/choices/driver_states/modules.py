@@ -4,7 +4,7 @@ libraries' version, does it load; and what a reboot would do about it.
 
 from __future__ import annotations
 
-from shlex import quote
+from shlex import join, quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.dpkg_stop import Cause, bring_module, is_brought_by_repair, try_find_stop
@@ -249,9 +249,10 @@ def contained_mismatch(facts: Facts) -> Told | None:
     own = [one.name for one in driver.packages if upstream_of(one.version) == driver.userspace_version]
     way = f"bring the libraries of {loaded} into this container"
     if own:
-        way += f": sudo apt-get install --allow-downgrades {' '.join(quote(f'{name}={loaded}*') for name in own)}"
+        way += f": sudo apt-get install --allow-downgrades {join([f'{name}={loaded}*' for name in own])}"
     elif driver.runfile:
-        way += f": sudo sh NVIDIA-Linux-{facts.kernel.architecture}-{quote(loaded)}.run --no-kernel-modules"
+        installer = f"NVIDIA-Linux-{facts.kernel.architecture}-{loaded}.run"
+        way += f": sudo sh {quote(installer)} --no-kernel-modules"
     return said, f"{way}; an image without libraries of its own gets the host's from the NVIDIA Container Toolkit"
 
 
