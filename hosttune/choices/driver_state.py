@@ -31,6 +31,7 @@ from hosttune.choices.drivers.decision import decide
 from hosttune.choices.drivers.nvidia_archive import tell_updates
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.facts import Facts
+from hosttune.facts.apt_decisions import nvidia_of_other_system
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.frozen import frozen
 
@@ -236,6 +237,8 @@ def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
         branch = failed.version.partition(".")[0]
         newer = f"install a newer release of branch {branch} from the source of this build, or boot an older kernel"
         way_out = f"{newer}; for another driver, {way_out}"
+    if other := nvidia_of_other_system(facts):
+        said, way_out = f"{said}; {other.what}", f"{other.undo}; then {way_out}"
     return DriverState("absent", is_fault=True, evidence=said, way_out=way_out, is_dead=True)
 
 

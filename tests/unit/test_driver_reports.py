@@ -5,6 +5,7 @@ import pytest
 from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.nvidia_smi import without_room
+from hosttune.facts.placed import Placed
 from tests.unit.test_driver_state import BY_RUNFILE, KERNEL, PACKAGE, VERSION, host, names, states
 
 
@@ -159,3 +160,14 @@ def test_container_with_libraries_of_another_version_than_the_hosts_module():
 @pytest.mark.parametrize("more", [{}, {"nvidia": REFUSES, "loaded_version": VERSION}])
 def test_container_whose_driver_is_the_hosts(more):
     assert names(host(**CONTAINED | more)) == ["container"]
+
+
+def test_host_without_a_driver_gets_none_of_another_distributions_archive():
+    ubuntus = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/ /"
+    facts = host(**BY_RUNFILE | MISSING | {"runfile": False, "userspace_version": ""}, ubuntu=False)
+    facts.os.id, facts.os.name = "debian", "Debian GNU/Linux 12"
+    facts.apt.sources = (Placed(ubuntus, "/etc/apt/sources.list.d/cuda.list", 1),)
+    (state,) = states(facts)
+    assert "cuda.list:1 has NVIDIA's archive for Ubuntu" in state.evidence
+    assert state.way_out.startswith("take that line out, and sudo apt-get update: its driver does not fit Debian GNU")
+    assert "apt-get install nvidia-driver" in state.way_out
