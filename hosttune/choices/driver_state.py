@@ -29,7 +29,7 @@ from hosttune.choices.drivers.bringer import guest, other_bringer
 from hosttune.choices.drivers.choice import CHANGES, DEFAULTS
 from hosttune.choices.drivers.decision import decide
 from hosttune.choices.drivers.nvidia_archive import tell_updates
-from hosttune.choices.drivers.switches import SERVICE
+from hosttune.choices.drivers.switches import POD_LOG, SERVICE
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import nvidia_of_other_system
 from hosttune.facts.base import Fact, UnknownFact, unread
@@ -201,8 +201,12 @@ def _elsewhere(facts: Facts) -> DriverState | None:
         if not facts.driver.is_loaded and said_by_log(facts, "rejected_key"):
             said = "the kernel refused the nvidia module of the GPU Operator's container for its signature (kernel log)"
             return _state("Secure Boot refuses", (said, _UNSIGNED), facts, DEFAULTS, ())
-        running = f" ({facts.driver.loaded_version} is loaded)" if facts.driver.is_loaded else ""
-        name, evidence = _CONTAINED, f"the GPU Operator brings the driver in a container{running}"
+        if not facts.driver.is_loaded:
+            said = "the GPU Operator brings the driver in a container, and none is loaded: no GPU of this node computes"
+            return DriverState(_CONTAINED, True, said, _POD, is_dead=True)
+        name, evidence = _CONTAINED, (
+            f"the GPU Operator brings the driver in a container ({facts.driver.loaded_version} is loaded)"
+        )
     else:
         return None
     return DriverState(name, is_fault=False, evidence=evidence, way_out="")
@@ -341,6 +345,10 @@ _OF_THE_HYPERVISOR = frozenset(
 # DGX OS and Lambda Stack have archives, AWS's images and those of Kubernetes nodes (AKS) installers of their own: the
 # way back to Ubuntu's packages would break the image.
 _OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "third-party archive"})
+_POD = (
+    f"while the node starts, wait for its driver pod; else read why: {POD_LOG} nvidia-driver-daemonset-...; where the "
+    "operator is not to bring it (driver.enabled=false), bringer: host for gpu-driver in the policy"
+)
 _UNSIGNED = (
     "nodes without Secure Boot, or a driver container whose modules are signed with a key that these nodes know "
     "(sudo mokutil --list-enrolled)"

@@ -171,3 +171,11 @@ def test_host_without_a_driver_gets_none_of_another_distributions_archive():
     assert "cuda.list:1 has NVIDIA's archive for Ubuntu" in state.evidence
     assert state.way_out.startswith("take that line out, and sudo apt-get update: its driver does not fit Debian GNU")
     assert "apt-get install nvidia-driver" in state.way_out
+
+
+def test_module_of_the_installer_is_not_signed_by_a_key_of_dkms():
+    """luckyyyyy/blog issue 72: the installer signs nothing by itself, so a key to enrol is not all that is missing."""
+    facts = host(**BY_RUNFILE, loaded_version="", nvidia={"rejected_key": True}, ubuntu=False)
+    way = by_name(facts)["Secure Boot refuses"].way_out
+    assert way.startswith("run the installer that brought the driver again with --dkms")
+    assert "sudo mokutil --import /var/lib/dkms/mok.pub" in way

@@ -467,12 +467,20 @@ def test_absent_driver_is_the_only_state(ubuntu):
     assert ("non-free-firmware" in state.way_out) is not ubuntu
 
 
-@pytest.mark.parametrize("here", ["container", "wsl", "vfio", "operator"])
+@pytest.mark.parametrize("here", ["container", "wsl", "vfio"])
 def test_driver_that_is_not_this_systems_business_is_no_fault(here):
     nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": ()}
     (state,) = states(host(here=(here,), **nothing))
     assert (state.is_fault, state.way_out) == (False, "")
     assert state.name != "current"
+
+
+def test_node_whose_operator_has_loaded_no_driver_computes_nothing():
+    """NVIDIA/gpu-operator issue 1220: the driver's container fails, and nothing else says so on the node."""
+    nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": (), "packages": ()}
+    (state,) = states(host(here=("operator",), **nothing))
+    assert (state.name, state.is_fault, state.is_dead) == ("driver in a container", True, True)
+    assert "kubectl -n gpu-operator logs -c nvidia-driver-ctr" in state.way_out
 
 
 def test_driver_in_a_container_tells_of_a_gpu_that_is_lost():
@@ -829,7 +837,7 @@ def test_module_of_the_gpu_operator_that_secure_boot_refuses_is_a_fault():
     assert (state.name, state.is_fault, state.is_dead) == ("Secure Boot refuses", True, True)
     assert "without Secure Boot" in state.way_out
     (state,) = states(host(**operator))
-    assert not state.is_fault
+    assert state.name == "driver in a container"
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,11 @@ def _say_leftover(facts: Facts) -> str:
 def _signed(facts: Facts) -> str:
     if module := _leftover(facts):
         return replace_leftover(facts, module)
-    ready = prebuilt_instead(facts, facts.kernel.release)
     key = _KEY_OF_UBUNTU if facts.os.is_ubuntu else _KEY_OF_DKMS
     enrol = f"enrol the key: sudo mokutil --import {quote(key)}, and confirm it at the console"
+    if facts.driver.runfile and not facts.driver.dkms:  # it signs nothing by itself (README of the driver)
+        return f"run the installer that brought the driver again with --dkms: DKMS signs what it builds; then {enrol}"
+    ready = prebuilt_instead(facts, facts.kernel.release)
     return f"{ready}{_LOAD}; or {enrol}" if ready else enrol
 
 
