@@ -204,8 +204,9 @@ def _elsewhere(facts: Facts) -> DriverState | None:
         if not facts.driver.is_loaded:
             said = "the GPU Operator brings the driver in a container, and none is loaded: no GPU of this node computes"
             return DriverState(_CONTAINED, True, said, _POD, is_dead=True)
-        name, evidence = _CONTAINED, (
-            f"the GPU Operator brings the driver in a container ({facts.driver.loaded_version} is loaded)"
+        name, evidence = (
+            _CONTAINED,
+            (f"the GPU Operator brings the driver in a container ({facts.driver.loaded_version} is loaded)"),
         )
     else:
         return None

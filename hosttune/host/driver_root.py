@@ -1,10 +1,11 @@
-"""nvidia-smi of a driver that another one than the host's packages brought, where the host itself has no nvidia-smi: the
-GPU Operator's driver container shows its root file system at /run/nvidia/driver, and Google's installer puts programs
-and libraries into a folder of their own (GoogleCloudPlatform/container-engine-accelerators, nvidia-driver-installer).
+"""nvidia-smi of a driver that the host's packages did not bring, where the host itself has no nvidia-smi: the GPU
+Operator's driver container shows its root file system at /run/nvidia/driver, and Google's installer puts programs and
+libraries into a folder of their own (GoogleCloudPlatform/container-engine-accelerators, nvidia-driver-installer).
 
-That of a container is asked as NVIDIA's own validator does it, in a chroot (github.com/NVIDIA/gpu-operator, validator/main.go), but with
-no rights: chroot(8) as root, then nobody, with no_new_privs, so that nothing of the container is run with root's. The
-other one runs as nobody, too. Only a file of root's in folders that root alone may write is started.
+That of a container is asked as NVIDIA's own validator does it, in a chroot (github.com/NVIDIA/gpu-operator,
+validator/main.go), but with no rights: chroot(8) as root, then nobody, with no_new_privs, so that nothing of the
+container is run with root's. The other one runs as nobody, too. Only a file of root's in folders that root alone may
+write is started.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _NOBODY = 65534
 
 
 def contained(argv: Sequence[str], root: str = ROOT, beside: str = BESIDE) -> tuple[str, ...] | Unreadable:
-    """The command that asks a driver elsewhere; empty where this host has its own nvidia-smi, or there is no such driver.
-    Unreadable where there is one that cannot be asked.
+    """The command that asks a driver elsewhere; empty where this host has its own nvidia-smi, or there is no such
+    driver. Unreadable where there is one that cannot be asked.
     """
     if isinstance(locate("nvidia-smi"), str):
         return ()
@@ -45,8 +46,8 @@ def contained(argv: Sequence[str], root: str = ROOT, beside: str = BESIDE) -> tu
     if is_contained:
         ids = (f"--userspec=+{_NOBODY}:+{_NOBODY}", "--groups=")
         return (*bare, other, *ids, root, f"/{_SMI}", *argv[1:])
-    ids = (f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups")
-    return (*bare, *ids, other, *words_beside(beside), *argv[1:])
+    nobody = (f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups")
+    return (*bare, *nobody, other, *words_beside(beside), *argv[1:])
 
 
 def words_beside(beside: str = BESIDE) -> tuple[str, str]:

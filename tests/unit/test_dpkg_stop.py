@@ -392,7 +392,10 @@ def test_firmware_of_another_version_has_other_files():
 def test_half_way_packages_of_another_version_go_to_the_version_of_the_rest():
     newer = "580.150-0ubuntu1"
     needs = {"Depends": "nvidia-kernel-common-580 (>= 580.150)"}
-    half = (paragraph("nvidia-dkms-580", newer, UNPACKED, **needs), paragraph("nvidia-driver-580", newer, UNPACKED, **needs))
+    half = (
+        paragraph("nvidia-dkms-580", newer, UNPACKED, **needs),
+        paragraph("nvidia-driver-580", newer, UNPACKED, **needs),
+    )
     rest = [paragraph(f"{name}-580") for name in ("nvidia-kernel-common", "libnvidia-compute", "nvidia-utils")]
     facts = host(*rest, *half)
     stop = find_stop(facts)

@@ -85,7 +85,9 @@ def test_branch_of_a_driver_without_packages_has_ended():
     assert "by whoever brings the driver of this Kubernetes node" in state.way_out
 
 
-@pytest.mark.parametrize("more", [{}, {"loaded_version": "535.1", "userspace_version": "535.1", "is_vgpu_manager": True}])
+@pytest.mark.parametrize(
+    "more", [{}, {"loaded_version": "535.1", "userspace_version": "535.1", "is_vgpu_manager": True}]
+)
 def test_branch_of_the_installers_driver_has_not_ended(more):
     assert "outdated branch" not in names(host(**BY_RUNFILE | more))
 

@@ -39,7 +39,10 @@ def other_branch(facts: Facts) -> Told | None:
     if undriven := describe_not_driven(facts, number):
         return f"{said}; {undriven}", stay
     if is_over(facts, int(driver.branch)) and not is_over(facts, number):
-        return said, f"let it at a maintenance, as branch {driver.branch} has ended: sudo {command}; then {REBOOT}\n{stay}"
+        return (
+            said,
+            f"let it at a maintenance, as branch {driver.branch} has ended: sudo {command}; then {REBOOT}\n{stay}",
+        )
     return said, stay
 
 

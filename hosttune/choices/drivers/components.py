@@ -152,9 +152,7 @@ def _branch_in_name(facts: Facts) -> str:
     if _UNNUMBERED in managers(facts):
         return ""
     return (
-        ""
-        if branch >= _FIRST_UNNUMBERED and any(facts.packages[one].is_installed for one in names)
-        else f"-{branch}"
+        "" if branch >= _FIRST_UNNUMBERED and any(facts.packages[one].is_installed for one in names) else f"-{branch}"
     )
 
 
