@@ -220,7 +220,7 @@ def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
 
 
 def _is_same_firmware(facts: Facts, coming: str, there: str) -> bool:
-    """Firmware lies in a folder of its version, so two packages of one version have the same files (535 beside
+    """Firmware is in a folder of its version, so two packages of one version have the same files (535 beside
     535-server: canonical/nvidia-graphics-drivers pull request 59)."""
     if role_of(coming) is not PackageRole.FIRMWARE or coming == there:
         return False

@@ -197,17 +197,15 @@ def _elsewhere(facts: Facts) -> DriverState | None:
         name, evidence = "WSL", "under WSL the driver is the one of Windows"
     elif facts.gpus.is_passed_through:
         name, evidence = "passed through", "every GPU is held by vfio-pci for virtual machines"
-    elif facts.managers.gpu_operator and not facts.driver.branch:
+    elif facts.managers.gpu_operator and not facts.driver.branch and not facts.driver.runfile:
         if not facts.driver.is_loaded and said_by_log(facts, "rejected_key"):
             said = "the kernel refused the nvidia module of the GPU Operator's container for its signature (kernel log)"
             return _state("Secure Boot refuses", (said, _UNSIGNED), facts, DEFAULTS, ())
         if not facts.driver.is_loaded:
             said = "the GPU Operator brings the driver in a container, and none is loaded: no GPU of this node computes"
             return DriverState(_CONTAINED, True, said, _POD, is_dead=True)
-        name, evidence = (
-            _CONTAINED,
-            (f"the GPU Operator brings the driver in a container ({facts.driver.loaded_version} is loaded)"),
-        )
+        running = f"{facts.driver.loaded_version} is loaded"
+        name, evidence = _CONTAINED, f"the GPU Operator brings the driver in a container ({running})"
     else:
         return None
     return DriverState(name, is_fault=False, evidence=evidence, way_out="")

@@ -35,7 +35,7 @@ def contained(argv: Sequence[str], root: str = ROOT, beside: str = BESIDE) -> tu
         return ()
     where = f"in the driver's container ({root})" if is_contained else f"in {beside}"
     if os.geteuid() != 0:
-        return Unreadable(f"needs root: nvidia-smi lies {where}")
+        return Unreadable(f"needs root: nvidia-smi is {where}")
     reason = _why_not(f"{root}/{_SMI}") if is_contained else _why_not_beside(beside)
     if reason:
         return Unreadable(f"nvidia-smi {where} is not run: {reason}")
@@ -51,7 +51,7 @@ def contained(argv: Sequence[str], root: str = ROOT, beside: str = BESIDE) -> tu
 
 
 def words_beside(beside: str = BESIDE) -> tuple[str, str]:
-    """What env(1) is given so that it starts the nvidia-smi that lies beside its own libraries."""
+    """What env(1) is given so that it starts the nvidia-smi that is beside its own libraries."""
     return f"LD_LIBRARY_PATH={beside}/lib64", f"{beside}/{_SMI_BESIDE}"
 
 

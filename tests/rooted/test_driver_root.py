@@ -97,7 +97,7 @@ def test_the_door_asks_it_where_the_host_has_none(root, monkeypatch):
 def test_without_roots_rights_it_says_what_is_needed(root, monkeypatch):
     monkeypatch.setattr(driver_root.os, "geteuid", lambda: 1000)
     answer = contained(("nvidia-smi",), str(root))
-    assert answer == Unreadable(f"needs root: nvidia-smi lies in the driver's container ({root})")
+    assert answer == Unreadable(f"needs root: nvidia-smi is in the driver's container ({root})")
 
 
 @pytest.fixture

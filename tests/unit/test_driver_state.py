@@ -483,6 +483,11 @@ def test_node_whose_operator_has_loaded_no_driver_computes_nothing():
     assert "kubectl -n gpu-operator logs -c nvidia-driver-ctr" in state.way_out
 
 
+def test_driver_of_the_installer_beside_the_operator_is_the_hosts():
+    facts = host(here=("operator", "kubelet"), **RUNFILE, **MISSING_MODULE)
+    assert names(facts) == ["module missing"]
+
+
 def test_driver_in_a_container_tells_of_a_gpu_that_is_lost():
     contained = {"branch": "", "name": "", "packages": (), "userspace_version": "", "modules": ()}
     (well,) = states(host(here=("operator",), **contained))
@@ -492,6 +497,7 @@ def test_driver_in_a_container_tells_of_a_gpu_that_is_lost():
 
 
 RUNFILE = {"runfile": True, "branch": "", "name": "", "modules": ()}
+MISSING_MODULE = {"loaded_version": "", "has_module_for_running_kernel": False, "kernels_with_module": ()}
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ def mismatch(facts: Facts) -> Told | None:
 
 def contained_mismatch(facts: Facts) -> Told | None:
     """A container with libraries of its own (LXC, an image with a driver in it), which have to be those of the host's
-    module. nvidia-smi has to say so, too: a toolkit may have brought others than those that lie there."""
+    module. nvidia-smi has to say so, too: a toolkit may have brought others than those in the folders of libraries."""
     driver = facts.driver
     if not driver.is_mismatched or facts.nvidia.refusal != "mismatch":
         return None
