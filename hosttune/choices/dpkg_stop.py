@@ -13,6 +13,7 @@ from enum import Enum
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from hosttune.choices.driver_states.mixed import stopped_by_mixture
 from hosttune.choices.next_kernel import (
     OF_KERNEL,
     commands,
@@ -23,7 +24,7 @@ from hosttune.choices.next_kernel import (
     removable_packages,
 )
 from hosttune.choices.other_build import distribution_build, former_build, newer_build
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
     PackageRole,
@@ -34,13 +35,16 @@ from hosttune.facts.gpu.package_roles import (
 from hosttune.facts.kernel.kernel import is_of_proxmox
 from hosttune.facts.packages import REPAIR
 from hosttune.facts.relations import first_of, unmet_of
+from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.gpu.driver_modules import DkmsBuild
     from hosttune.facts.packages import Package
 
+_FIRMWARE_VERSION = regex(r"-(\d{3}\.[\d.]{1,20})$")
 _REBUILDS_INITRD = frozenset({"initramfs-tools", "dracut"})
 
 
@@ -50,6 +54,7 @@ class Cause(str, Enum):
     BUILD = "a DKMS build that failed"
     BOOT = "no room on /boot"
     FILES = "two packages with the same file"
+    VERSIONS = "packages of two versions that need each other"
     OTHER = "unknown"
 
     def __str__(self) -> str:
@@ -83,6 +88,9 @@ def find_stop(facts: Facts) -> Stop | None:
         return conflict
     if failed := _failed_builds(facts, broken):
         return _stopped_build(facts, failed, of_kernels)
+    mixed = attempt(stopped_by_mixture, facts) if half else None
+    if isinstance(mixed, tuple):
+        return Stop(Cause.VERSIONS, f"{half}; {mixed[0]}", mixed[1])
     if half:
         return Stop(Cause.OTHER, half, facts.packages.repair)
     return None
@@ -206,9 +214,25 @@ def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
         for other in whole.get((mine.base, mine.role), ()):
             # Packages of two branches exclude each other by their relations: those are an interrupted switch.
             is_other_naming = bool(mine.branch) != bool(parse_package(other).branch)
-            if is_other_naming and ":" not in other:
+            if (is_other_naming or _is_same_firmware(facts, name, other)) and ":" not in other:
                 return _conflict(facts, name, other)
     return None
+
+
+def _is_same_firmware(facts: Facts, coming: str, there: str) -> bool:
+    """Firmware is in a folder of its version, so two packages of one version have the same files (535 beside
+    535-server: canonical/nvidia-graphics-drivers pull request 59)."""
+    if role_of(coming) is not PackageRole.FIRMWARE or coming == there:
+        return False
+    mine, theirs = (_firmware_version(facts, name) for name in (coming, there))
+    return bool(mine) and mine == theirs
+
+
+def _firmware_version(facts: Facts, name: str) -> str:
+    """580.142 of nvidia-firmware-580-580.142; else of the package, or of what misses it."""
+    if match := _FIRMWARE_VERSION.search(name):
+        return match[1]
+    return upstream_of(facts.packages[name].version or _version_missed(facts, name))
 
 
 def _conflict(facts: Facts, coming: str, there: str) -> Stop:
@@ -217,12 +241,15 @@ def _conflict(facts: Facts, coming: str, there: str) -> Stop:
     said = f"{coming} and {there} bring the same files: {facts.driver.half_way}"
     stays = packages[coming].version or _version_missed(facts, coming)
     rest = Counter(_packaging(one.version) for one in facts.driver.packages if one.name not in (coming, there))
-    if rest[_packaging(stays)] >= rest[_packaging(packages[there].version)]:
+    mine, theirs = rest[_packaging(stays)], rest[_packaging(packages[there].version)]
+    is_needed = any(unmet_of(packages, one.name, {there}) for one in facts.driver.packages if one.status == "installed")
+    if mine > theirs or (mine == theirs and not is_needed):
         go: tuple[str, ...] = (there,)
     else:
-        mine = _packaging(stays)
         go = tuple(
-            one.name for one in packages.broken if is_driver_package(one.name) and _packaging(one.version) == mine
+            one.name
+            for one in packages.broken
+            if is_driver_package(one.name) and _packaging(one.version) == _packaging(stays)
         )
     # Other packages can depend on it; what they lack then, `-f install` brings or removes.
     force = "--force-depends --force-remove-reinstreq" if coming in go else "--force-depends"

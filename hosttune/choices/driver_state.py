@@ -29,8 +29,9 @@ from hosttune.choices.drivers.bringer import guest, other_bringer
 from hosttune.choices.drivers.choice import CHANGES, DEFAULTS
 from hosttune.choices.drivers.decision import decide
 from hosttune.choices.drivers.nvidia_archive import tell_updates
-from hosttune.choices.drivers.switches import SERVICE
+from hosttune.choices.drivers.switches import POD_LOG, SERVICE
 from hosttune.facts import Facts
+from hosttune.facts.apt_decisions import nvidia_of_other_system
 from hosttune.facts.base import Fact, UnknownFact, attempt, unread
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
@@ -198,17 +199,22 @@ def _is_before_update(state: DriverState, other: DriverState) -> bool:
 def _elsewhere(facts: Facts) -> DriverState | None:
     """The state of a driver that is not this system's business."""
     if facts.host.is_container:
+        if holds(modules.contained_mismatch, facts) and (told := modules.contained_mismatch(facts)):
+            return DriverState("mismatch", True, told[0], str(told[1]), is_dead=True)
         name, evidence = "container", "in a container the driver belongs to the host"
     elif facts.host.is_wsl:
         name, evidence = "WSL", "under WSL the driver is the one of Windows"
     elif facts.gpus.is_passed_through:
         name, evidence = "passed through", "every GPU is held by vfio-pci for virtual machines"
-    elif facts.managers.gpu_operator and not facts.driver.branch:
+    elif facts.managers.gpu_operator and not facts.driver.branch and not facts.driver.runfile:
         if not facts.driver.is_loaded and said_by_log(facts, "rejected_key"):
             said = "the kernel refused the nvidia module of the GPU Operator's container for its signature (kernel log)"
             return _state("Secure Boot refuses", (said, _UNSIGNED), facts, DEFAULTS, ())
-        running = f" ({facts.driver.loaded_version} is loaded)" if facts.driver.is_loaded else ""
-        name, evidence = _CONTAINED, f"the GPU Operator brings the driver in a container{running}"
+        if not facts.driver.is_loaded:
+            said = "the GPU Operator brings the driver in a container, and none is loaded: no GPU of this node computes"
+            return DriverState(_CONTAINED, True, said, _POD, is_dead=True)
+        running = f"{facts.driver.loaded_version} is loaded"
+        name, evidence = _CONTAINED, f"the GPU Operator brings the driver in a container ({running})"
     else:
         return None
     return DriverState(name, is_fault=False, evidence=evidence, way_out="")
@@ -243,6 +249,8 @@ def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
         branch = failed.version.partition(".")[0]
         newer = f"install a newer release of branch {branch} from the source of this build, or boot an older kernel"
         way_out = f"{newer}; for another driver, {way_out}"
+    if other := nvidia_of_other_system(facts):
+        said, way_out = f"{said}; {other.what}", f"{other.undo}; then {way_out}"
     return DriverState("absent", is_fault=True, evidence=said, way_out=way_out, is_dead=True)
 
 
@@ -263,7 +271,7 @@ def _current(facts: Facts) -> DriverState:
 
 
 # In the order in which they must be solved: nothing is installed while dpkg is broken, no reboot before the next kernel
-# has its module, and an update is the last thing.
+# has its module. What the next upgrade would bring comes before what can wait for a maintenance; an update is the last.
 STATES: Mapping[str, Look] = {
     "broken packages": packages.broken,
     "DKMS failed": modules.dkms_failed,
@@ -298,8 +306,8 @@ STATES: Mapping[str, Look] = {
     "fabric different": gpus.fabric,
     "fabric down": gpus.fabric_down,
     "reboot pending": modules.reboot_pending,
-    "outdated branch": packages.outdated,
     "other branch offered": branch_moves.other_branch,
+    "outdated branch": packages.outdated,
     "held": packages.held,
     "kept back": kept_back.kept_back,
     _LAST: packages.update,
@@ -345,6 +353,10 @@ _OF_THE_HYPERVISOR = frozenset(
 # DGX OS and Lambda Stack have archives, AWS's images and those of Kubernetes nodes (AKS) installers of their own: the
 # way back to Ubuntu's packages would break the image.
 _OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "third-party archive"})
+_POD = (
+    f"while the node starts, wait for its driver pod; else read why: {POD_LOG} nvidia-driver-daemonset-...; where the "
+    "operator is not to bring it (driver.enabled=false), bringer: host for gpu-driver in the policy"
+)
 _UNSIGNED = (
     "nodes without Secure Boot, or a driver container whose modules are signed with a key that these nodes know "
     "(sudo mokutil --list-enrolled)"

@@ -8,9 +8,10 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.apt_commands import check_commands, has_all, lacks
+from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.other_build import newer_build, other_branch_build
 from hosttune.facts import Facts
-from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.kernel.kernel import HEADERS, flavour_of, headers_for, is_of_proxmox, is_ubuntus, metapackages
@@ -84,6 +85,8 @@ def _without_packages(facts: Facts, kernel: str) -> str:
     if log := failed_log(facts, kernel):
         return _without_failed_build(facts, kernel, log)
     again = f"run the installer that brought the driver again, with --dkms --kernel-name={quote(kernel)}"
+    if newer := _newer_installer(facts):  # an old release may not build for a new kernel
+        again += f" (where that does not build, {newer})"
     if is_built:
         again = f"sudo dkms autoinstall -k {quote(kernel)}"
     return f"{_with_headers(facts, kernel, again, '; ')}{or_boot(facts, kernel)}"
@@ -92,11 +95,19 @@ def _without_packages(facts: Facts, kernel: str) -> str:
 def _without_failed_build(facts: Facts, kernel: str, log: str) -> str:
     """A driver without packages whose build failed: the same build fails again."""
     other = other_kernel(facts, kernel)
-    newer = "a newer version of it"
-    if facts.driver.runfile and not facts.driver.is_vgpu_manager:
-        newer = "NVIDIA's installer of a newer version (nvidia.com/drivers), with --dkms"
+    newer = _newer_installer(facts) or "a newer version of it"
     fix = f"{newer}; or fix what {log} names, then sudo dkms autoinstall -k {quote(kernel)}"
     return f"boot {other}, which has a module; or {fix}" if other else fix
+
+
+def _newer_installer(facts: Facts) -> str:
+    """What has a newer driver than that of the installer; empty where it came in another way. The one of a vGPU comes
+    in the release of its hypervisor."""
+    if attempt(lambda: facts.nvidia.is_vgpu) is True:
+        return guest_way(facts)
+    if not facts.driver.runfile or facts.driver.is_vgpu_manager:
+        return ""
+    return "NVIDIA's installer of a newer version (nvidia.com/drivers), with --dkms"
 
 
 def has_headers(facts: Facts, kernel: str) -> bool:

@@ -26,6 +26,8 @@ AGAIN = "then run it again"
 _NUMBER = regex(r"[a-z].*?-(\d{3})(?=-|$)")
 # NVIDIA's archives with drivers, and packages that each of them has.
 _CUDA = "/compute/cuda/repos/"
+_WITH_ARCHIVE = {"debian": "Debian", "ubuntu": "Ubuntu"}
+_OF_SYSTEM = regex(rf"{_CUDA}(debian|ubuntu)\d{{2,4}}/")
 _OF_CUDA = ("cuda-drivers", "cuda-keyring", "nvidia-open")
 _SHOWN = 3
 _MOST_PINNED = 100  # packages whose pin is looked for: each is held against all
@@ -196,6 +198,26 @@ def nvidia_without_list(facts: Facts) -> AptDecision | None:
         return nvidia_switched_off(facts)
     what = f"apt has no list of {sources[0].value} ({sources[0].place})"
     return AptDecision(what, "sudo apt-get update, and solve what it says of that archive")
+
+
+def nvidia_of_other_system(facts: Facts) -> AptDecision | None:
+    """The line of NVIDIA's archive for another distribution than this one (ubuntu2204 on Debian): its driver needs
+    libraries that are not here, or that have other names. One for another release of the same distribution may do.
+    None also where sources cannot be read, and on a distribution of which NVIDIA has none."""
+    try:
+        own, sources = facts.os.id, facts.apt.sources
+    except UnknownFact:
+        return None
+    if own not in _WITH_ARCHIVE:
+        return None
+    for source in sources:
+        match = _OF_SYSTEM.search(source.value) if any(site in source.value for site in NVIDIA_SITES) else None
+        if match and match[1] != own:
+            what = f"{source.place} has NVIDIA's archive for {_WITH_ARCHIVE[match[1]]} ({source.value})"
+            return AptDecision(
+                what, f"take that line out, and sudo apt-get update: its driver does not fit {facts.os.name}"
+            )
+    return None
 
 
 def _switched_off(source: Placed) -> AptDecision:

@@ -1,9 +1,11 @@
-"""nvidia-smi of a driver that lies in a container: the GPU Operator's driver container shows its root file system at
-/run/nvidia/driver, and the host itself has no nvidia-smi.
+"""nvidia-smi of a driver that the host's packages did not bring, where the host itself has no nvidia-smi: the GPU
+Operator's driver container shows its root file system at /run/nvidia/driver, and Google's installer puts programs and
+libraries into a folder of their own (GoogleCloudPlatform/container-engine-accelerators, nvidia-driver-installer).
 
-It is asked as NVIDIA's own validator does it, in a chroot (github.com/NVIDIA/gpu-operator, validator/main.go), but with
-no rights: chroot(8) as root, then nobody, with no_new_privs, so that nothing of the container is run with root's. Only
-a file of root's in folders that root alone may write is started.
+That of a container is asked as NVIDIA's own validator does it, in a chroot (github.com/NVIDIA/gpu-operator,
+validator/main.go), but with no rights: chroot(8) as root, then nobody, with no_new_privs, so that nothing of the
+container is run with root's. The other one runs as nobody, too. Only a file of root's in folders that root alone may
+write is started.
 """
 
 from __future__ import annotations
@@ -16,37 +18,58 @@ from hosttune.host.process import locate
 from hosttune.values import Absent, Unreadable
 
 ROOT = "/run/nvidia/driver"
+BESIDE = "/home/kubernetes/bin/nvidia"  # on nodes of GKE: bin and lib64
 _SMI = "usr/bin/nvidia-smi"
+_SMI_BESIDE = "bin/nvidia-smi"
 _NOBODY = 65534
 
 
-def contained(argv: Sequence[str], root: str = ROOT) -> tuple[str, ...] | Unreadable:
-    """The command that asks the driver's container; empty where this host has its own nvidia-smi, or there is no such
-    container. Unreadable where there is one that cannot be asked.
+def contained(argv: Sequence[str], root: str = ROOT, beside: str = BESIDE) -> tuple[str, ...] | Unreadable:
+    """The command that asks a driver elsewhere; empty where this host has its own nvidia-smi, or there is no such
+    driver. Unreadable where there is one that cannot be asked.
     """
-    if isinstance(locate("nvidia-smi"), str) or not os.path.lexists(f"{root}/{_SMI}"):
+    if isinstance(locate("nvidia-smi"), str):
         return ()
+    is_contained = os.path.lexists(f"{root}/{_SMI}")
+    if not is_contained and not os.path.lexists(f"{beside}/{_SMI_BESIDE}"):
+        return ()
+    where = f"in the driver's container ({root})" if is_contained else f"in {beside}"
     if os.geteuid() != 0:
-        return Unreadable(f"needs root: nvidia-smi lies in the driver's container ({root})")
-    if reason := _why_not(root):
-        return Unreadable(f"nvidia-smi of the driver's container is not run: {reason}")
-    setpriv, chroot = locate("setpriv"), locate("chroot")
-    if isinstance(setpriv, Absent) or isinstance(chroot, Absent):
-        return Unreadable("nvidia-smi of the driver's container needs setpriv and chroot (util-linux, coreutils)")
-    ids = (f"--userspec=+{_NOBODY}:+{_NOBODY}", "--groups=")
-    return (setpriv, "--no-new-privs", "--inh-caps=-all", chroot, *ids, root, f"/{_SMI}", *argv[1:])
+        return Unreadable(f"needs root: nvidia-smi is {where}")
+    reason = _why_not(f"{root}/{_SMI}") if is_contained else _why_not_beside(beside)
+    if reason:
+        return Unreadable(f"nvidia-smi {where} is not run: {reason}")
+    setpriv, other = locate("setpriv"), locate("chroot" if is_contained else "env")
+    if isinstance(setpriv, Absent) or isinstance(other, Absent):
+        return Unreadable(f"nvidia-smi {where} needs setpriv, chroot and env (util-linux, coreutils)")
+    bare = (setpriv, "--no-new-privs", "--inh-caps=-all")
+    if is_contained:
+        ids = (f"--userspec=+{_NOBODY}:+{_NOBODY}", "--groups=")
+        return (*bare, other, *ids, root, f"/{_SMI}", *argv[1:])
+    nobody = (f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups")
+    return (*bare, *nobody, other, *words_beside(beside), *argv[1:])
 
 
-def _why_not(root: str) -> str:
-    """Why nothing below this root is started; empty where root alone has a say in the file and in each folder above."""
+def words_beside(beside: str = BESIDE) -> tuple[str, str]:
+    """What env(1) is given so that it starts the nvidia-smi that is beside its own libraries."""
+    return f"LD_LIBRARY_PATH={beside}/lib64", f"{beside}/{_SMI_BESIDE}"
+
+
+def _why_not_beside(beside: str) -> str:
+    """The same of nvidia-smi and the folder of its libraries."""
+    return _why_not(f"{beside}/{_SMI_BESIDE}") or _why_not(f"{beside}/lib64", is_folder=True)
+
+
+def _why_not(wanted: str, *, is_folder: bool = False) -> str:
+    """Why nothing is started from there; empty where root alone has a say in the file and in each folder above."""
     path = ""
-    for name in ["", *f"{root}/{_SMI}".strip("/").split("/")]:
+    for name in ["", *wanted.strip("/").split("/")]:
         path = f"{path.rstrip('/')}/{name}"
         try:
             info = os.lstat(path)
         except OSError as error:
             return f"{path}: {error.strerror}"
-        is_last = path == f"{root}/{_SMI}"
+        is_last = path == wanted and not is_folder
         if not (stat.S_ISREG(info.st_mode) if is_last else stat.S_ISDIR(info.st_mode)):
             return f"{path} is a link or a special file"
         if info.st_uid != 0 or info.st_mode & 0o022:

@@ -357,3 +357,68 @@ def test_libraries_of_the_other_series_bring_their_prebuilt_modules(tree):
     assert not host.has(f"linux-modules-nvidia-580-open-{OLD}")
     left = Facts(InTree(host.tree, OLD, **{"/proc/driver/nvidia/version": loaded}))
     assert other_versions(left) is None
+
+
+def test_firmware_of_the_former_series_gives_way_to_that_of_the_new_one(tree):
+    """canonical/nvidia-graphics-drivers pull request 59: 535 and 535-server of one version have the same firmware."""
+    version = "535.54.03-0ubuntu0.22.04.1"
+    names = {}
+    for series in ("535", "535-server"):
+        firmware, common = f"nvidia-firmware-{series}-535.54.03", f"nvidia-kernel-common-{series}"
+        names[firmware] = {"Version": version}
+        names[common] = {
+            "Version": version, "Depends": firmware, "Conflicts": "nvidia-kernel-common", "Provides": "nvidia-kernel-common",
+        }  # fmt: skip
+        names[f"nvidia-driver-{series}"] = {"Version": version, "Depends": f"{common} (= {version})"}
+    files = {name: {"lib/firmware/nvidia/535.54.03/gsp_ga10x.bin": name} for name in names if "firmware" in name}
+    host = tree(names, files=files)
+    host.type("apt-get install nvidia-driver-535", 0)
+    host.type("apt-get install nvidia-driver-535-server", 100)
+    stop = host.stop()
+    assert stop.cause is Cause.FILES
+    host.type("dpkg --configure -a; apt-get -f install", 100)  # what does not help
+    host.type(typed(stop.repair), 0)
+    assert host.is_whole()
+    assert host.has("nvidia-driver-535-server")
+    assert not host.has("nvidia-firmware-535-535.54.03")
+
+
+def test_half_way_packages_of_another_archive_go_to_the_version_of_the_rest(tree):
+    """aws-samples/aws-deep-learning-ami-ubuntu-dcv-desktop issue 18: Ubuntu's 530.41.03 over NVIDIA's 530.30.02."""
+    old, new = "530.30.02-0ubuntu1", "530.41.03-0ubuntu0.22.04.2"
+
+    def driver(version):
+        common = f"nvidia-kernel-common-530 (>= {version.partition('-')[0]})"
+        rest = {name: {"Version": version} for name in ("nvidia-kernel-common-530", "libnvidia-compute-530")}
+        rest |= {name: {"Version": version} for name in ("nvidia-utils-530", "nvidia-compute-utils-530")}
+        return rest | {
+            "nvidia-dkms-530": {"Version": version, "Depends": common},
+            "nvidia-driver-530": {"Version": version, "Depends": f"nvidia-dkms-530 (>= {version}), {common}"},
+        }
+
+    host = tree(driver(old))
+    host.type("apt-get install nvidia-driver-530 libnvidia-compute-530 nvidia-utils-530 nvidia-compute-utils-530", 0)
+    archive, files = host.tree / "archive", {}
+    rows = [(archive / "Packages").read_text()]
+    for name, fields in driver(new).items():
+        rows.append(build(name, fields, archive, host.base / "build"))
+        files[name] = re.search(r"^Filename: (?:\./)?(\S+)$", rows[-1], re.MULTILINE)[1]
+    put(archive / "Packages", "\n".join(rows))
+    # NVIDIA's own cuda-repository-pin-600, by version, as the tree has one archive.
+    pin = host.tree / "etc/apt/preferences.d/nvidia"
+    put(pin, "Package: *\nPin: version 530.30.02*\nPin-Priority: 600\n")
+    try:
+        host.type("apt-get -q update", 0)
+        host.type(f"dpkg -i /archive/{files['nvidia-dkms-530']} /archive/{files['nvidia-driver-530']}", 1)
+        facts = Facts(InTree(host.tree, OLD, **{"/sys/module/nvme/refcnt": "0\n"}))  # no driver is loaded
+        facts.__dict__["boot_room"] = SimpleNamespace(is_full=False, way_out="")
+        stop = find_stop(facts)
+        assert stop.cause is Cause.VERSIONS
+        host.type(typed(stop.repair.partition("; sudo update-initramfs")[0]), 0)
+        assert host.is_whole()
+        assert host.has("nvidia-driver-530")
+        facts = Facts(InTree(host.tree, OLD))
+        assert {facts.packages[name].version for name in files} == {old}
+        assert find_stop(facts) is None
+    finally:
+        pin.unlink()

@@ -97,4 +97,39 @@ def test_the_door_asks_it_where_the_host_has_none(root, monkeypatch):
 def test_without_roots_rights_it_says_what_is_needed(root, monkeypatch):
     monkeypatch.setattr(driver_root.os, "geteuid", lambda: 1000)
     answer = contained(("nvidia-smi",), str(root))
-    assert answer == Unreadable(f"needs root: nvidia-smi lies in the driver's container ({root})")
+    assert answer == Unreadable(f"needs root: nvidia-smi is in the driver's container ({root})")
+
+
+@pytest.fixture
+def beside(root):
+    """The folder of Google's installer; the host has no driver's container."""
+    (root / SMI).unlink()
+    for name in ("bin", "lib64"):
+        (root / name).mkdir()
+        (root / name).chmod(0o755)
+    (root / "bin/nvidia-smi").write_text('#!/bin/sh\nid -u; id -G; echo "$LD_LIBRARY_PATH"; echo "$@"\n')
+    (root / "bin/nvidia-smi").chmod(0o755)
+    return root
+
+
+def test_nvidia_smi_of_googles_nodes_runs_as_nobody_with_its_own_libraries(beside):
+    command = contained(("nvidia-smi", "--query-gpu=name"), str(beside), str(beside))
+    done = process.look(command, timeout_s=20)
+    assert done.text.splitlines() == ["65534", "65534", f"{beside}/lib64", "--query-gpu=name"], done
+    assert "--no-new-privs" in command
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda root: (root / "lib64").chmod(0o777), "lib64 can be written by others"),
+        (lambda root: os.chown(root / "bin/nvidia-smi", 1000, 1000), "nvidia-smi can be written by others"),
+        (lambda root: (root / "lib64").rmdir(), "lib64: No such file"),
+    ],
+    ids=["libraries", "owner", "no libraries"],
+)
+def test_nvidia_smi_of_googles_nodes_that_others_can_change_is_not_run(beside, spoil, said):
+    spoil(beside)
+    command = contained(("nvidia-smi",), str(beside), str(beside))
+    assert isinstance(command, Unreadable)
+    assert re.search(said, command.reason), command.reason

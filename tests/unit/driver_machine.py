@@ -171,6 +171,7 @@ def machine(
             is_vgpu=is_vgpu,
             rejected_key=False,
             refused="",
+            no_room=(),
             legacy_branch="",
             needs_open=False,
             not_for_open=False,

@@ -7,6 +7,7 @@ import pytest
 
 from hosttune.choices import dpkg_stop, next_kernel
 from hosttune.choices.dpkg_stop import Cause, find_stop, is_boot_full, repair_of
+from hosttune.choices.driver_states import mixed
 from hosttune.choices.driver_states.modules import dkms_failed, rejected
 from hosttune.choices.driver_states.packages import broken
 from hosttune.choices.drivers import install
@@ -63,7 +64,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
         archives=GivenArchives(origins=origins, packages_there=[(one.name, one.version) for one in of_driver], updates=()),
         boot_room=SimpleNamespace(is_full=full, way_out="sudo apt-get autoremove --purge"),
         gpus=SimpleNamespace(generations=("hopper",), summary="1 x H100", ours=(), unlisted=(), devices=()), candidates=SimpleNamespace(packages=offered, problem="" if offered else "not in this record"),
-        nvidia=SimpleNamespace(rejected_key=rejected_key), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), apt=SimpleNamespace(sources=(), disabled_sources=()), packaging=Packaging({}, "not in this record"),
+        nvidia=SimpleNamespace(rejected_key=rejected_key), branches=tables(), reader=SimpleNamespace(now=lambda: NOW, has_tried_packages=False), apt=SimpleNamespace(sources=(), disabled_sources=()), packaging=Packaging({}, "not in this record"),
     )  # fmt: skip
 
 
@@ -361,3 +362,46 @@ def test_driver_whose_branch_is_over_in_nvidias_archive_gives_way_to_ubuntus(mon
         )
         facts.archives.lacking = ()  # then NVIDIA's archive has a supported branch
         assert "Ubuntu's" not in find_stop(facts).repair
+
+
+FORMER = "nvidia-firmware-580-580.142"
+SERVERS = ("nvidia-driver-580-server", "libnvidia-compute-580-server")
+
+
+def test_firmware_of_the_former_series_goes_from_a_switch_that_stopped():
+    needs = paragraph("nvidia-kernel-common-580-server", state=UNPACKED, Depends="nvidia-firmware-580-server-580.142")
+    stop = find_stop(host(paragraph(FORMER), needs, *(paragraph(name, state=UNPACKED) for name in SERVERS)))
+    assert stop.cause is Cause.FILES
+    assert stop.repair == f"sudo dpkg --remove --force-depends {FORMER}; sudo apt-get -f install"
+
+
+def test_firmware_that_the_driver_needs_stays():
+    common = paragraph("nvidia-kernel-common-580", Depends=FORMER)
+    coming = paragraph("nvidia-firmware-580-server-580.142", state="half-installed", flag="reinstreq")
+    stop = find_stop(host(paragraph(FORMER), common, coming))
+    assert stop.cause is Cause.FILES
+    assert "nvidia-firmware-580-server-580.142" in stop.repair
+    assert f" {FORMER}" not in stop.repair
+
+
+def test_firmware_of_another_version_has_other_files():
+    needs = paragraph("nvidia-kernel-common-580", state=UNPACKED, Depends="nvidia-firmware-580-580.150")
+    assert find_stop(host(paragraph(FORMER), needs)).cause is Cause.OTHER
+
+
+def test_half_way_packages_of_another_version_go_to_the_version_of_the_rest():
+    newer = "580.150-0ubuntu1"
+    needs = {"Depends": "nvidia-kernel-common-580 (>= 580.150)"}
+    half = (
+        paragraph("nvidia-dkms-580", newer, UNPACKED, **needs),
+        paragraph("nvidia-driver-580", newer, UNPACKED, **needs),
+    )
+    rest = [paragraph(f"{name}-580") for name in ("nvidia-kernel-common", "libnvidia-compute", "nvidia-utils")]
+    facts = host(*rest, *half)
+    stop = find_stop(facts)
+    assert stop.cause is Cause.VERSIONS
+    assert "dpkg --configure" not in stop.repair
+    assert "two versions in one driver: nvidia-dkms-580 580.150-0ubuntu1" in stop.evidence
+    assert mixed.other_versions(facts)[1] == "what solves `broken packages` does this too"
+    alone = host(*rest, paragraph("nvidia-dkms-580", newer, UNPACKED, Depends="dkms (>= 3)"))
+    assert find_stop(alone).cause is Cause.OTHER

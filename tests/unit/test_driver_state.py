@@ -112,7 +112,7 @@ def host(
     quiet = {
         "silent": (), "wants_reset": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
         "all_lost": "", "rejected_key": False, "smi": "answers", "refusal": "", "problem": "", "gpus": (),
-        "refused": "",
+        "refused": "", "no_room": (),
     }  # fmt: skip
     here_too = dict.fromkeys(names or ("linux-modules-nvidia-580-server-open-generic",), PACKAGE)
     here_too |= {"nvidia-fabricmanager-580": manager} if manager else {}
@@ -161,7 +161,7 @@ def host(
         ),
         kernel=SimpleNamespace(release=KERNEL, architecture="x86_64"),
         units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric, load_state="loaded")},
-        os=SimpleNamespace(is_ubuntu=ubuntu),
+        os=SimpleNamespace(is_ubuntu=ubuntu, id="ubuntu" if ubuntu else "other", name="Ubuntu 24.04"),
         boot=SimpleNamespace(**files | (boot or {})),
         archives=GivenArchives(
             **{"origins": ("Ubuntu",), "updates": (), "kept_back": (), "without_origin": (), "packages_there": there}
@@ -470,12 +470,25 @@ def test_absent_driver_is_the_only_state(ubuntu):
     assert ("non-free-firmware" in state.way_out) is not ubuntu
 
 
-@pytest.mark.parametrize("here", ["container", "wsl", "vfio", "operator"])
+@pytest.mark.parametrize("here", ["container", "wsl", "vfio"])
 def test_driver_that_is_not_this_systems_business_is_no_fault(here):
     nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": ()}
     (state,) = states(host(here=(here,), **nothing))
     assert (state.is_fault, state.way_out) == (False, "")
     assert state.name != "current"
+
+
+def test_node_whose_operator_has_loaded_no_driver_computes_nothing():
+    """NVIDIA/gpu-operator issue 1220: the driver's container fails, and nothing else says so on the node."""
+    nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": (), "packages": ()}
+    (state,) = states(host(here=("operator",), **nothing))
+    assert (state.name, state.is_fault, state.is_dead) == ("driver in a container", True, True)
+    assert "kubectl -n gpu-operator logs -c nvidia-driver-ctr" in state.way_out
+
+
+def test_driver_of_the_installer_beside_the_operator_is_the_hosts():
+    facts = host(here=("operator", "kubelet"), **RUNFILE, **MISSING_MODULE)
+    assert names(facts) == ["module missing"]
 
 
 def test_driver_in_a_container_tells_of_a_gpu_that_is_lost():
@@ -487,6 +500,7 @@ def test_driver_in_a_container_tells_of_a_gpu_that_is_lost():
 
 
 RUNFILE = {"runfile": True, "branch": "", "name": "", "modules": ()}
+MISSING_MODULE = {"loaded_version": "", "has_module_for_running_kernel": False, "kernels_with_module": ()}
 
 
 @pytest.mark.parametrize(
@@ -832,7 +846,7 @@ def test_module_of_the_gpu_operator_that_secure_boot_refuses_is_a_fault():
     assert (state.name, state.is_fault, state.is_dead) == ("Secure Boot refuses", True, True)
     assert "without Secure Boot" in state.way_out
     (state,) = states(host(**operator))
-    assert not state.is_fault
+    assert state.name == "driver in a container"
 
 
 @pytest.mark.parametrize(

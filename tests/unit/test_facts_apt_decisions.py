@@ -9,6 +9,7 @@ from hosttune.facts.apt_decisions import (
     decisions_about,
     decisions_about_offer,
     join_decisions,
+    nvidia_of_other_system,
     nvidia_switched_off,
     pin_on,
 )
@@ -245,3 +246,26 @@ def test_preferences_longer_than_what_is_kept_compiled_explain_nothing():
 
 def test_address_of_an_archive_that_is_none_names_no_site():
     assert word_for("", "", "http://[x noble/main") == "http://[x"
+
+
+@pytest.mark.parametrize(
+    ("release", "repository", "is_other"),
+    [
+        ("ID=debian\nPRETTY_NAME='Debian GNU/Linux 12'\n", "ubuntu2204", True),
+        ("ID=ubuntu\n", "debian12", True),
+        ("ID=debian\n", "debian12", False),
+        ("ID=debian\nVERSION_ID=13\n", "debian12", False),
+        ("ID=ubuntu\n", "ubuntu2404", False),
+        ("ID=linuxmint\nID_LIKE=ubuntu\n", "ubuntu2404", False),
+    ],
+)
+def test_archive_of_nvidia_for_another_distribution_is_named_with_its_line(release, repository, is_other):
+    """k4yt3x/video2x issue 1029: the driver for Ubuntu needs libraries that Debian has not."""
+    archive = f"https://developer.download.nvidia.com/compute/cuda/repos/{repository}/x86_64/ /"
+    path = "/etc/apt/sources.list.d/cuda.list"
+    facts = Facts(FakeReader(files={"/etc/os-release": release, path: f"# NVIDIA\ndeb [signed-by=/k.gpg] {archive}\n"}))
+    found = nvidia_of_other_system(facts)
+    assert bool(found) is is_other
+    if found:
+        assert f"{path}:2 has NVIDIA's archive for {'Ubuntu' if 'ubuntu' in repository else 'Debian'}" in found.what
+        assert "take that line out" in found.undo

@@ -73,6 +73,12 @@ def test_kubernetes_node_gets_the_way_of_kubernetes():
     assert not any("systemctl" in step for step in found)
 
 
+def test_node_of_google_has_the_drivers_programs_in_a_folder_of_their_own():
+    found = steps("RESET_GPU", is_kubernetes=True, driver_root="/home/kubernetes/bin/nvidia")
+    smi = "sudo env LD_LIBRARY_PATH=/home/kubernetes/bin/nvidia/lib64 /home/kubernetes/bin/nvidia/bin/nvidia-smi"
+    assert f"reset the GPU: {smi} -r -i {SLOT}" in found
+
+
 def test_guest_is_not_sent_to_the_power_switch():
     assert not any("power the host" in step for step in steps("RESTART_BM", is_vm=True))
     assert any("power the host off and on" in step for step in steps("RESTART_BM"))
@@ -95,6 +101,18 @@ class Here:
 
 def reader(*services, **more):
     return FakeReader(files={f"/sys/fs/cgroup/system.slice/{name}/cgroup.procs": "1\n" for name in services}, **more)
+
+
+@pytest.mark.parametrize(
+    ("files", "root"),
+    [
+        (("/home/kubernetes/bin/nvidia/bin/nvidia-smi",), "/home/kubernetes/bin/nvidia"),
+        (("/home/kubernetes/bin/nvidia/bin/nvidia-smi", "/usr/bin/nvidia-smi"), ""),
+        (("/home/kubernetes/bin/nvidia/bin/nvidia-smi", "/run/nvidia/driver/usr/bin/nvidia-smi"), "/run/nvidia/driver"),
+    ],
+)
+def test_programs_of_the_driver_are_found_where_another_one_put_them(files, root):
+    assert find_place(FakeReader(files=dict.fromkeys(files, "")), Here()).driver_root == root
 
 
 def test_services_that_hold_gpus_are_found_by_their_control_groups():

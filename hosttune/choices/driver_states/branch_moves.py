@@ -6,8 +6,8 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all, lacks
-from hosttune.choices.driver_states.told import Told
-from hosttune.choices.drivers.branch import describe_not_driven, end_words, not_driven
+from hosttune.choices.driver_states.told import REBOOT, Told
+from hosttune.choices.drivers.branch import describe_not_driven, end_words, is_over, not_driven
 from hosttune.choices.drivers.branch_offers import offers_elsewhere
 from hosttune.facts.gpu.package_roles import PackageRole, parse_package
 from hosttune.facts.gpu.strangers import strangers_of
@@ -35,9 +35,15 @@ def other_branch(facts: Facts) -> Told | None:
     command = "apt upgrade" if any(_carries_driver(offer.name) for offer in moving) else "apt full-upgrade"
     words = f" ({words})" if (words := end_words(facts, number)) else ""
     said = f"the next `{command}` moves this host from branch {driver.branch} to {number}{words}: {list_offers(moving)}"
+    stay = stay_in_branch(facts, (offer.name for offer in moving))
     if undriven := describe_not_driven(facts, number):
-        said += f"; {undriven}"
-    return said, stay_in_branch(facts, (offer.name for offer in moving))
+        return f"{said}; {undriven}", stay
+    if is_over(facts, int(driver.branch)) and not is_over(facts, number):
+        return (
+            said,
+            f"let it at a maintenance, as branch {driver.branch} has ended: sudo {command}; then {REBOOT}\n{stay}",
+        )
+    return said, stay
 
 
 def _carries_driver(name: str) -> bool:

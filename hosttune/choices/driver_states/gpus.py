@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.driver_states.modules import (
     libraries_missing,
     mismatch,
+    missing_now,
     next_module,
     running_module,
     stale,
@@ -157,6 +158,8 @@ def all_lost(facts: Facts) -> Told | None:
 def guest(facts: Facts) -> Told | None:
     if not said_by_log(facts, "is_vgpu") or (facts.driver.is_loaded and facts.nvidia.smi == "answers"):
         return None
+    if not facts.driver.is_loaded and not facts.driver.branch and holds(missing_now, facts):
+        return None  # the driver that fits is without its module, too; one of the distribution's packages never fits
     return (
         "this is a vGPU guest, and its driver does not answer: it must be the licensed one that fits the hypervisor's",
         f"{guest_way(facts)}; hosttune leaves it alone",
@@ -255,9 +258,33 @@ def undriven(facts: Facts) -> Told | None:
     slots = [slot for slot in facts.gpus.undriven if slot not in facts.nvidia.lost]
     if not slots or any(holds(look, facts) for look in (unsupported, wrong_flavour)):
         return None
+    if told := without_room(facts):
+        return told
     return (
         f"no driver holds the GPU at {', '.join(slots)}, while nvidia holds others",
         f"see why: {KERNEL_LOG}\n{REBOOT}",
+    )
+
+
+def without_room(facts: Facts) -> Told | None:
+    """GPUs that have no driver, as firmware or hypervisor gave a window of theirs no address on the bus. A driver or a
+    reboot changes nothing about it. VMware's parameters: NVIDIA/gpu-operator issue 492; pci=realloc: kernel-parameters.
+    """
+    slots = [slot for slot in said_by_log(facts, "no_room") or () if slot in facts.gpus.undriven]
+    if not slots:
+        return None
+    where = f"the GPU at {slots[0]}" if len(slots) == 1 else f"the GPUs at {', '.join(slots)}"
+    said = f"{where} has no driver" if len(slots) == 1 else f"{where} have no driver"
+    said += ": a window to the memory has no address on the PCI bus (BAR, kernel log)"
+    if facts.host.is_vm:
+        return said, (
+            "ask who runs the hypervisor for EFI firmware and more room above 4 GB, at least twice the memory of all "
+            "GPUs of this machine (QEMU: the 64-bit PCI window; VMware: pciPassthru.use64bitMMIO=TRUE and "
+            "pciPassthru.64bitMMIOSizeGB): neither another driver nor a reboot in here changes that"
+        )
+    return said, (
+        "switch on Above 4G Decoding in the firmware setup (and give more room where it has an MMIO size), then power "
+        "the host off and on; if it is still so, try pci=realloc in the kernel command line"
     )
 
 
@@ -295,7 +322,7 @@ def smi_missing(facts: Facts) -> Told | None:
 
 def fabric(facts: Facts) -> Told | None:
     """Only the packages: whether the service runs is gpu-fabric's."""
-    if not facts.driver.branch or not has_switches(facts) or not (found := fabric_packages(facts)):
+    if not has_switches(facts) or not (found := fabric_packages(facts)):
         return None
     switches = f"{facts.gpus.nvswitches} NVSwitches" if facts.gpus.nvswitches else "NVSwitches"
     return f"{found[0]}; with {switches} CUDA does not start (error 802)", found[1]
@@ -303,10 +330,10 @@ def fabric(facts: Facts) -> Told | None:
 
 def fabric_down(facts: Facts) -> Told | None:
     """Its service does not run, though its package is there."""
-    if not facts.driver.branch or not facts.driver.is_loaded or not has_switches(facts) or holds(fabric, facts):
+    if not facts.driver.is_loaded or not has_switches(facts) or holds(fabric, facts):
         return None
     unit = facts.units[SERVICE]
-    if unit.is_active:
+    if unit.is_active or not (facts.driver.branch or (facts.driver.runfile and unit.exists)):
         return None
     told = f"Fabric Manager does not run ({SERVICE} is {unit.active_state}): CUDA does not start (error 802)"
     if unit.load_state == "masked":

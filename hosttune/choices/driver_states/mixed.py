@@ -52,6 +52,25 @@ _PURGE = f"{APT} ppa-purge && sudo ppa-purge ppa:graphics-drivers/ppa"
 
 def other_versions(facts: Facts) -> Told | None:
     """Packages of two versions in one driver."""
+    told = _other_versions(facts)
+    if told and stopped_by_mixture(facts):
+        return told[0], "what solves `broken packages` does this too"
+    return told
+
+
+def stopped_by_mixture(facts: Facts) -> tuple[str, str] | None:
+    """Where the half-way packages of the driver are those of another version, and need the rest in it: apt's own repair
+    brings them what they need only if that is what it prefers, and else removes them. They go to the rest's version."""
+    half = {one.name for one in facts.driver.packages if one.status != "installed"}
+    if not half or not facts.driver.branch or facts.reader.has_tried_packages:
+        return None
+    strangers = {one.name for one in mixture_of(facts).of_version}
+    own = {one.name for one in facts.driver.packages}
+    lacking = (first_of(clause)[0] for name in half for clause in unmet_of(facts.packages, name))
+    return _other_versions(facts) if half <= strangers and any(name in own for name in lacking) else None
+
+
+def _other_versions(facts: Facts) -> tuple[str, str] | None:
     mix = mixture_of(facts) if facts.driver.branch else None
     if mix is None or not mix.of_version:
         return None
@@ -213,8 +232,7 @@ def _way_back(facts: Facts, mix: Mixture) -> str:
         lost = ", ".join(name for name, version in wanted.items() if not version)
         made = f"{mix.version} of {whose(mix.maker)}" if mix.maker else mix.version
         return f"no list of apt has {made} for {lost}, nor another version of all: sudo apt-get update, and look again"
-    after = "after `broken packages` is solved: " if facts.driver.half_way else ""
-    return f"{after}{first}{_built_first(facts, mix)}{how}"
+    return f"{first}{_built_first(facts, mix)}{how}"
 
 
 def _modules_elsewhere(facts: Facts, style: str | None) -> Mapping[str, str]:

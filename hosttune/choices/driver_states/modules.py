@@ -4,7 +4,7 @@ libraries' version, does it load; and what a reboot would do about it.
 
 from __future__ import annotations
 
-from shlex import quote
+from shlex import join, quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.dpkg_stop import Cause, bring_module, is_brought_by_repair, try_find_stop
@@ -24,6 +24,7 @@ from hosttune.choices.next_kernel import (
 )
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.strangers import mixture_of
+from hosttune.facts.versions import upstream_of
 
 if TYPE_CHECKING:
     from hosttune.choices.dpkg_stop import Stop
@@ -125,9 +126,11 @@ def _say_leftover(facts: Facts) -> str:
 def _signed(facts: Facts) -> str:
     if module := _leftover(facts):
         return replace_leftover(facts, module)
-    ready = prebuilt_instead(facts, facts.kernel.release)
     key = _KEY_OF_UBUNTU if facts.os.is_ubuntu else _KEY_OF_DKMS
     enrol = f"enrol the key: sudo mokutil --import {quote(key)}, and confirm it at the console"
+    if facts.driver.runfile and not facts.driver.dkms:  # it signs nothing by itself (README of the driver)
+        return f"run the installer that brought the driver again with --dkms: DKMS signs what it builds; then {enrol}"
+    ready = prebuilt_instead(facts, facts.kernel.release)
     return f"{ready}{_LOAD}; or {enrol}" if ready else enrol
 
 
@@ -232,6 +235,27 @@ def mismatch(facts: Facts) -> Told | None:
         f"{versions}: CUDA and nvidia-smi refuse to start",
         f"{REBOOT}; if it is still so afterwards, an old module is in the initramfs: {INITRAMFS} and reboot again",
     )
+
+
+def contained_mismatch(facts: Facts) -> Told | None:
+    """A container with libraries of its own (LXC, an image with a driver in it), which have to be those of the host's
+    module. nvidia-smi has to say so, too: a toolkit may have brought others than those in the folders of libraries."""
+    driver = facts.driver
+    if not driver.is_mismatched or facts.nvidia.refusal != "mismatch":
+        return None
+    loaded = driver.loaded_version
+    said = (
+        f"the host's module is {loaded}, and the libraries of this container are {driver.userspace_version}: CUDA and "
+        "nvidia-smi refuse to start"
+    )
+    own = [one.name for one in driver.packages if upstream_of(one.version) == driver.userspace_version]
+    way = f"bring the libraries of {loaded} into this container"
+    if own:
+        way += f": sudo apt-get install --allow-downgrades {join([f'{name}={loaded}*' for name in own])}"
+    elif driver.runfile:
+        installer = f"NVIDIA-Linux-{facts.kernel.architecture}-{loaded}.run"
+        way += f": sudo sh {quote(installer)} --no-kernel-modules"
+    return said, f"{way}; an image without libraries of its own gets the host's from the NVIDIA Container Toolkit"
 
 
 def swapped(facts: Facts) -> Told | None:

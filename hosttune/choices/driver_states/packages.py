@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING
 from hosttune.choices.dpkg_stop import Cause, find_stop
 from hosttune.choices.driver_states.branch_moves import list_offers
 from hosttune.choices.driver_states.modules import leaves_none
-from hosttune.choices.driver_states.told import RUNFILE, ByPolicy, Told, switch, uninstall
-from hosttune.choices.drivers.branch import describe_last, stale_note, why_over
+from hosttune.choices.driver_states.told import RUNFILE, ByPolicy, Told, is_node, switch, uninstall, vendor_of
+from hosttune.choices.drivers.branch import describe_last, stale_note, supported_branches, why_over
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.components import fabric_packages, managers
 from hosttune.choices.drivers.switches import has_switches
 from hosttune.choices.next_kernel import commands
 from hosttune.choices.other_build import newer_build
 from hosttune.facts.apt_decisions import unhold
+from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.package_roles import compiles_modules
 from hosttune.facts.relations import unmet_of
 from hosttune.facts.versions import upstream_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.gpu.archives import Offer
@@ -93,7 +94,7 @@ def runfile(facts: Facts) -> Told | None:
 def outdated(facts: Facts) -> Told | None:
     driver = facts.driver
     if not driver.branch:
-        return None
+        return _outdated_without_packages(facts)
     over = why_over(facts, int(driver.branch))
     steps = (
         f"{', '.join(driver.transitional)} is an empty step to branch {driver.branch}" if driver.transitional else ""
@@ -109,6 +110,27 @@ def outdated(facts: Facts) -> Told | None:
             f"name the branch: sudo apt-get install {join(real)} && sudo apt-get remove {join(driver.transitional)}",
         )
     return said, switch(facts, "a supported branch", when="at a maintenance")
+
+
+def _outdated_without_packages(facts: Facts) -> Told | None:
+    """Of NVIDIA's installer, of an image or a cloud. A vGPU manager follows vGPU releases, which end at other times."""
+    driver = facts.driver
+    number = branch_in(driver.loaded_version or driver.userspace_version)
+    if not number or driver.is_vgpu_manager or not (over := why_over(facts, number)):
+        return None
+    said = "; ".join(part for part in (over, stale_note(facts)) if part)
+    if vendor_of(facts) or is_node(facts):
+        return said, switch(facts, "a supported branch", when="at a maintenance")
+    if not driver.runfile:
+        return said, "a supported branch, at a maintenance, in the way that this driver came; then reboot"
+    fit = _join_branches(supported_branches(facts))
+    newer = f"NVIDIA's installer of a supported branch{f' ({fit})' if fit else ''}"
+    return said, f"at a maintenance, {newer}, then reboot; or {uninstall(facts)}"
+
+
+def _join_branches(numbers: Sequence[int]) -> str:
+    """580 or 595."""
+    return " or ".join(map(str, numbers))
 
 
 def held(facts: Facts) -> Told | None:

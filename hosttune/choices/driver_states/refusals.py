@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.gpus import guest, unsupported, wrong_flavour
+from hosttune.choices.driver_states.gpus import guest, unsupported, without_room, wrong_flavour
 from hosttune.choices.driver_states.modules import name_of_driver, rejected
 from hosttune.choices.driver_states.told import REBOOT, Told, holds, said_by_log
 from hosttune.facts.base import UnknownFact
@@ -31,6 +31,8 @@ def refused(facts: Facts) -> Told | None:
     cannot tell what it is, or the log has no reason."""
     if not (why := _why(facts)) or is_explained(facts):
         return None
+    if why == "other" and (told := without_room(facts)):
+        return told
     version = facts.driver.userspace_version
     said = f"{name_of_driver(facts)}{f' ({version})' if version else ''} was loaded and took no GPU (kernel log)"
     if why != "other":

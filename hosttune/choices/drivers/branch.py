@@ -85,6 +85,19 @@ def end_words(facts: Facts, number: int) -> str:
     return ", ".join(part for part in (kind, f"supported until {row.ends}" if row.ends else "end not known") if part)
 
 
+def supported_branches(facts: Facts, installed: int = 0) -> list[int]:
+    """The long-term and production branches that are supported and drive all GPUs, and the installed one if it is
+    supported and drives them; the oldest first."""
+    month = facts.branches.month(facts.reader.now())
+    return sorted(
+        number
+        for number, row in facts.branches.rows.items()
+        if not row.is_over(month)
+        and (number == installed or row.kind in ("lts", "production"))
+        and all(row.drives(generation) for generation in facts.gpus.generations)
+    )
+
+
 def stale_note(facts: Facts) -> str:
     """A sentence where the package's table is past its date and apt's lists do not tell either; else empty."""
     table = facts.branches

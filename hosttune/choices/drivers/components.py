@@ -54,13 +54,14 @@ def managers(facts: Facts) -> Mapping[str, str]:
 
 def fabric_packages(facts: Facts) -> Told | None:
     """What of the packages keeps Fabric Manager from running beside this driver, and the command: another version than
-    the driver's, or none, or no subnet manager; None where all is there, or the driver did not come in packages.
+    the driver's, or none, or no subnet manager; None where all is there. Beside a driver that came in no packages one
+    that is installed is judged by its version only: another way may have brought it.
     """
     driver = facts.driver
-    if not driver.branch:
-        return None
     wanted = driver.userspace_version or driver.loaded_version
     installed = managers(facts)
+    if not driver.branch and not (driver.runfile and wanted and installed):
+        return None
     if not installed or (wanted and all(upstream_of(version) != wanted for version in installed.values())):
         package = f"nvidia-fabricmanager{_branch_in_name(facts)}"
         told = ", ".join(f"{name} is {upstream_of(version)}" for name, version in installed.items())
@@ -68,7 +69,7 @@ def fabric_packages(facts: Facts) -> Told | None:
         return f"{told}, and the driver is {wanted}: they must be one version" if wanted else told, _in_version(
             facts, package, wanted
         )
-    if not facts.gpus.nvswitches and not facts.packages["nvlsm"].is_installed:
+    if driver.branch and not facts.gpus.nvswitches and not facts.packages["nvlsm"].is_installed:
         return (
             "the NVLink Subnet Manager (nvlsm) is not installed, which HGX B200 and newer need",
             "sudo apt-get install nvlsm (from NVIDIA's archive where yours has none)",
@@ -92,7 +93,7 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str | ByPolicy:
             f"; where apt has that version no more (it offers {upstream_of(offered.version)}), update: true for "
             "gpu-driver in the policy first"
         )
-    if package == _UNNUMBERED and int(facts.driver.branch) < _FIRST_UNNUMBERED:
+    if package == _UNNUMBERED and _branch_of(facts) < _FIRST_UNNUMBERED:
         # Its name keeps no branch, so the next upgrade would bring the newest one again.
         command += f" && sudo apt-mark hold {quote(package)} {quote(library)} && sudo systemctl restart {SERVICE}"
     return "; then ".join(part for part in (first, command) if part)
@@ -108,7 +109,10 @@ def _driver_to_manager(facts: Facts, package: str, wanted: str) -> str | ByPolic
         return ByPolicy(f"driver and Fabric Manager {offered}", how, "apply at a maintenance", {"update": True})
     said = f"no list of apt has {package} in {wanted}"
     said += f", but {offered}" if offered else ""
-    return f"{said}: sudo apt-get update, and look again; or driver and Fabric Manager both from NVIDIA's archive"
+    again = f"{said}: sudo apt-get update, and look again"
+    if not facts.driver.branch:
+        return f"{again}; or, at a maintenance, NVIDIA's installer of {offered}, then reboot" if offered else again
+    return f"{again}; or driver and Fabric Manager both from NVIDIA's archive"
 
 
 def why_server(facts: Facts) -> str:
@@ -144,11 +148,15 @@ def _branch_in_name(facts: Facts) -> str:
     """-580; empty for NVIDIA's own archive, which leaves the branch out of the names from 590 on. An older driver can
     have Fabric Manager of that archive under the name without a branch, in the driver's version, too."""
     names = (_UNNUMBERED, "nvidia-driver", "nvidia-driver-cuda", "nvidia-open")
-    branch = facts.driver.branch
+    branch = _branch_of(facts)
     if _UNNUMBERED in managers(facts):
         return ""
     return (
-        ""
-        if int(branch) >= _FIRST_UNNUMBERED and any(facts.packages[one].is_installed for one in names)
-        else f"-{branch}"
+        "" if branch >= _FIRST_UNNUMBERED and any(facts.packages[one].is_installed for one in names) else f"-{branch}"
     )
+
+
+def _branch_of(facts: Facts) -> int:
+    """Of the packages; of a driver that came in none, by its version."""
+    driver = facts.driver
+    return int(driver.branch) if driver.branch else branch_in(driver.userspace_version or driver.loaded_version)

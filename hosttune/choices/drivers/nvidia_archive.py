@@ -10,7 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all, lacks
-from hosttune.choices.drivers.branch import describe_not_driven, not_driven
+from hosttune.choices.drivers.branch import describe_not_driven, not_driven, supported_branches
 from hosttune.facts.apt_decisions import nvidia_without_list
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import branch_in, fits_every_driver
@@ -189,12 +189,6 @@ def _twin(name: str, *, is_open: bool) -> str:
 def _branches_by_choice(facts: Facts) -> list[int]:
     """The branch that is there, where it may stay, and the long-term and production ones that drive all GPUs: the next
     newer ones first, then the older ones, the newest of them first."""
-    installed, month = int(facts.driver.branch), facts.branches.month(facts.reader.now())
-    fit = sorted(
-        number
-        for number, row in facts.branches.rows.items()
-        if not row.is_over(month)
-        and (number == installed or row.kind in ("lts", "production"))
-        and all(row.drives(generation) for generation in facts.gpus.generations)
-    )
+    installed = int(facts.driver.branch)
+    fit = supported_branches(facts, installed)
     return [*(one for one in fit if one >= installed), *(one for one in reversed(fit) if one < installed)]

@@ -20,7 +20,7 @@ _RESET = (
     "reset all GPUs of this host together: sudo nvidia-smi -r\nif that is refused or does not help, reboot: sudo reboot"
 )
 # NVIDIA, GPU Operator documentation: names of the daemon set, of its container and of the namespace by default.
-_POD_LOG = "kubectl -n gpu-operator logs -c nvidia-driver-ctr"
+POD_LOG = "kubectl -n gpu-operator logs -c nvidia-driver-ctr"
 
 
 def without_umad(facts: Facts) -> tuple[str, str] | None:
@@ -62,7 +62,7 @@ def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
     first = f"drain the node\n{loads[1]}\n" if loads else "drain the node\n"
     if not is_run_here and attempt(lambda: facts.managers.gpu_operator and not facts.driver.branch) is True:
         return (
-            f"{first}read the log of its driver pod, which runs Fabric Manager: {_POD_LOG} "
+            f"{first}read the log of its driver pod, which runs Fabric Manager: {POD_LOG} "
             f"nvidia-driver-daemonset-...\ndelete that pod, so that it starts again\n{_RESET}"
         )
     unit = attempt(lambda: facts.units[SERVICE])

@@ -26,6 +26,7 @@ from hosttune.facts.gpu.nvidia_smi import (
     rejected,
     sentences_of,
     why_refused,
+    without_room,
 )
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.reading import all_sure, hint, names_in, not_told, require_known
@@ -81,6 +82,7 @@ class Nvidia(Fact):
     rejected_key: bool  # the kernel refused a module for its signature, and no nvidia module is loaded
     is_vgpu: bool  # a part of a GPU, lent by a hypervisor; its driver is licensed and comes from there
     wants_reset: bool = False  # the driver refuses work until a GPU, which it does not name, is reset
+    no_room: tuple[str, ...] = ()  # slots of GPUs that it refused, as a window of theirs has no address on the bus
     refused: str = ""  # why the driver took no GPU when it was loaded last, as `why_refused`; empty where it is loaded
 
     @property
@@ -119,6 +121,7 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
         rejected_key=lazy(lambda: not raw(facts.driver, "loaded_version") and rejected(messages())),
         is_vgpu=lazy(_is_vgpu, reader, facts, asked, words),
         wants_reset=lazy(lambda: wants_reset(messages())),
+        no_room=lazy(lambda: without_room(messages())),
         refused=lazy(lambda: "" if raw(facts.driver, "loaded_version") else why_refused(messages())),
     )
 

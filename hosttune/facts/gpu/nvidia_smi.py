@@ -74,6 +74,7 @@ _LEGACY = regex(r"supported through the NVIDIA (\d{3})\.[x\d]+ Legacy", re.IGNOR
 _OPEN_ONLY = regex(r"requires use of the NVIDIA open kernel modules", re.IGNORECASE)
 _NOT_FOR_OPEN = regex(r"not supported by open nvidia\.ko", re.IGNORECASE)
 _PROBE_FAILED = regex(r"NVIDIA probe routine failed for", re.IGNORECASE)
+_NO_ROOM = regex(rf"NVRM: *BAR\d is \d{{1,9}}M @ 0x[0-9A-Fa-f]{{1,16}} \(PCI:{_BUS_ID}\)")
 _NOT_IN_RELEASE = regex(r"not supported by the NVIDIA \d[\d.]* driver release", re.IGNORECASE)
 # GRID T4-16Q, NVIDIA A100-4-20C: the profile, with what it is for (A, B, C, Q), stands at the end.
 _VGPU_NAME = regex(r"(?:GRID|NVIDIA) .*-\d+[ABCQ]")
@@ -244,6 +245,13 @@ def legacy_branch(sentences: str) -> str:
 def not_in_release(sentences: str) -> bool:
     """A GPU was refused as one that this release does not know: too new, or a vGPU."""
     return _NOT_IN_RELEASE.search(sentences) is not None
+
+
+def without_room(messages: Iterable[str]) -> tuple[str, ...]:
+    """The slots of GPUs that the driver refused in this boot, because a window of theirs (BAR) has no address on the
+    bus; sorted. The driver says so before the line by which it is loaded (nv-pci.c), and no load changes it."""
+    found = (_NO_ROOM.match(stamped(line)[1]) for line in messages)
+    return tuple(sorted({slot_of(*match.group(1, 2, 3, 4)) for match in found if match}))
 
 
 def why_refused(messages: Iterable[str]) -> str:

@@ -65,7 +65,7 @@ _DRIVER = regex(
 # Called nvidia too, and no part of a driver.
 _NOT_DRIVER = regex(
     r"(?:lib)?nvidia-(?:container|docker|cuda-|cudnn|profiler|visual-profiler|prime|egl-|fs\b|gds\b|dcgm|nsight|nvshmem|"
-    r"openjdk|opencl-dev|ml-dev|vaapi|texture-tools|cg-|mlnx|peermem|mig-manager|system-|driver-pinning)"
+    r"openjdk|opencl-dev|ml-dev|vaapi|texture-tools|cg-|mlnx|peermem|peer-memory|mig-manager|system-|driver-pinning)"
 )
 _ROLES = {
     PackageRole.METAPACKAGE: (

@@ -22,7 +22,7 @@ from hosttune.facts.gpu.platforms import FABRIC_MANAGER
 from hosttune.facts.managers import running_services
 from hosttune.facts.reading import is_there
 from hosttune.frozen import frozen
-from hosttune.host.driver_root import ROOT
+from hosttune.host.driver_root import BESIDE, ROOT, words_beside
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -63,10 +63,14 @@ class RecoveryPlace:
     displays: tuple[str, ...] = ()  # services of a desktop that run
     contained: tuple[str, ...] = ()  # programs that hold GPUs, and that no service here has started
     is_persistence_kept: bool = False  # nvidia-persistenced runs, and its socket is not seen
-    driver_root: str = ""  # of a driver in a container, where the host has none of its programs
+    driver_root: str = ""  # of a driver in a container, or beside the host's programs, where the host has none of its
 
     def prefix(self, command: str) -> str:
         """A command of the driver's, as it is typed here."""
+        if self.driver_root == BESIDE:
+            variable, smi = words_beside()
+            path = f"{smi.removesuffix('nvidia-smi')}{command}"
+            return f"sudo env {quote(variable)} {path}"
         return f"sudo chroot {self.driver_root} {command}" if self.driver_root else f"sudo {command}"
 
 
@@ -86,6 +90,7 @@ def find_place(reader: Reader, facts: Facts) -> RecoveryPlace:
     )
     has_own = _known(lambda: is_there(reader, "/usr/bin/nvidia-smi"), True)
     is_contained = not has_own and _known(lambda: is_there(reader, f"{ROOT}/usr/bin/nvidia-smi"), False)
+    is_beside = not has_own and not is_contained and _known(lambda: is_there(reader, words_beside()[1]), False)
     return RecoveryPlace(
         host=_known(lambda: facts.host.hostname, ""),
         is_kubernetes=is_kubernetes,
@@ -98,7 +103,7 @@ def find_place(reader: Reader, facts: Facts) -> RecoveryPlace:
         displays=running(_DISPLAYS),
         contained=() if monitors or is_kubernetes else contained,
         is_persistence_kept=is_kept and not is_contained,
-        driver_root=ROOT if is_contained else "",
+        driver_root=ROOT if is_contained else BESIDE if is_beside else "",
     )
 
 
