@@ -553,3 +553,10 @@ def test_wrong_words_of_many_lines_are_looked_up_once():
 
     assert again < first / 2
     assert count_calls(lambda: [errors.failure(line) for line in document.lines]) < first / 2
+
+
+def test_target_in_a_command_is_quoted():
+    lines = "/dev/a /d$(id) ext4 noauto 0 0\n/dev/b /d$(id) ext4 noauto 0 0\n"
+    found = next(one for one in lint(parse(lines.encode())) if one.code == "duplicate")
+
+    assert "`mount '/d$(id)'` takes the first" in found.message

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from shlex import quote
 
 from hosttune.errors import Refused
 from hosttune.facts.storage.fstab_lines import LONGEST_LINE, MOST_LINES, FstabLine, FstabText, LineKind, Problem, others_of
@@ -360,7 +361,7 @@ def _duplicate_remark(document: FstabText, line: FstabLine) -> Remark:
     places = others_of(line, same)
     active = [other for other in same[:99] if b"noauto" not in (other.libmount or other.getmntent or _NOTHING).options]
     if len(active) < 2:
-        why = f"{line.target} stands in line {places} too; `mount {line.target}` takes the first of them"
+        why = f"{line.target} stands in line {places} too; `mount {quote(line.target)}` takes the first of them"
         return Remark(line.number, RemarkLevel.NOTE, "duplicate", why, "nothing, if that is meant")
     why = f"{line.target} stands in line {places} too: systemd mounts the first, `mount -a` may mount them all"
     return Remark(line.number, RemarkLevel.ERROR, "duplicate", why, "leave one line for each target")
