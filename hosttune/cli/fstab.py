@@ -43,7 +43,7 @@ def fstab(
     from hosttune.cli.common import say, say_exactly, tell_lines, write_json
     from hosttune.errors import HosttuneError
     from hosttune.facts import Facts
-    from hosttune.facts.storage.fstab_lines import LARGEST_FILE, MOST_LINES, PATH, parse
+    from hosttune.facts.storage.fstab_lines import PATH, excess_of, parse
     from hosttune.host import open_reader
     from hosttune.host.console import console, load_bytes
     from hosttune.resources.storage.fstab_lint import in_order
@@ -63,9 +63,8 @@ def fstab(
     facts = Facts(open_reader(root=root, host=host)) if file in (None, PATH) else None
     data = _read(facts) if facts and facts.reader.kind != "live" else load_bytes(file or PATH)
     name = "standard input" if file == "-" else file or PATH
-    if len(data) > LARGEST_FILE or data.count(b"\n") > MOST_LINES:
-        message = f"{name}: larger than {LARGEST_FILE >> 20} MiB or {MOST_LINES:,} lines, which no fstab is"
-        raise HosttuneError(message, hint="look whether this is the right file")
+    if excess := excess_of(data):
+        raise HosttuneError(f"{name}: {excess}", hint="look whether this is the right file")
     document = parse(data, name)
     surface = console(sys.stdout)
     screen = Screen(surface.columns, surface.has_colour and not show.no_color)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from shlex import quote
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.folders import opened_parent
@@ -32,7 +33,7 @@ def unmount(target: str) -> None:
     topmost(target)
     with opened_parent("/", target):
         pass
-    hint = f"see who: fuser -vm {target}; then undo again"
+    hint = f"see who: fuser -vm {quote(target)}; then undo again"
     _run(("umount", "--", target), f"{target} cannot be unmounted", hint)
 
 

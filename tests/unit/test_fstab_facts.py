@@ -6,6 +6,8 @@ import pytest
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab import collect
+from hosttune.resources.storage.fstab import document_of
+from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
 
@@ -102,3 +104,12 @@ def test_manager_of_the_file_owns_each_of_its_lines():
 @pytest.mark.parametrize(("line", "separator"), [("a\t/b\text4\trw\n", "\t"), ("a /b ext4 rw\n", " "), ("# x\n", " ")])
 def test_separator_is_the_style_of_the_file(line, separator):
     assert fstab(line).separator == separator
+
+
+@pytest.mark.parametrize("text", ["/dev/a /data ext4 rw 0 0\n" * 10_001, "#" + "x" * (1 << 20) + "\n"])
+def test_larger_file_than_any_fstab_is_unknown_to_every_command(text):
+    reader = FakeReader({"/etc/fstab": text})
+
+    with pytest.raises(UnknownFact, match="larger than 1 MiB or 10,000 lines, which no fstab is"):
+        _ = collect(reader, None).entries
+    assert document_of(reader) == Unreadable("larger than 1 MiB or 10,000 lines, which no fstab is")

@@ -8,7 +8,8 @@ from hosttune.facts.storage.fstab_lines import line_problem, parse
 from hosttune.facts.storage.fstab_options import masked
 from hosttune.facts.storage.fstab_types import effective, needs_network
 from hosttune.resources.storage import fstab_cycles
-from hosttune.resources.storage.fstab_lint import RemarkLevel, lint
+from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, lint
+from tests.unit.growth import count_calls
 from tests.unit.test_fstab_document import SAMPLES
 
 GOOD = b"""\
@@ -541,3 +542,21 @@ def test_list_of_types_mounts_by_the_one_that_is_a_type(fstype, is_told):
     remarks = lint(parse(f"/dev/sr0 /media/cdrom0 {fstype} user,noauto 0 0\n".encode()))
 
     assert any(one.code in {"unknown-type", "shifted", "swapped"} for one in remarks) is is_told
+
+
+def test_wrong_words_of_many_lines_are_looked_up_once():
+    """Several judgments of a host look at each of its lines (fstab_boot.py, mount_causes.py, fstab_plan.py)."""
+    text = "".join(f"/dev/sd{n} /data/{n} ext{n}q wordd{n},nofial{n} 0 0\n" for n in range(1200))
+    document = parse(text.encode())
+    first, again = (count_calls(lambda: lint(document)) for _ in range(2))
+    errors = LineErrors(document)
+
+    assert again < first / 2
+    assert count_calls(lambda: [errors.failure(line) for line in document.lines]) < first / 2
+
+
+def test_target_in_a_command_is_quoted():
+    lines = "/dev/a /d$(id) ext4 noauto 0 0\n/dev/b /d$(id) ext4 noauto 0 0\n"
+    found = next(one for one in lint(parse(lines.encode())) if one.code == "duplicate")
+
+    assert "`mount '/d$(id)'` takes the first" in found.message

@@ -309,3 +309,57 @@ def test_numbers_of_devices_that_cannot_be_right_prove_nothing():
     held = (*HELD, ("sdc", "/dev/sdc", "LVM2_member", "", "x", "", ""))
     mounted = "31 22 8:32 / /data rw shared:9 - ext4 /dev/sdb rw\n"
     assert fault(f"UUID={UUID} /data ext4 defaults 0 2", mounted, held=held, devices=[("sdc", "8:32", ())]) is None
+
+
+LOOP = (("loop0", "7:0", ()),)
+IMAGE = ("loop0", "/dev/loop0", "ext4", "my data", OTHER, "", "")
+UNLOCKED = (*LOOP, ("dm-5", "253:5", ("loop0",)))
+LOCKED = (("loop0", "/dev/loop0", "crypto_LUKS", "", "9-9", "", ""), ("dm-5", "/dev/mapper/of-dm-5", *IMAGE[2:]))
+
+
+@pytest.mark.parametrize("source", [f"UUID={OTHER}", "LABEL=my\\040data", f"/dev/disk/by-uuid/{OTHER}"])
+@pytest.mark.parametrize(("held", "devices"), [([IMAGE], LOOP), (LOCKED, UNLOCKED)])
+def test_image_of_a_user_does_not_hide_that_a_disk_is_missing(source, held, devices):
+    """udisks2 makes a loop device of any file of a user, and opens what is encrypted on it."""
+    found = fault(f"{source} /data ext4 defaults 0 2", held=[HELD[0], *held], devices=devices)
+
+    assert found.kind is SourceKind.MISSING
+    assert "which no disk has, only /dev/" in found.sentence
+    assert "a file that a user can attach" in found.sentence
+    assert "/dev/loop0" not in found.way_out
+
+
+def test_image_of_a_user_does_not_name_a_missing_encrypted_disk():
+    more = {"/sys/block/dm-5/dm/name": "luks-9-9\n"}
+    held = [HELD[0], LOCKED[0], ("dm-5", "/dev/mapper/luks-9-9", *IMAGE[2:])]
+    found = fault("/dev/mapper/luks-9-9 /data ext4 defaults 0 2", held=held, devices=UNLOCKED, more=more)
+
+    assert found.kind is SourceKind.MISSING
+
+
+def test_missing_swap_is_not_found_in_an_image_of_a_user():
+    held = [HELD[0], ("loop0", "/dev/loop0", "swap", "", OTHER, "", "")]
+    lines = look_at_boot_lines(host(f"UUID={OTHER} none swap sw 0 0", held=held, devices=LOOP))
+
+    assert "each boot waits" in lines[0].note
+
+
+def test_image_of_a_user_is_no_copy_of_a_disk():
+    held = [*HELD, ("loop0", "/dev/loop0", "ext4", "my data", UUID, "", "")]
+    facts = host(f"UUID={UUID} /data ext4 defaults 0 2", DATA, held=held, devices=LOOP)
+
+    assert [one.sentence for one in look_at_boot_lines(facts)] == [""]
+    assert Sources(facts).find(f"UUID={UUID}") == ("sdb",)
+
+
+def test_image_that_root_mounted_is_where_its_line_says():
+    """A service can make it at each boot, before the mount."""
+    mounted = "31 22 7:0 / /data rw shared:9 - ext4 /dev/loop0 rw\n"
+
+    assert fault(f"UUID={OTHER} /data ext4 defaults 0 2", mounted, held=[HELD[0], IMAGE], devices=LOOP) is None
+    assert fault("/dev/loop0 /data ext4 defaults 0 2", held=[HELD[0], IMAGE], devices=LOOP) is None
+
+
+def test_encrypted_container_of_root_is_found_by_its_name():
+    held = [HELD[0], *LOCKED]
+    assert fault("/dev/mapper/of-dm-5 /data ext4 nofail 0 2", held=held, devices=UNLOCKED) is None

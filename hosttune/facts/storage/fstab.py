@@ -19,6 +19,7 @@ from hosttune.facts.storage.fstab_lines import (
     FstabText,
     LineKind,
     describe_place,
+    excess_of,
     line_problem,
     parse,
     separator_of,
@@ -31,6 +32,7 @@ from hosttune.values import ABSENT, Unreadable
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
+    from hosttune.values import Answer
 
 
 @frozen
@@ -114,8 +116,14 @@ class Fstab(Fact):
         return tuple(one for one in wanted if is_automount(one.options) or not is_on_demand(one.options))
 
 
-def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subject is collected alike
+def read_file(reader: Reader) -> Answer[bytes]:
+    """Its bytes, Unreadable where they are more than any fstab has: each line costs up to a millisecond."""
     data = reader.read(PATH)
+    return Unreadable(excess) if isinstance(data, bytes) and (excess := excess_of(data)) else data
+
+
+def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subject is collected alike
+    data = read_file(reader)
     if isinstance(data, Unreadable):
         return Fstab(unread(data.reason), unread(data.reason))
     if data is ABSENT:

@@ -33,7 +33,7 @@ from hosttune.regex import regex
 PATH = "/etc/fstab"
 LONGEST_LINE = 4000  # bytes; getmntent(3) loses what is beyond 4095
 LARGEST_FILE = 1 << 20  # bytes; no fstab of people is near it
-MOST_LINES = 10_000  # of a file from elsewhere
+MOST_LINES = 10_000
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _TOOLS = rb"ansible|puppet|chef|salt|cfengine|terraform|cobbler|juju|landscape"
 _MANAGED = (  # compiled only where a comment may say it: that takes longer than all the rest of a usual file
@@ -161,6 +161,13 @@ def clean_path(path: str) -> str:
         elif part not in ("", "."):
             parts.append(part)
     return "/" + "/".join(parts)
+
+
+def excess_of(data: bytes) -> str:
+    """That a file is larger than any fstab, so that it is not read; empty if it is not."""
+    if len(data) <= LARGEST_FILE and data.count(b"\n") <= MOST_LINES:
+        return ""
+    return f"larger than {LARGEST_FILE >> 20} MiB or {MOST_LINES:,} lines, which no fstab is"
 
 
 def parse(data: bytes, path: str = PATH) -> FstabText:

@@ -31,7 +31,7 @@ _USER_SECRET = regex(
 )
 # `https://me:...@host`, `curlftpfs#me:...@host`, `me:...@host`; not the path of `nas:/volume@snapshot`.
 _URL_SECRET = regex(r"((?:^|[#/])[^/\s:@#,]{1,512}:)([^@\s/][^@\s]{0,511})(@)")
-_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|psk|credential|bearer|auth|user|sig|[@\\\\]", re.IGNORECASE)
+_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|psk|credential|bearer|auth|user|sig|[@\\\\]")
 _MOST_SECRETS = 16  # of one line; more is no line of a person, and would take time for each remark
 _OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
 _SIZE = regex(r"([0-9]{1,24})([kmgtpe%]?)", re.IGNORECASE)
@@ -130,9 +130,14 @@ def tmpfs_bytes(value: str, ram_bytes: int = 0) -> int | None:
     return int(number << 10 * " kmgtpe".index(suffix or " "))
 
 
+def _may_hide(text: str) -> bool:
+    """Whether it is worth a closer look; each line and each sentence about one is asked, which IGNORECASE makes slow."""
+    return _MAYBE_SECRET.search(text.casefold()) is not None
+
+
 def masked(text: str) -> Shown:
     """A line or an option list for people: passwords are stars, the names of credential files stay."""
-    if not _MAYBE_SECRET.search(text):
+    if not _may_hide(text):
         return Shown(text)
     shown = _hide_values(text)
     if (plain := without_escapes(text)) == text:
@@ -154,7 +159,7 @@ def _hide_value(match: re.Match[str]) -> str:
 
 def masked_line(text: str) -> Shown:
     """A whole line for people: each blank-separated field masked, blanks kept."""
-    if not _MAYBE_SECRET.search(text):
+    if not _may_hide(text):
         return Shown(text)
     return Shown("".join(part if part.isspace() else masked(part) for part in re.split(r"([ \t]+)", text)))
 
@@ -163,7 +168,7 @@ def masked_text(text: str) -> Shown:
     """A line of the file as it is written: also what a blank cuts off from a password, as in `password= X` and
     `password=my word`, up to the numbers or the comment behind it.
     """
-    if not _MAYBE_SECRET.search(text):
+    if not _may_hide(text):
         return Shown(text)
     parts = re.split(r"([ \t]+)", text)
     is_open = False
@@ -206,7 +211,7 @@ def _find_secrets(line: bytes) -> tuple[str, ...]:
     """The passwords of a line as they are written and as they are read, the longest first."""
     text = decode(line)
     values: set[str] = set()
-    fields = text.split() if _MAYBE_SECRET.search(text) else []
+    fields = text.split() if _may_hide(text) else []
     for field in dict.fromkeys((*fields, *map(without_escapes, fields))):
         for pattern, group in ((_SECRETS, 3), (_USER_SECRET, 3), (_URL_SECRET, 2), (URL_PARAMETER, 2)):
             values.update(match[group] for match in pattern.finditer(field))

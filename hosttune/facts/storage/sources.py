@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt, raw
 from hosttune.facts.reading import line
+from hosttune.facts.storage.disks import end_on
 from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
 from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.ways import Ways, ways_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL")
 _LINKS = {f"/dev/disk/by-{tag.lower()}/": tag for tag in _TAGS}
 _ANY_CASE = frozenset({"UUID", "PARTUUID"})  # of which people write capitals; mount(8) and udev take them as strings
+_UNLOCKED = "/dev/mapper/luks-"  # what udisks2 calls an encrypted device that a user opened
 _ENCODED = regex(r"\\x([0-9a-fA-F]{2})")  # how udev writes a blank in the name of a link
 # What /sys/block lists whole, or what a boot makes of disks that are there: where it is not, no device has that name.
 # Left out: what a program brings later (nbd, rbd, drbd, zvol, loop) and what has no medium at times (sr, fd).
@@ -119,8 +121,34 @@ class Sources:
 
     def find(self, source: str) -> tuple[str, ...] | None:
         """The names of the devices that a source means: none if no device has it; None if it is no device, or if that
-        is not known, as of a node with another name than the kernel has for its device.
+        is not known, as of a node with another name than the kernel has for its device. What only `find_attached` has
+        counts for none.
         """
+        found = self._find_now(source)
+        attached = self.find_attached(source) if found else ()
+        return tuple(name for name in found if name not in attached) if found and attached else found
+
+    def find_attached(self, source: str) -> tuple[str, ...]:
+        """Those of loop devices, and of what is made of them, if a tag or a name by a tag means them. Any user can
+        attach an image with the UUID or label of a disk that is missing (udisks2: loop-setup, encrypted-unlock), and
+        the next boot does not have it.
+        """
+        path = plain_source(source)
+        if path.startswith("/dev/") and not path.startswith((*_LINKS, _UNLOCKED)):
+            return ()
+        return tuple(name for name in self._find_now(source) or () if self._is_of_loops(name))
+
+    def _is_of_loops(self, name: str) -> bool:
+        """Whether it is a loop device, or is made of such only."""
+        if not self._loops or raw(self._disks[name], "disks") != ():
+            return False
+        return bool(end_on(name, lambda one: _parents(self._disks[one]) if one in self._disks else (), self._loops))
+
+    @cached_property
+    def _loops(self) -> frozenset[str]:
+        return frozenset(filter(self._is_loop, self._disks))
+
+    def _find_now(self, source: str) -> tuple[str, ...] | None:
         found = self._find(source)
         if not found:
             return found
@@ -152,7 +180,7 @@ class Sources:
         if folder:
             tag, value = _LINKS[folder], source.removeprefix(folder)
         named = self._tagged.get((tag, _fold(tag, value)), ()) if tag in _ANY_CASE else ()
-        return next((name for name in named if name in self._disks and not self._is_loop(name)), "")
+        return next((name for name in named if name in self._disks and not self._is_of_loops(name)), "")
 
     def _find_path(self, path: str) -> tuple[str, ...] | None:
         if path in self._names:
@@ -186,7 +214,7 @@ class Sources:
         number = raw(mount, "device")
         found = {self._numbered[number]} if isinstance(number, str) and number in self._numbered else set()
         if not found and mount.source.startswith("/dev/") and not mount.fstype.startswith("fuse"):
-            found = set(self.find(mount.source) or ())
+            found = set(self._find_now(mount.source) or ())
         for name in tuple(found):
             held = self._held.get(name)
             if held and held.uuid:
@@ -247,7 +275,7 @@ class Sources:
             if (
                 one.fstype
                 and name not in used
-                and not self._is_loop(name)
+                and not (name in self._disks and self._is_of_loops(name))
                 and len(same := found.setdefault(one.fstype, [])) <= _MOST
             ):
                 same.append(name)
@@ -260,7 +288,7 @@ class Sources:
         if not isinstance(swaps, tuple):
             return None
         paths = frozenset(one.path for one in swaps)
-        return paths | {name for path in paths for name in self.find(path) or ()}
+        return paths | {name for path in paths for name in self._find_now(path) or ()}
 
     def find_unused(self, entry: FstabEntry) -> tuple[str, ...]:
         """Those of them that hold a file system of the type of a line: the first ones."""
@@ -431,6 +459,8 @@ def find_fault(sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]) -> 
         return fault
     found = sources.find(entry.source) if names_device(entry.source) else None
     shown = {name for mount in here for name in sources.below(mount)}
+    if found == () and shown.intersection(attached := sources.find_attached(entry.source)):
+        found = attached  # root mounted it, as a service does whose loop device each boot has
     if found is None or shown.intersection(found):
         return _find_other_type(sources, entry, found, is_mounted=True) if found else None
     mounted = _choose_device(sources, shown)
@@ -465,6 +495,8 @@ def _choose_device(sources: Sources, names: Iterable[str]) -> str:
 def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> SourceFault:
     source = plain_source(entry.source)
     what = f"names {source}, which no device has"
+    if attached := sources.find_attached(source):
+        what = f"names {source}, which no disk has, only {sources.describe(attached[0])}: a file that a user can attach"
     if name := sources.find_other_case(source):
         what += f"; {sources.describe(name)} differs only in capitals"
         return SourceFault(SourceKind.MISSING, what, f"write {sources.name_like(source, name)}, if that is meant")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from shlex import quote
 
 from hosttune.facts.cpu.cpu import parse_groups
 from hosttune.measure.cpus import GROUPS, quotas, upwards
@@ -109,8 +110,8 @@ def setter(path: str) -> str:
         return "the container's own settings (lxc, machinectl)"
     units = [word for word in path.split("/") if word.endswith((".service", ".scope", ".slice"))]
     if units:
-        unit = units[-1]
-        return f"systemd unit {unit}: systemctl set-property {unit} CPUQuota="
+        unit = quote(units[-1])  # any name, in a control group that was given to a user
+        return f"systemd unit {unit}: systemctl set-property -- {unit} CPUQuota="
     return ""
 
 

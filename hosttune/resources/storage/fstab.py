@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
+from hosttune.facts.storage.fstab import read_file
 from hosttune.facts.storage.fstab_options import decode, encode, masked_line, masked_text
 from hosttune.host.cleaned import clean
 from hosttune.host.door import Rehearsal
@@ -95,7 +96,7 @@ def _options_step(change: Change) -> str:
 
 
 def document_of(reader: Reader) -> FstabText | Absent | Unreadable:
-    data = reader.read(PATH)
+    data = read_file(reader)
     return _parsed(data) if isinstance(data, bytes) else data
 
 

@@ -6,9 +6,11 @@ Nothing is asked of a host, so a file of any machine can be looked at on any oth
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from shlex import quote
 
 from hosttune.errors import Refused
-from hosttune.facts.storage.fstab_lines import LONGEST_LINE, FstabLine, FstabText, LineKind, Problem, others_of
+from hosttune.facts.storage.fstab_lines import LONGEST_LINE, MOST_LINES, FstabLine, FstabText, LineKind, Problem, others_of
 from hosttune.facts.storage.fstab_options import decode, is_automount, items
 from hosttune.facts.storage.fstab_readers import GETMNTENT_LIMIT, Fields
 from hosttune.facts.storage.fstab_reasons import disagreement, false_blank
@@ -61,7 +63,6 @@ _ORDER = {RemarkLevel.ERROR: 0, RemarkLevel.WARNING: 1, RemarkLevel.NOTE: 2}
 def lint(document: FstabText) -> tuple[ShownRemark, ...]:
     """All remarks, the worst first, then by line."""
     found = [*_file_remarks(document), *_ending_remarks(document)]
-    seen: dict[tuple[bytes, bytes, bool], _Options] = {}
     bsd = next((line for line in document.entries if _is_of_bsd(line)), None)
     if bsd:
         why = "this line is one of BSD, by its type and its disk: the file is of another system than Linux"
@@ -69,7 +70,7 @@ def lint(document: FstabText) -> tuple[ShownRemark, ...]:
     swaps: dict[bytes, int] = {}
     for line in document.lines if not bsd else ():
         if line.kind is LineKind.ENTRY:
-            found += _entry_remarks(document, line, seen)
+            found += _entry_remarks(document, line)
             if line.libmount and line.libmount.fstype == b"swap":
                 found += _swap_remarks(line.number, line.libmount, swaps)
         elif line.kind is LineKind.BROKEN:
@@ -101,24 +102,23 @@ class LineErrors:
 
     def __init__(self, document: FstabText) -> None:
         self.document = document
-        self._seen: dict[tuple[bytes, bytes, bool], _Options] = {}
 
     def failure(self, line: FstabLine, kernel: tuple[int, ...] = ()) -> ShownRemark | None:
         """With what the mount of an entry fails for certain, by this kernel (major, minor) where that is known."""
         fields = line.fields
         if line.kind is not LineKind.ENTRY or fields is None:
             return None
-        remarks = _entry_remarks(self.document, line, self._seen)
+        remarks = _entry_remarks(self.document, line)
         found = next((one for one in remarks if one.code != "duplicate" and is_failing(one)), None)
         if found or not kernel or fields.fstype == b"swap":
             return _without_secrets(self.document, found) if found else None
-        options = self._seen[fields.fstype, fields.options, line.target == "/"]
+        options = _options(fields.fstype, fields.options, is_root=line.target == "/")
         refused = refused_by(options.fstype, options.words, kernel, is_root=line.target == "/")
         return _without_secrets(self.document, refused._replace(line=line.number)) if refused else None
 
     def of(self, line: FstabLine) -> Problem | None:
         """The first error of an entry, with the way out."""
-        remarks = _entry_remarks(self.document, line, self._seen) if line.kind is LineKind.ENTRY else []
+        remarks = _entry_remarks(self.document, line) if line.kind is LineKind.ENTRY else []
         for one in remarks:
             if one.level is RemarkLevel.ERROR and one.code != "duplicate":
                 return self.document.problem(one.line, one.message, one.todo)
@@ -184,16 +184,16 @@ class _Options:
         self.remarks = option_remarks(fstype, self.words, is_root=is_root)
 
 
-def _entry_remarks(
-    document: FstabText, line: FstabLine, seen: dict[tuple[bytes, bytes, bool], _Options]
-) -> list[Remark]:
+@lru_cache(maxsize=MOST_LINES)  # the lines of a host are judged several times
+def _options(fstype: bytes, options: bytes, *, is_root: bool) -> _Options:
+    return _Options(decode(fstype), options, is_root=is_root)
+
+
+def _entry_remarks(document: FstabText, line: FstabLine) -> list[Remark]:
     fields = line.libmount
     assert fields is not None  # noqa: S101 - what Kind.ENTRY means
     target = line.target
-    key = (fields.fstype, fields.options, target == "/")
-    options = seen.get(key)
-    if options is None:
-        options = seen[key] = _Options(decode(fields.fstype), fields.options, is_root=target == "/")
+    options = _options(fields.fstype, fields.options, is_root=target == "/")
     number = line.number
     found = [remark._replace(line=number) for remark in options.remarks] if options.remarks else []
     plain = options.plain_source
@@ -361,7 +361,7 @@ def _duplicate_remark(document: FstabText, line: FstabLine) -> Remark:
     places = others_of(line, same)
     active = [other for other in same[:99] if b"noauto" not in (other.libmount or other.getmntent or _NOTHING).options]
     if len(active) < 2:
-        why = f"{line.target} stands in line {places} too; `mount {line.target}` takes the first of them"
+        why = f"{line.target} stands in line {places} too; `mount {quote(line.target)}` takes the first of them"
         return Remark(line.number, RemarkLevel.NOTE, "duplicate", why, "nothing, if that is meant")
     why = f"{line.target} stands in line {places} too: systemd mounts the first, `mount -a` may mount them all"
     return Remark(line.number, RemarkLevel.ERROR, "duplicate", why, "leave one line for each target")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from hosttune.facts.storage.fstab_types import KNOWN, MOVES, NO_TYPE, ON_DISK, PROPAGATION, is_known
 from hosttune.facts.storage.fstab_typing import ESCAPED, blank_in_name, typographic
@@ -136,6 +137,7 @@ def _one_type(fstype: str) -> Iterator[FieldFault]:
         yield FieldFault("unknown-type", why, todo, is_sure=bool(meant) and transposed)
 
 
+@lru_cache(maxsize=1 << 14)
 def _meant(fstype: str) -> str:
     same = next((one for one in sorted(_USUAL) if sorted(one) == sorted(fstype)), "")
     if same:

@@ -86,10 +86,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return _nearest(name, frozenset(known))
 
 
-@lru_cache(maxsize=1024)  # thousands of lines can have the same wrong word, each of which takes difflib 1 ms
+# Thousands of lines can have wrong words, each of which takes difflib 1 ms; a host's lines are judged several times.
+@lru_cache(maxsize=1 << 15)
 def _nearest(name: str, known: frozenset[str]) -> str:
     from difflib import get_close_matches
 
     # A first look that costs little: a host can have thousands of such words.
-    alike = [one for one in known if (one[:1] == name[:1] or one[-1:] == name[-1:]) and abs(len(one) - len(name)) <= 4]
+    alike = [one for one in known if (one[:1] == name[:1] or one[-1:] == name[-1:]) and _most_alike(one, name) >= _LIKE]
     return next(iter(get_close_matches(name, sorted(alike), 1, _LIKE)), "")
+
+
+def _most_alike(one: str, other: str) -> float:
+    """What difflib's ratio of two words is at most: each letter that the other lacks is no part of a match."""
+    a, b = frozenset(one), frozenset(other)
+    return 2.0 * min(len(one) - len(a - b), len(other) - len(b - a)) / (len(one) + len(other) or 1)

@@ -206,6 +206,7 @@ def table(fstype: str) -> dict[str, OptionSpec] | None:
     return found
 
 
+@lru_cache(maxsize=64)
 def names(fstype: str) -> frozenset[str]:
     """All words that may stand in a line of this type."""
     return GENERIC | _NEEDING | _OF_LIBMOUNT | frozenset(table(fstype) or ())
