@@ -78,7 +78,9 @@ def _filesystems(reader: Reader, facts: Facts) -> tuple[LocalFilesystem, ...]:
     )
     of_users = frozenset(one.target for one in facts.mounts.all if one.is_of_user)
     return tuple(
-        _looked_at(reader, facts, mount, is_covered=not of_users.isdisjoint((mount.target, *folders_above(mount.target))))
+        _looked_at(
+            reader, facts, mount, is_covered=not of_users.isdisjoint((mount.target, *folders_above(mount.target)))
+        )
         for mount in mounts
     )
 
@@ -106,9 +108,7 @@ def _looked_at(reader: Reader, facts: Facts, mount: Mount, *, is_covered: bool) 
     )
 
 
-def _stopped(
-    reader: Reader, facts: Facts, mount: Mount, is_recent: Callable[[], bool], *, is_covered: bool
-) -> str:
+def _stopped(reader: Reader, facts: Facts, mount: Mount, is_recent: Callable[[], bool], *, is_covered: bool) -> str:
     """`is_recent`: ext4 counted an error on its device in this boot."""
     if word := word_of(mount.options, mount.super_options):
         return word
