@@ -18,6 +18,7 @@ from hosttune.facts.kernel.kernel_log import OF_MOUNTS, lines_of, message_of
 from hosttune.facts.reading import line, require_known, text
 from hosttune.frozen import frozen
 from hosttune.host.door import FIRST_PERSON, Stat
+from hosttune.host.in_time import waits_for_lock
 from hosttune.host.mountinfo import parse
 from hosttune.regex import regex
 from hosttune.values import ABSENT, TooLong, Unreadable
@@ -210,7 +211,9 @@ def _hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) ->
     def told(pid: str, name: str) -> HungTask:
         where = _wait(reader, pid)
         is_local = not where.startswith(_OF_A_SERVER)
-        may_be = _sees_fuse(reader, pid) or (is_local and _is_of_person(reader, pid) and is_held())
+        # A disk that hangs shows in a task that waits for it, and not only in those that wait for that task.
+        may_wait = is_local and (waits_for_lock(where) or _is_of_person(reader, pid))
+        may_be = _sees_fuse(reader, pid) or (may_wait and is_held())
         return HungTask(f"{name} ({pid})", where, may_be)
 
     return tuple(told(pid, name) for pid, name in named.items() if _is_blocked(reader, pid, name))
