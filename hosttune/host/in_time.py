@@ -42,8 +42,8 @@ _LOCKING = frozenset({
 
 
 def waits_for_lock(function: str) -> bool:
-    """Whether the function in /proc/PID/wchan means the lock of a folder or file, which any user can hold. A compiler may
-    have cut one in parts: `do_lock_mount.part.0`.
+    """Whether the function in /proc/PID/wchan means the lock of a folder or file, which any user can hold. Of one that
+    the compiler cut it has a part: `do_lock_mount.part.0`.
     """
     return function.partition(".")[0] in _LOCKING
 

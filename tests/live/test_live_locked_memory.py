@@ -126,7 +126,7 @@ def scenario_tasks_of_root(folder: Path) -> None:
         lambda: os.unlink("old", dir_fd=fd),
         lambda: os.rename("old", "new", src_dir_fd=fd, dst_dir_fd=fd),
         lambda: os.rename("old", folder / "new", src_dir_fd=fd),
-        lambda: os.chmod(fd, 0o755),
+        lambda: os.chmod(fd, 0o700),
         lambda: os.chown(fd, 0, 0),
         lambda: os.utime(fd),
     )
