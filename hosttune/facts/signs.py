@@ -12,12 +12,12 @@ from hosttune.facts.gpu.nvidia import HANGS
 from hosttune.facts.losses import Aspect, Sign, Unseen
 from hosttune.facts.network import reached
 from hosttune.facts.reading import require_known
-from hosttune.facts.services.units import CONTINUE, GATE, failed_units, read_results, read_units
+from hosttune.facts.services.units import CONTINUE, GATE, failed_units, read_failures, read_units
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
@@ -48,11 +48,20 @@ Found = Sign | Unseen
 
 def read_failed_units(reader: Reader) -> Iterator[Found]:
     failed = [name for name in failed_units(reader) if not _OF_OTHERS.fullmatch(name)]
-    sockets = [name for name in failed if name.endswith(".socket")]
-    results = read_results(reader, sockets) if sockets else {}
+    told = read_failures(reader, failed) if failed else {}
     for name in failed:
-        if name not in {GATE, CONTINUE} and results.get(name) != _FLOODED:  # they hold work until the trial is over
+        if name not in {GATE, CONTINUE} and not _is_by_users(
+            told.get(name, {})
+        ):  # they hold work until the trial is over
             yield Sign(Aspect.FAILED_UNIT, name)
+
+
+def _is_by_users(unit: Mapping[str, str]) -> bool:
+    """Whether any user may have had a unit fail. A service with a name on the system bus that no boot wants is started
+    by whoever calls it (dbus-daemon(1), SystemdService=): fwupd on a machine that has nothing for it.
+    """
+    is_wanted = unit.get("WantedBy") or unit.get("RequiredBy")
+    return unit.get("Result") == _FLOODED or bool(unit.get("BusName") and not is_wanted)
 
 
 def read_services(reader: Reader) -> Iterator[Found]:

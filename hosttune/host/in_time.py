@@ -28,13 +28,24 @@ _TO_SAY_S = 1.0  # and so long the child may take to tell
 _PATIENCE_S = 0.02  # what takes longer waits for something: a rule takes 1 ms
 
 
-# Functions of the kernel in which a task waits for the lock of a folder or file (fs/namei.c, readdir.c, dcache.c, xfs).
+# Functions of the kernel in which a task waits for the lock of a folder or file (fs/namei.c, readdir.c, dcache.c, xfs;
+# open.c, utimes.c, xattr.c, namespace.c for who changes it).
 # A user holds it by copying from a FUSE file that is never served, in any folder that may be opened for reading.
 _LOCKING = frozenset({
     "walk_component", "lookup_slow", "lookup_one_unlocked", "lookup_one_len_unlocked", "d_alloc_parallel",
     "d_wait_lookup", "iterate_dir", "wrap_directory_iterator", "path_openat", "open_last_lookups", "filename_create",
     "start_dirop", "rwsem_down_read_slowpath", "rwsem_down_write_slowpath", "xfs_ilock", "xfs_file_buffered_read",
+    "do_unlinkat", "do_rmdir", "vfs_rmdir", "do_renameat2", "lock_rename", "lock_two_directories", "chmod_common",
+    "chown_common", "utimes_common", "vfs_utimes", "vfs_setxattr", "vfs_removexattr", "do_truncate", "lock_mount",
+    "do_lock_mount",
 })  # fmt: skip
+
+
+def waits_for_lock(function: str) -> bool:
+    """Whether the function in /proc/PID/wchan means the lock of a folder or file, which any user can hold. Of one that
+    the compiler cut it has a part: `do_lock_mount.part.0`.
+    """
+    return function.partition(".")[0] in _LOCKING
 
 
 @frozen
@@ -77,7 +88,7 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
             answers[name] = told
         else:
             what, _, where = told.decode().partition("\0")
-            answers[name] = Waiting(what, is_stuck, is_stuck and where in _LOCKING)
+            answers[name] = Waiting(what, is_stuck, is_stuck and waits_for_lock(where))
     return answers
 
 

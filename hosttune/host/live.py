@@ -17,6 +17,10 @@ from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 _VALUE_FOLDERS = ("/proc/sys/", "/sys/")
 
 
+# Questions that have the form of a command.
+_NO_PROGRAMS = frozenset({"python-of", "python-at", "devices-of", "greeting-of"})
+
+
 class LiveReader(FileTree):
     """Looks at the host this runs on. Nothing is opened for writing, not even by the programs it asks, but for
     hosttune's own cache of what slow ones answer (host/kept.py).
@@ -34,14 +38,8 @@ class LiveReader(FileTree):
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         program = os.path.basename(argv[0])
-        if argv[0] in ("python-of", "python-at"):  # host/interpreter.py
-            from hosttune.host.interpreter import ask as ask_interpreter
-
-            return ask_interpreter(argv)
-        if argv[0] == "devices-of":  # host/container_devices.py
-            from hosttune.host.container_devices import ask as ask_devices
-
-            return ask_devices(argv)
+        if argv[0] in _NO_PROGRAMS:
+            return _answer_by_us(argv, timeout_s)
         if argv[:2] == ("head", "--bytes=4"):  # head(1) would open whatever the path leads to by then
             start = self.head(argv[2])
             return Completed(0, start, b"") if isinstance(start, bytes) else start
@@ -82,6 +80,20 @@ class LiveReader(FileTree):
         from hosttune.host.proc import processes
 
         return processes()
+
+
+def _answer_by_us(argv: Sequence[str], timeout_s: float) -> Answer[Completed]:
+    if argv[0] == "devices-of":
+        from hosttune.host.container_devices import ask as ask_devices
+
+        return ask_devices(argv)
+    if argv[0] == "greeting-of":
+        from hosttune.host.greeting import ask as ask_greeting
+
+        return ask_greeting(argv[1], int(argv[2]), timeout_s)
+    from hosttune.host.interpreter import ask as ask_interpreter
+
+    return ask_interpreter(argv)
 
 
 def _nvidia_smi_would_write() -> str:

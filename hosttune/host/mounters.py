@@ -30,7 +30,7 @@ class Mounters(dict[int, int]):
         """fstat(2), with the owner that counts. Raises OSError."""
         info = os.fstat(fd)
         if info.st_dev not in self:
-            self[info.st_dev] = _mounter_of(fd)
+            self[info.st_dev] = mounter_of(fd)
         return self.owned(info)
 
     def owned(self, info: os.stat_result) -> os.stat_result:
@@ -45,7 +45,7 @@ class Mounters(dict[int, int]):
         return f"{'is on a file system mounted by' if self[info.st_dev] else 'belongs to'} uid {info.st_uid}"
 
 
-def _mounter_of(fd: int) -> int:
+def mounter_of(fd: int) -> int:
     """The user id that mounted the file system of an open file, 0 for root, NOBODY for a user who is not known.
 
     Raises OSError if the mount table does not have it, for then its owners prove nothing.

@@ -16,7 +16,7 @@ from hosttune.errors import Refused
 from hosttune.host.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head
 from hosttune.host.door import Completed, FileType, Space, Stat, Usage
 from hosttune.host.effort import counted
-from hosttune.host.mounters import Mounters
+from hosttune.host.mounters import Mounters, mounter_of
 from hosttune.host.named import served_mounts
 from hosttune.host.paths import ResolvedPath, is_plain, open_place, open_without_links, walk
 from hosttune.lines import LineNumbers
@@ -102,13 +102,25 @@ def _stranger(found: ResolvedPath, path: str, info: os.stat_result) -> Stranger 
 def _live_status(path: str, *, follow: bool) -> os.stat_result:
     """stat(2) by the kernel's own walk, with the owner that counts (host/mounters.py). What says that it is root's is
     looked at again on another file system than that of `/`; below /proc and /sys only the kernel says that.
+
+    EIO is the word of the file system at `path`, and of no other: what a user mounted there, or on the way, may say it.
     """
     if _is_of_the_kernel(path):
         return os.stat(path, follow_symlinks=follow)
-    fd = _live_place(path, follow=follow)
+    try:
+        fd = _live_place(path, follow=follow)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise ElsewhereError(Unreadable(f"{path}: {error.strerror} on the way there")) from error
     try:
         info = os.fstat(fd)
         return info if info.st_uid or info.st_dev == os.stat("/").st_dev else Mounters().look(fd)
+    except OSError as error:
+        if error.errno != errno.EIO or not (uid := mounter_of(fd)):
+            raise
+        words = f"the file system that uid {uid} mounted there does not answer"
+        raise ElsewhereError(Unreadable(f"{path}: {error.strerror}: {words}")) from error
     finally:
         os.close(fd)
 

@@ -66,12 +66,12 @@ def attacking(folder: Path, attack_with: Callable[[str, int], None], count: int 
 
 
 @contextlib.contextmanager
-def waiting_in_the_kernel(act: Callable[[], None]):
+def waiting_in_the_kernel(act: Callable[[], None], uid: int = UID):
     """A process of that user that does this, and waits for a lock."""
     child = os.fork()
     if child == 0:
         try:
-            os.setresuid(UID, UID, UID)
+            os.setresuid(uid, uid, uid)
             act()
         finally:
             os._exit(0)
@@ -92,17 +92,51 @@ def scenario_held_file(folder: Path) -> None:
         attacking(folder, lambda path, tell: hold_file(path, file, tell)),
         waiting_in_the_kernel(lambda: os.pwrite(file, b"a", 0)) as child,
     ):
-        name = Path(f"/proc/{child}/comm").read_text().strip()
-        line = f"1794990000.100000 kernel: INFO: task {name}:{child} blocked for more than 122 seconds."
-
-        class Reader(LiveReader):
-            def query(self, argv, *, timeout_s=10.0):
-                told = {JOURNAL: turned(f"{line}\n"), DMESG: "[    1.0] Linux version 6.12\n"}
-                return Completed(0, told[argv].encode(), b"") if argv in told else super().query(argv)
-
-        (found,) = Facts(Reader()).storage_log.hung
-        assert (found.name, found.may_be_staged) == (f"{name} ({child})", True)
+        assert_may_be_staged(child)
     os.waitpid(child, 0)
+
+
+def assert_may_be_staged(child: int) -> None:
+    """Of a task that the kernel log calls blocked, and that waits for a lock."""
+    name = Path(f"/proc/{child}/comm").read_text().strip()
+    line = f"1794990000.100000 kernel: INFO: task {name}:{child} blocked for more than 122 seconds."
+
+    class Reader(LiveReader):
+        def query(self, argv, *, timeout_s=10.0):
+            told = {JOURNAL: turned(f"{line}\n"), DMESG: "[    1.0] Linux version 6.12\n"}
+            return Completed(0, told[argv].encode(), b"") if argv in told else super().query(argv)
+
+    (found,) = Facts(Reader()).storage_log.hung
+    assert (found.name, found.may_be_staged) == (f"{name} ({child})", True)
+
+
+def test_task_of_root_that_waits_for_a_folder_that_a_user_holds_may_be_staged(tmp_path):
+    passes(__file__, "tasks_of_root", tmp_path)
+
+
+def scenario_tasks_of_root(folder: Path) -> None:
+    """A folder that all may read, as /tmp: whatever root changes in it waits."""
+    held = folder / "held"
+    held.mkdir()
+    (held / "old").touch()
+    fd = os.open(held, os.O_RDONLY | os.O_DIRECTORY)
+    acts = (
+        lambda: os.mkdir("new", dir_fd=fd),
+        lambda: os.close(os.open("new", os.O_CREAT | os.O_WRONLY, dir_fd=fd)),
+        lambda: os.unlink("old", dir_fd=fd),
+        lambda: os.rename("old", "new", src_dir_fd=fd, dst_dir_fd=fd),
+        lambda: os.rename("old", folder / "new", src_dir_fd=fd),
+        lambda: os.chmod(fd, 0o700),
+        lambda: os.chown(fd, 0, 0),
+        lambda: os.utime(fd),
+    )
+    children = []
+    with attacking(folder, lambda file, tell: hold_folder(file, fd, tell)), contextlib.ExitStack() as stack:
+        for act in acts:
+            children.append(stack.enter_context(waiting_in_the_kernel(act, 0)))
+            assert_may_be_staged(children[-1])
+    for child in children:
+        os.waitpid(child, 0)
 
 
 def test_look_into_a_folder_that_a_user_holds_is_unknown_and_no_fault(tmp_path):

@@ -15,6 +15,7 @@ import pytest
 
 from hosttune.engine.trusted import read_trusted
 from hosttune.errors import HosttuneError
+from hosttune.facts import Facts
 from hosttune.facts.trusted import link_stranger
 from hosttune.host.code_owner import owner_of_code, owner_of_file
 from hosttune.host.live import LiveReader
@@ -23,8 +24,8 @@ from hosttune.host.process import locate
 from hosttune.host.rooted import RootReader
 from hosttune.measure.bench import scratch
 from hosttune.measure.bench.read_python import user_python
-from hosttune.values import ABSENT
-from tests.live.namespace import passes, run
+from hosttune.values import ABSENT, Unreadable
+from tests.live.namespace import loop_disk, passes, run
 
 HERE = __file__
 EVE, BOB = 54311, 54312
@@ -181,3 +182,62 @@ def scenario_scratch(folder: Path) -> None:
         assert "was exchanged" in refusal(lambda: scratch._made(parent, "copies", mark))
     finally:
         os.mkdir = mkdir
+
+
+BROKEN = """
+import errno, sys
+sys.path.insert(0, sys.argv[1])
+import fuse_mirror
+class Broken(fuse_mirror.Mirror):
+    def answer(self, what, node, body):
+        if what == fuse_mirror.GETATTR or what == fuse_mirror.LOOKUP:
+            raise OSError(errno.EIO, "")
+        return super().answer(what, node, body)
+fuse_mirror.Mirror = Broken
+fuse_mirror.serve(*sys.argv[2:])
+"""
+
+
+@contextlib.contextmanager
+def broken(target: Path) -> Iterator[None]:
+    """A FUSE file system of a user that says of everything that it cannot be read."""
+    words = (sys.executable, "-c", BROKEN, Path(HERE).parent, target, target, str(EVE))
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout
+            assert server.stdout.readline() == "mounted\n"
+            yield
+        finally:
+            run("umount", "--lazy", target)
+            server.wait(timeout=30)
+
+
+def test_user_who_mounts_errors_over_a_disk_does_not_make_it_a_dead_one(folder):
+    passes(HERE, "errors", folder)
+
+
+def scenario_errors(folder: Path) -> None:
+    """At the place of the disk, and at a folder above it; also if that comes after the look at the mount table."""
+    own, target = folder / "eve", folder / "eve/disk"
+    own.mkdir()
+    with loop_disk(folder / "image", "mkfs.ext4", "-q") as disk:
+        target.mkdir()
+        run("mount", disk, target)
+        for place in (own, target):
+            os.chown(place, EVE, EVE)
+        for place in (target, own):
+            before = LiveReader()
+            table = before.read("/proc/self/mountinfo")
+
+            class Early(LiveReader):
+                def read(self, path, table=table):
+                    return table if path == "/proc/self/mountinfo" else super().read(path)
+
+            with broken(place):
+                for reader in (LiveReader(), Early()):
+                    answer = reader.stat(str(target))
+                    assert isinstance(answer, Unreadable)
+                    assert "Input/output error" in answer.reason
+                    (found,) = (one for one in Facts(reader).stopped.filesystems if one.target == str(target))
+                    assert found.stopped == ""
+        run("umount", target)

@@ -9,7 +9,17 @@ from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
 from hosttune.facts.kernel.host_log import MAX_LINES, chosen, lockups_in, modules_in, severities
-from hosttune.facts.kernel.kernel_log import DAY_OLD, DMESG, JOURNAL, NEWEST, lines_of, merged, message_of, turned
+from hosttune.facts.kernel.kernel_log import (
+    DAY_OLD,
+    DMESG,
+    JOURNAL,
+    MISSED,
+    NEWEST,
+    lines_of,
+    merged,
+    message_of,
+    turned,
+)
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT, Unreadable
@@ -224,6 +234,25 @@ def test_journal_whose_end_cannot_be_read_or_that_ended_where_no_buffer_goes_on(
     with pytest.raises(UnknownFact, match="the journal ended before"):
         _ = facts_of(journal, buffer, {NEWEST: f"{NOW - 40 * 3600:.6f} cron[7]: x\n"}, LONG).host_log.lockups
     assert facts_of(journal, buffer, GOES_ON, LONG).host_log.lockups == ()
+
+
+@pytest.mark.parametrize(
+    ("hours", "uptime", "is_seen"),
+    [(2, LONG, False), (25, LONG, True), (1.95, "7200.0 1.0\n", True), (1.5, "7200.0 1.0\n", False)],
+)
+def test_flood_that_the_journal_could_not_follow_hides_no_fault(hours, uptime, is_seen):
+    """What a server says more than is kept while it boots is no flood."""
+    journal = log_of("Linux version 6.8.0-60-generic", at=NOW - 864_000)
+    missed = {MISSED: f"{NOW - hours * 3600:.6f} systemd-journald[312]: Missed 4711 kernel messages\n"}
+    flood = f"[ {float(uptime.split()[0]) - 10:.6f}] tmpfs: Unknown parameter 'x'\n"
+    found = facts_of(journal, flood, {**GOES_ON, **missed}, uptime)
+    if is_seen:
+        assert found.host_log.uncorrected == 0
+    else:
+        with pytest.raises(UnknownFact, match=f"missed lines of the kernel log {hours:.1f} hours ago"):
+            _ = found.host_log.uncorrected
+    faulty = journal + log_of("{1}[Hardware Error]: event severity: recoverable")
+    assert facts_of(faulty, flood, {**GOES_ON, **missed}, uptime).host_log.uncorrected == 1  # what it has counts
 
 
 def test_who_may_not_see_the_journal_is_told_so_where_the_buffer_has_wrapped():

@@ -164,11 +164,22 @@ def test_sockets_of_a_whole_family_reach_each_of_its_addresses(listening, wanted
     assert reached.covers(listening, wanted) is is_covered
 
 
-def test_the_banner_is_what_sshd_says_on_its_port():
-    command = reached.keyscan("127.0.0.1", 22)
-    said = Completed(0, b"", b"# 127.0.0.1:22 SSH-2.0-OpenSSH_9.2p1 Debian-2\n")
-    assert reached.has_banner(FakeReader(queries={command: said}), "127.0.0.1", 22)
-    assert not reached.has_banner(FakeReader(queries={command: Completed(1, b"", b"")}), "127.0.0.1", 22)
+@pytest.mark.parametrize(
+    ("said", "is_answer"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2p1 Debian-2", True), (b"Exceeded MaxStartups", True), (b"Not allowed at this time", True),
+        (b"", False), (b"HTTP/1.1 400 Bad Request", False), (b"220 SSH-2.0-x", False),
+    ],
+)  # fmt: skip
+def test_the_banner_is_what_sshd_says_on_its_port(said, is_answer):
+    """Or that it drops connections now: any user can make it do that."""
+    command = reached.greeting("127.0.0.1", 22)
+    assert reached.has_banner(FakeReader(queries={command: Completed(0, said, b"")}), "127.0.0.1", 22) is is_answer
+
+
+def test_the_banner_that_does_not_come_is_none():
+    command = reached.greeting("127.0.0.1", 22)
+    assert not reached.has_banner(FakeReader(queries={command: Completed(1, b"", b"timed out")}), "127.0.0.1", 22)
     with pytest.raises(UnknownFact):
         reached.has_banner(FakeReader(), "127.0.0.1", 22)
 

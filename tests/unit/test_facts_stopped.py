@@ -87,6 +87,19 @@ def test_xfs_that_shut_itself_down_answers_with_errors_alone():
     assert seen(fstype="xfs", stats={"/": Unreadable("needs root: permission denied on /")}).stopped == ""
 
 
+def test_xfs_under_a_mount_of_a_user_may_have_shut_down_unseen():
+    """The answer for its path is that of the file system that the user mounted, good or bad."""
+    over = "23 22 0:44 / / rw,nosuid,nodev - fuse evil rw,user_id=1001,group_id=1001\n"
+    for fstype, whole in (("xfs", "rw,attr2"), ("ext4", "rw,errors=remount-ro")):
+        table = {"/proc/self/mountinfo": ROOT.format(own="rw", whole=whole, fstype=fstype) + over}
+        for answer in ({}, {"/": Unreadable("/: Input/output error")}):
+            if fstype == "ext4":
+                assert seen(files=table, stats=answer).stopped == ""
+            else:
+                with pytest.raises(UnknownFact, match="a user mounted another file system over /, which hides"):
+                    _ = seen(files=table, stats=answer).stopped
+
+
 UUID = "/sys/fs/btrfs/0b6c7f0e-3a44-4b8e-9d10-6c2f7e0a9b1f"
 SOUND = "write_errs 0\nread_errs 0\nflush_errs 0\ncorruption_errs {}\ngeneration_errs 0\n"
 

@@ -239,6 +239,11 @@ EVE = Process(77, "a", "eve", ("a",), 0, 0, (), "", 0.0, uid=1001)
         ("1001 0", "", [], 0, PRIVATE, True),  # a setuid program that she started
         ("1001 1001", "ext4_buffered_write_iter", [], 0, ROOTS, False),
         ("0 0", "ext4_buffered_write_iter", [], 1001, PRIVATE, False),
+        ("0 0", "path_openat", [], 1001, PRIVATE, True),
+        ("0 0", "do_lock_mount.part.0", [], 0, PRIVATE, True),
+        ("0 0", "path_openat", [], 0, ROOTS, False),
+        ("0 0", "path_openat", [SDA_FAILS], 1001, PRIVATE, False),
+        ("0 0", "io_schedule", [], 1001, PRIVATE, False),
         ("1001 1001", "rpc_wait_bit_killable", [], 1001, PRIVATE, False),
         ("1001 1001", "nfs_wait_bit_killable", [], 1001, PRIVATE, False),
         ("1001 1001", "io_schedule", [SDA_FAILS], 1001, PRIVATE, False),

@@ -143,7 +143,7 @@ def test_gpus_that_cannot_be_asked_in_time_are_lost():
 def test_of_one_thing_that_cannot_be_asked_the_others_still_count():
     after = HostStanding(
         tuple(one for one in BEFORE.signs if one.aspect is not Aspect.BANNER),
-        (Unseen(Aspect.BANNER, "ssh-keyscan is not installed", "port 2222"),),
+        (Unseen(Aspect.BANNER, "sshd cannot be asked", "port 2222"),),
     )
     assert said(BEFORE, after) == ["sshd on port 22 does not answer as SSH-2.0 any more"]
 

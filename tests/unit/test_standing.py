@@ -159,13 +159,23 @@ def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_hos
     assert [one.name for one in signs.read_failed_units(FakeReader())] == list(OF_HOST)
 
 
-def test_socket_that_was_flooded_is_no_loss_and_one_that_failed_otherwise_is(monkeypatch):
-    sockets = ("systemd-coredump.socket", "x.socket")
-    asked = ("systemctl", "show", "--no-pager", "--property=Id,Result", "--", *sockets)
-    monkeypatch.setattr(signs, "failed_units", lambda _: sockets)
-    shown = "Id=systemd-coredump.socket\nResult=trigger-limit-hit\n\nResult=resources\nId=x.socket\n"
-    for answer, found in ((shown, ["x.socket"]), (Unreadable("no answer"), list(sockets))):
-        assert [one.name for one in signs.read_failed_units(FakeReader(queries={asked: answer}))] == found
+@pytest.mark.parametrize(
+    ("shown", "counts"),
+    [
+        ("Id=x.socket\nResult=trigger-limit-hit\nWantedBy=sockets.target\n", False),
+        ("Result=resources\nId=x.socket\nWantedBy=sockets.target\n", True),
+        ("Id=x.socket\nResult=exit-code\nBusName=org.freedesktop.fwupd\nWantedBy=\nRequiredBy=\n", False),  # by any call
+        ("Id=x.socket\nResult=exit-code\nBusName=org.freedesktop.login1\nWantedBy=multi-user.target\n", True),
+        ("Id=x.socket\nResult=exit-code\nBusName=a.b\nWantedBy=\nRequiredBy=c.service\n", True),
+        ("Id=x.socket\nResult=exit-code\nBusName=\nWantedBy=\nRequiredBy=\n", True),  # a timer may have started it
+        (Unreadable("no answer"), True),
+    ],
+)
+def test_unit_that_any_user_may_have_had_fail_is_no_loss(shown, counts, monkeypatch):
+    asked = ("systemctl", "show", "--no-pager", "--property=Id,Result,BusName,WantedBy,RequiredBy", "--", "x.socket")
+    monkeypatch.setattr(signs, "failed_units", lambda _: ("x.socket",))
+    found = [one.name for one in signs.read_failed_units(FakeReader(queries={asked: shown}))]
+    assert found == (["x.socket"] if counts else [])
 
 
 NOTHING = HostStanding()

@@ -94,6 +94,10 @@ _ANY = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix")
 # line, and so does not notice a page that was damaged since.
 DAY_OLD = (*_ANY, "-r", "--until=-24h", "-n", "1")
 NEWEST = (*_ANY, "-n", "1")  # its last line: where the journal ended, it is older than what the buffer has
+# journald's own word that the buffer had forgotten lines before it read them (`Missed N kernel messages`; catalog of
+# systemd: SD_MESSAGE_JOURNAL_MISSED). Any user can make the kernel say more than it reads: each mount(2) in a user
+# namespace with an unknown option is a line. No program can write to the transport "driver".
+MISSED = (*_ANY, "-r", "--since=-24h", "-n", "1", "_TRANSPORT=driver", "MESSAGE_ID=e9bf28e6e834481bb6f48f548ad13606")
 DMESG = ("dmesg", "--kernel")  # without what programs wrote to /dev/kmsg
 # As records of older releases hold it: more lines, in the same form.
 _UNANCHORED = (
@@ -376,6 +380,11 @@ def _unseen(
         return f"the kernel log of the last day cannot be seen: {has}, and where the journal ends cannot be read"
     if age_s < reader.now() - newest - _apart_s(reader):
         return f"the kernel log of the last day cannot be seen: {has}, and the journal ended before"
+    missed = _time_of(reader, MISSED)
+    # While a server boots it may say more than is kept, as above.
+    if missed is not None and missed > reader.now() - min(_DAY_S, _uptime_s(reader) - _SETTLED_S):
+        ago_h = (reader.now() - missed) / 3600
+        return f"the journal missed lines of the kernel log {ago_h:.1f} hours ago, which came faster than it reads them"
     return ""
 
 

@@ -2,7 +2,7 @@
 
 Nothing beyond the host is asked. Sources: proc_pid_net(5) (route) and Linux net/ipv6/route.c (ipv6_route: numbers in
 hex); ip-address(8), ss(8), whose columns without a heading are state, two queues, local and peer address, details;
-ssh-keyscan(1); resolv.conf(5).
+OpenSSH, sshd.c (drop_connection, should_drop_connection); resolv.conf(5).
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ _SOCKET = regex(r"^Listen=\S*:(\d+) \(Stream\)$", re.MULTILINE)
 _INODE = regex(r"(?:uid:\d+ +)?ino:(\d+)(?: |$)")  # a control group follows, whose name a user may have chosen
 _OPENED = regex(r"socket:\[(\d+)\]")
 _CLASS = "/sys/class/net"
-_BANNER = regex(r"SSH-2\.0-")
+# What sshd says in place of its banner where it drops a connection: up to 9.7, and from 9.8 on.
+_BUSY = ("Exceeded MaxStartups", "Not allowed at this time")
 BANNER_S = 10.0  # within which sshd has to say what it is
 
 
-def keyscan(address: str, port: int) -> tuple[str, ...]:
-    """The command that asks an sshd for its banner."""
-    return ("ssh-keyscan", "-T", f"{BANNER_S:.0f}", "-t", "ed25519", "-p", str(port), address)
+def greeting(address: str, port: int) -> tuple[str, ...]:
+    """How a Reader is asked for what a server says first (host/greeting.py)."""
+    return ("greeting-of", address, str(port))
 
 
 def default_routes(reader: Reader) -> Mapping[str, tuple[str, ...]]:
@@ -174,9 +175,12 @@ def _own(address: str) -> str:
 
 
 def has_banner(reader: Reader, address: str, port: int) -> bool:
-    """Whether what listens there says SSH-2.0 in time. Raises UnknownFact where it cannot be asked."""
-    answer = ask(reader, keyscan(address, port), timeout_s=2 * BANNER_S)
-    return bool(_BANNER.search(answer.text) or _BANNER.search(answer.errors))
+    """Whether the sshd that listens there says SSH-2.0 in time, or that it takes no more logins now. Any user can make
+    it say the latter: by connections that do not log in (MaxStartups, PerSourcePenalties). Raises UnknownFact where
+    it cannot be asked.
+    """
+    answer = ask(reader, greeting(address, port), timeout_s=BANNER_S)
+    return answer.text.startswith(("SSH-2.0-", *_BUSY))
 
 
 def has_name_server(reader: Reader) -> bool:

@@ -153,13 +153,16 @@ def failed_units(reader: Reader) -> tuple[str, ...]:
     return tuple(row.split()[0] for row in answer.text.splitlines() if row.strip())
 
 
-def read_results(reader: Reader, names: Iterable[str]) -> Mapping[str, str]:
-    """Why each of these units has failed, in the word of its property Result; nothing if systemd does not answer."""
-    command = ("systemctl", "show", "--no-pager", "--property=Id,Result", "--", *names)
+FAILURE = ("Id", "Result", "BusName", "WantedBy", "RequiredBy")
+
+
+def read_failures(reader: Reader, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+    """The properties FAILURE of each unit (org.freedesktop.systemd1(5)); nothing if systemd does not answer."""
+    command = ("systemctl", "show", "--no-pager", f"--property={','.join(FAILURE)}", "--", *names)
     answer = reader.query(command)
     units = answer.text.split("\n\n") if isinstance(answer, Completed) else []
     rows = [dict(row.partition("=")[::2] for row in one.splitlines()) for one in units]
-    return {row["Id"]: row.get("Result", "") for row in rows if "Id" in row}
+    return {row["Id"]: row for row in rows if "Id" in row}
 
 
 def collect(reader: Reader, facts: Facts) -> Units:

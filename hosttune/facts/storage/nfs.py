@@ -19,11 +19,12 @@ from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
+    from hosttune.host.mountinfo import MountLine
 
 _TYPES = frozenset({"nfs", "nfs4"})
 _UDEV = "/etc/udev/rules.d"
@@ -61,6 +62,7 @@ class Nfs(Fact):
     settings: tuple[str, ...]  # `/etc/nfs.conf:12 (nfs4 = 16000)`: lines of an administrator, not ours
     widest_rsize_bytes: int = 0  # the largest rsize of these mounts, without those of pods; 0 where none says
     servers: tuple[str, ...] = ()  # of all that is mounted, as it was mounted: nfs01, 10.0.0.7
+    of_pods: tuple[str, ...] = ()  # those that only pods use: who makes a pod may name any server
 
     @property
     def most_read_ahead_kib(self) -> int:
@@ -87,13 +89,24 @@ def read_ahead_lines(content: str) -> Iterator[tuple[int, str, str]]:
 def collect(reader: Reader, facts: Facts) -> Nfs:
     mounts = shared(_mounts, reader, facts)
     widest = lazy(lambda: max((one.rsize_bytes for one in mounts() if not one.is_of_pods), default=0))
-    return Nfs(lazy(mounts), lazy(_settings, reader), widest, lazy(_servers, facts))
+    of_pods = lazy(lambda: tuple(sorted({*_servers(facts.mounts.all)} - {*_servers(_of_host(facts))})))
+    return Nfs(lazy(mounts), lazy(_settings, reader), widest, lazy(lambda: _servers(facts.mounts.all)), of_pods)
 
 
-def _servers(facts: Facts) -> tuple[str, ...]:
+def _of_host(facts: Facts) -> Iterator[Mount]:
+    return (one for one in facts.mounts.all if not is_of_pods(one.target))
+
+
+def _servers(mounts: Iterable[Mount | MountLine]) -> tuple[str, ...]:
     """`[fe80::1]:/data` and `nfs01:/data`: what is before the path."""
-    sources = (one.source for one in facts.mounts.all if one.fstype in _TYPES)
+    sources = (one.source for one in mounts if one.fstype in _TYPES)
     return tuple(sorted({source.partition(":/")[0].strip("[]") for source in sources}))
+
+
+def sees_only_of_pods(facts: Facts, seen: Iterable[MountLine]) -> bool:
+    """Whether a process with these mounts has NFS, and all of it from servers that only pods use."""
+    servers = {*_servers(seen)}
+    return bool(servers) and servers <= {*facts.nfs.of_pods}
 
 
 def _mounts(reader: Reader, facts: Facts) -> tuple[NfsMount, ...]:

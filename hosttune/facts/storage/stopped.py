@@ -4,7 +4,8 @@ ext4 with errors=remount-ro shows `emergency_ro` (or `shutdown`) in its super op
 and where CVE-2024-50191 is not mended, the file system turns `ro` while its mount stays `rw`. Kernels between show
 neither, and there the kernel log tells; for whom it is hidden, what ext4 counts is left
 (Documentation/ABI/testing/sysfs-fs-ext4; fs/ext4/super.c, sysfs.c). XFS that shut itself down shows nothing in the
-mount table of any kernel, but refuses stat(2) of everything on it with EIO (xfs_vn_getattr in fs/xfs/xfs_iops.c).
+mount table of any kernel, but refuses stat(2) of everything on it with EIO (xfs_vn_getattr in fs/xfs/xfs_iops.c). Under
+a file system that a user mounted over it nothing of that is seen.
 
 btrfs counts what each of its disks did wrong until `btrfs device stats -z`, and goes on where it has another copy
 (/sys/fs/btrfs/UUID/devinfo/N: error_stats, missing; Linux 5.14 and newer, fs/btrfs/sysfs.c).
@@ -19,6 +20,7 @@ from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.reading import if_absent, integer, line, names_in, text
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
+from hosttune.host.mountinfo import folders_above
 from hosttune.regex import regex
 from hosttune.values import ABSENT, NOT_RECORDED, Unreadable
 
@@ -75,10 +77,17 @@ def _filesystems(reader: Reader, facts: Facts) -> tuple[LocalFilesystem, ...]:
     mounts = (
         one for one in facts.mounts.visible if one.fstype in LOCAL_TYPES and not one.is_bind and not one.is_of_user
     )
-    return tuple(_looked_at(reader, facts, mount) for mount in mounts)
+    of_users = frozenset(one.target for one in facts.mounts.all if one.is_of_user)
+    return tuple(
+        _looked_at(
+            reader, facts, mount, is_covered=not of_users.isdisjoint((mount.target, *folders_above(mount.target)))
+        )
+        for mount in mounts
+    )
 
 
-def _looked_at(reader: Reader, facts: Facts, mount: Mount) -> LocalFilesystem:
+def _looked_at(reader: Reader, facts: Facts, mount: Mount, *, is_covered: bool) -> LocalFilesystem:
+    """`is_covered`: a mount of a user is there or on the way, so that its path leads to what that user mounted."""
     counted = shared(_counted, reader, mount)
 
     def age_s() -> float:
@@ -92,7 +101,7 @@ def _looked_at(reader: Reader, facts: Facts, mount: Mount) -> LocalFilesystem:
         target=mount.target,
         source=mount.source,
         fstype=mount.fstype,
-        stopped=lazy(_stopped, reader, facts, mount, is_recent),
+        stopped=lazy(_stopped, reader, facts, mount, is_recent, is_covered=is_covered),
         errors=lazy(lambda: counted()[0]),
         age_s=lazy(age_s),
         is_recent=lazy(is_recent),
@@ -100,13 +109,15 @@ def _looked_at(reader: Reader, facts: Facts, mount: Mount) -> LocalFilesystem:
     )
 
 
-def _stopped(reader: Reader, facts: Facts, mount: Mount, is_recent: Callable[[], bool]) -> str:
+def _stopped(reader: Reader, facts: Facts, mount: Mount, is_recent: Callable[[], bool], *, is_covered: bool) -> str:
     """`is_recent`: ext4 counted an error on its device in this boot."""
     if word := word_of(mount.options, mount.super_options):
         return word
-    stat = ABSENT if reader.persistent_only else reader.stat(mount.target)
+    stat = ABSENT if reader.persistent_only or is_covered else reader.stat(mount.target)
     if isinstance(stat, Unreadable) and stat.reason.endswith(_EIO):
         return "shut down" if mount.fstype == "xfs" else "answering with errors alone"
+    if is_covered and mount.fstype == "xfs":
+        raise UnknownFact(f"a user mounted another file system over {mount.target}, which hides whether it shut down")
     refusing = attempt(lambda: facts.storage_log.refusing) if attempt(is_recent) is True else ()
     return "stopped by an error" if isinstance(refusing, tuple) and _device(reader, mount) in refusing else ""
 

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, TypeVar
 from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, shared
 from hosttune.facts.kernel.kernel_log import OF_MOUNTS, lines_of, message_of
 from hosttune.facts.reading import if_absent, line, require_known, sure, text
+from hosttune.facts.storage.nfs import sees_only_of_pods
 from hosttune.frozen import frozen
 from hosttune.host.door import FIRST_PERSON, Stat
-from hosttune.host.mountinfo import parse
+from hosttune.host.in_time import waits_for_lock
+from hosttune.host.mountinfo import MountLine, parse
 from hosttune.regex import regex
 from hosttune.values import ABSENT, TooLong, Unreadable
 
@@ -85,7 +87,9 @@ class HungTask(Fact):
 
     name: str  # python (4711)
     waits_in: str  # the function of the kernel that it sleeps in; empty where that is hidden
-    may_be_staged: bool = False  # a FUSE file system of a user may hold it, which is no fault of this host
+    may_be_staged: bool = (
+        False  # a FUSE file system of a user, or an NFS server of a pod, may hold it: no fault of this host
+    )
 
 
 @frozen
@@ -212,7 +216,10 @@ def _hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) ->
 
         def may_be_staged() -> bool:
             is_local = not where.startswith(_OF_A_SERVER)
-            return _sees_fuse(reader, pid) or (is_local and _is_of_person(reader, pid) and is_held())
+            if _sees_fuse(reader, pid) or (not is_local and sees_only_of_pods(facts, _mounts_seen(reader, pid))):
+                return True
+            # A disk that hangs shows in a task that waits for it, and not only in those that wait for that task.
+            return is_local and (waits_for_lock(where) or _is_of_person(reader, pid)) and is_held()
 
         return HungTask(f"{name} ({pid})", where, lazy(may_be_staged))
 
@@ -244,6 +251,12 @@ def _fuse_users(reader: Reader, pid: str) -> set[int]:
     ours = {mount.device for mount in parse(own)}
     mounts = [mount for mount in parse(seen) if mount.fuse_user >= 0]
     return {mount.fuse_user if mount.device in ours else -1 for mount in mounts} - {0}
+
+
+def _mounts_seen(reader: Reader, pid: str) -> tuple[MountLine, ...]:
+    """Nothing of a table that cannot be read whole."""
+    table = reader.read(f"/proc/{pid}/mountinfo")
+    return parse(table) if isinstance(table, bytes) else ()
 
 
 def _ids(reader: Reader, pid: str) -> list[str]:
