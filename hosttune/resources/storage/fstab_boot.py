@@ -35,6 +35,7 @@ from hosttune.resources.storage.fstab import document_of
 from hosttune.resources.storage.fstab_binds import find_bind_fault
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, is_failing, lint
 from hosttune.resources.storage.fstab_lint_options import is_required, option_remarks, refused_by
+from hosttune.resources.storage.fstab_needs import find_needs
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ HARMLESS = frozenset({"duplicate", "relative-target"})
 # What fails on some boots: a line by which something is mounted now has shown that it need not.
 MAY_FAIL = frozenset({"no-netdev"})
 # What may go well at one boot and not at the next, by the order in which systemd takes things.
-_NOTED = frozenset({"waits-for-network", "early-automount"})
+_NOTED = frozenset({"waits-for-network", "early-automount", "needs-nofail", "union-order"})
 _MIRRORED = frozenset({"/boot/efi", "/efi"})  # copied to a second disk on purpose, so that each of them starts the host
 _COPIES = (
     "detach the copy, or give it a name of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, "
@@ -77,6 +78,7 @@ class BootLine(Fact):
     file: str = PATH  # or a unit file of systemd
     remark: str = ""  # what is wrong with it, though a boot goes on as it does now
     is_absent: bool = False  # nothing is mounted there, so that its data is missing already
+    is_lost: bool = False  # and the devices say that a boot mounts nothing there
 
     @property
     def where(self) -> str:
@@ -142,7 +144,19 @@ def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
             if not line.fault and not line.note:
                 note = f"line {remark.line} of {PATH}: {remark.message}"
                 found[remark.line] = replace(line, note=note, way_out=remark.todo)
+    for of, on in find_needs(document):
+        if (lost := found.get(on.number)) and lost.is_lost and (line := found.get(of.number)) and not line.fault:
+            found[line.line] = _explain_need(line, lost)
     yield from (found[number] for number in sorted(found))
+
+
+def _explain_need(line: BootLine, lost: BootLine) -> BootLine:
+    fault = (
+        f"{line.where} has no nofail, and is on {lost.target} ({lost.where}), which the next boot does not mount: it "
+        "ends in the emergency shell"
+    )
+    todo = f"add nofail to this line as well; and of {lost.target}: {lost.way_out}"
+    return replace(line, is_of_device=True, fault=fault, way_out=todo)
 
 
 def mounted_targets(facts: Facts) -> frozenset[str]:
@@ -246,6 +260,8 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         return noted
     if found is None or ("comment=cloudconfig" in entry.options and not here):
         return line  # of cloud-init's own disks not every size of instance has each
+    if not here and found.kind in {SourceKind.MISSING, SourceKind.TYPE}:
+        line = replace(line, is_lost=line.is_absent)
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
     lets_go_on = need.way_out if need.end and found.kind is SourceKind.MISSING else ""
     if entry.target == "/" or (found.kind is SourceKind.HIDDEN and need.is_required):

@@ -29,6 +29,7 @@ from hosttune.resources.storage.fstab_lint_fields import field_faults
 from hosttune.resources.storage.fstab_lint_names import is_odd_target, is_of_bsd, target_faults
 from hosttune.resources.storage.fstab_lint_options import failing, is_required, option_remarks, refused_by
 from hosttune.resources.storage.fstab_lint_places import PLACES, place_remarks
+from hosttune.resources.storage.fstab_needs import need_remarks
 from hosttune.resources.storage.fstab_remark import Remark, RemarkLevel, ShownRemark
 
 __all__ = ["LineErrors", "Remark", "RemarkLevel", "ShownRemark", "in_order", "is_failing", "lint"]
@@ -74,7 +75,7 @@ def lint(document: FstabText) -> tuple[ShownRemark, ...]:
                 found += _swap_remarks(line.number, line.libmount, swaps)
         elif line.kind is LineKind.BROKEN:
             found += _broken_remarks(line)
-    found += [*_circle_remarks(document), *_waiting_remarks(document)]
+    found += [*_circle_remarks(document), *_waiting_remarks(document), *need_remarks(document)]
     return in_order(_without_secrets(document, one) for one in found)
 
 
