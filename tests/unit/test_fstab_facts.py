@@ -102,3 +102,11 @@ def test_manager_of_the_file_owns_each_of_its_lines():
 @pytest.mark.parametrize(("line", "separator"), [("a\t/b\text4\trw\n", "\t"), ("a /b ext4 rw\n", " "), ("# x\n", " ")])
 def test_separator_is_the_style_of_the_file(line, separator):
     assert fstab(line).separator == separator
+
+
+@pytest.mark.parametrize("source", ["s3fs#bucket", "/usr/local/bin/goofys#bucket", "mfsmount", "sshfs#u@h:"])
+def test_target_of_fuse_over_the_network_is_not_looked_at(source):
+    reader = FakeReader({"/etc/fstab": f"{source} /data fuse rw 0 0\n"})
+
+    assert collect(reader, None).by_path["/data"].line == 1
+    assert "/data" not in reader.seen

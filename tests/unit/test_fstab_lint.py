@@ -6,7 +6,8 @@ import pytest
 
 from hosttune.facts.storage.fstab_lines import line_problem, parse
 from hosttune.facts.storage.fstab_options import masked
-from hosttune.facts.storage.fstab_types import effective, needs_network
+from hosttune.facts.storage.fstab_types import needs_network
+from hosttune.facts.storage.mounts import effective
 from hosttune.resources.storage import fstab_cycles
 from hosttune.resources.storage.fstab_lint import RemarkLevel, lint
 from tests.unit.test_fstab_document import SAMPLES
@@ -44,7 +45,7 @@ u@h:/x /l fuse.sshfs IdentityFile=/root/k,reconnect,nofail 0 0
 share /m virtiofs nofail 0 0
 /srv/a /n none rbind,rslave,nofail 0 0
 /srv/b /o none bind,ro,x-systemd.requires-mounts-for=/n,nofail 0 0
-overlay /p overlay lowerdir=/a:/b,upperdir=/u,workdir=/w,redirect_dir=on,metacopy=on,nofail 0 0
+overlay /p overlay lowerdir=/a:/b,upperdir=/u,workdir=/w,redirect_dir=on,metacopy=on,nofail,x-systemd.after=/a,x-systemd.after=b.mount 0 0
 /images/x.squashfs /q squashfs loop,ro,nofail 0 0
 tmpfs /run/media/x tmpfs size=1G 0 0
 tmpfs /media/y tmpfs size=1G 0 0
@@ -192,6 +193,10 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("no-netdev", "error", "b /data fuse.gcsfuse rw 0 0", "takes fuse.gcsfuse for a disk", "add _netdev"),
     ("no-netdev", "error", "s3fs#b /data fuse rw 0 0", "takes fuse.s3fs for a disk", "add _netdev"),
     ("no-netdev", "error", "sshfs#u@h:/x /data fuse rw 0 0", "takes fuse.sshfs for a disk", "add _netdev"),
+    ("no-netdev", "error", "/usr/local/bin/goofys#b /data fuse rw 0 0", "takes fuse.goofys for a disk", "add _netdev"),
+    ("no-netdev", "error", "mfsmount /data fuse rw 0 0", "takes fuse.mfsmount for a disk", "add _netdev"),
+    ("no-netdev", "error", "gdfuse#a /data fuse rw 0 0", "takes fuse.gdfuse for a disk", "add _netdev"),
+    ("no-netdev", "error", "atlas.cern.ch /data cvmfs rw 0 0", "takes cvmfs for a disk", "add _netdev"),
     ("no-netdev", "error", "h:/x /data foofs rw 0 0", "takes foofs for a disk", "add _netdev"),
     ("no-netdev", "warning", "x /data 9p trans=virtio 0 0", "systemd counts 9p among the disks", "add nofail"),
     ("no-netdev", "warning", "x /data virtiofs rw 0 0", "ends in the emergency shell", "add nofail"),
@@ -439,6 +444,7 @@ def test_mount_that_waits_for_no_network_is_not_remarked(data):
     ("fstype", "source", "expected"),
     [
         ("fuse", "sshfs#u@h:/x", "fuse.sshfs"), ("fuse", "s3fs#a#b", "fuse.s3fs"), ("fuse", "/dev/a#b", "fuse"),
+        ("fuse", "/usr/bin/s3fs#b", "fuse.s3fs"), ("fuse", "mfsmount", "fuse.mfsmount"),
         ("fuse", "b", "fuse"), ("fuse", "#b", "fuse"), ("ext4", "a#b", "ext4"),
     ],
 )  # fmt: skip

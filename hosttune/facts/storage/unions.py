@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.storage.fstab_types import effective
+from hosttune.facts.storage.mounts import effective
 from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 

@@ -16,12 +16,11 @@ from hosttune.facts.storage.fstab_types import (
     LATELY_REMOTE,
     OF_HYPERVISORS,
     ON_DISK,
-    effective,
     is_known,
     is_remote_to_systemd,
     needs_network,
 )
-from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network, is_system
+from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, effective, is_network, is_system
 from hosttune.facts.storage.sources import ZRAM, is_zram
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_cycles import circles, find_waiting

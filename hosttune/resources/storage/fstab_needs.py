@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from hosttune.facts.globs import fits_glob, glob_fault
 from hosttune.facts.storage.fstab_lines import clean_path
 from hosttune.facts.storage.fstab_options import decode, is_automount, is_on_demand
-from hosttune.facts.storage.fstab_types import effective, is_remote_to_systemd
-from hosttune.facts.storage.mounts import target_of
+from hosttune.facts.storage.fstab_types import is_remote_to_systemd
+from hosttune.facts.storage.mounts import effective, target_of
 from hosttune.facts.storage.unions import GLOB, branches_of, union_type
 from hosttune.host.mountinfo import folders_above
 from hosttune.host.paths import PATH_MAX
