@@ -356,6 +356,10 @@ class Sources:
         """The names of the devices that are made of this one: RAID, LVM, multipath, an encrypted device."""
         return self._children.get(name, ())
 
+    def partitions_of(self, name: str) -> tuple[str, ...]:
+        """The partitions of a device."""
+        return tuple(one for one in self.made_of(name) if raw(self._disks[one], "kind") == "partition")
+
     @cached_property
     def _children(self) -> Mapping[str, tuple[str, ...]]:
         found: dict[str, list[str]] = {}
@@ -442,7 +446,8 @@ def find_fault(sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]) -> 
     if not found:
         return _explain_missing(sources, entry, mounted)
     if mounted and not any(mount.is_bind for mount in here):
-        what = f"names {_name(sources, entry, found[0])}, while {sources.describe(mounted)} is mounted there"
+        whole = ", a whole disk with partitions" if sources.partitions_of(found[0]) else ""
+        what = f"names {_name(sources, entry, found[0])}{whole}, while {sources.describe(mounted)} is mounted there"
         kind = SourceKind.TYPE if _find_other_type(sources, entry, found, is_mounted=False) else SourceKind.OTHER
         return SourceFault(kind, what, f"write {sources.name_like(entry.source, mounted)}, if that is meant")
     return _find_other_type(sources, entry, found, is_mounted=False)
@@ -489,6 +494,9 @@ def _find_other_type(
     sources: Sources, entry: FstabEntry, found: tuple[str, ...], *, is_mounted: bool
 ) -> SourceFault | None:
     wanted = [one for one in entry.fstype.split(",") if one]
+    if "auto" in wanted and not is_mounted and not any(map(sources.holds, found)):
+        parts = sources.partitions_of(found[0])
+        return _explain_partitions(sources, entry, found[0], parts) if parts else None
     if not wanted or "auto" in wanted or not all(map(is_known, wanted)):
         return None
     held = [one for name in found if (one := sources.holds(name))]
@@ -497,6 +505,8 @@ def _find_other_type(
         # What is mounted has a file system, whatever udev's database says; and others than these blkid may not know.
         if is_mounted or not _NAMED.issuperset(wanted):
             return None
+        if parts := sources.partitions_of(found[0]):
+            return _explain_partitions(sources, entry, found[0], parts)
         what = f"names {_name(sources, entry, found[0])}, which holds no file system"
         todo = (
             f"see what became of its data before anything is written to it: sudo wipefs --no-act {quote(entry.source)}"
@@ -513,6 +523,15 @@ def _find_other_type(
     what = f"says {entry.fstype}, and {_name(sources, entry, found[0])} holds {kinds[0]}"
     todo = "name the device of the swap, or take the line out" if entry.is_swap else f"write {kinds[0]} as its type"
     return SourceFault(SourceKind.TYPE, what, todo)
+
+
+def _explain_partitions(sources: Sources, entry: FstabEntry, name: str, parts: tuple[str, ...]) -> SourceFault:
+    wanted = entry.fstype.split(",")
+    fitting = [one for one in parts if (held := sources.holds(one)) and _fits(held.fstype, wanted)]
+    told = ", ".join(map(sources.describe, parts[:_MOST])) + (" ..." if len(parts) > _MOST else "")
+    what = f"names {_name(sources, entry, name)}, a whole disk, whose partitions hold what is on it: {told}"
+    todo = f"write {sources.name_like('UUID=', fitting[0])}" if len(fitting) == 1 else "name the partition that is meant"
+    return SourceFault(SourceKind.TYPE, what, f"{todo}; no mkfs on the disk, which would destroy them")
 
 
 def _fits(kind: str, wanted: Iterable[str]) -> bool:
