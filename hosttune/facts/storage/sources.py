@@ -38,6 +38,8 @@ _ENCODED = regex(r"\\x([0-9a-fA-F]{2})")  # how udev writes a blank in the name 
 # What /sys/block lists whole, or what a boot makes of disks that are there: where it is not, no device has that name.
 # Left out: what a program brings later (nbd, rbd, drbd, zvol, loop) and what has no medium at times (sr, fd).
 _SURE = regex(r"/dev/(?:[shv]d[a-z]+|xvd[a-z]+|nvme\d|pmem\d|mmcblk\d|dm-\d|md|mapper/|disk/by-)")
+_MAPPER = "/dev/mapper/"
+_ISCSI = regex(r"/session\d+/")  # kernel: drivers/scsi/scsi_transport_iscsi.c
 # Types as blkid(8) names them -> what a line may say of such a disk.
 _DRIVERS = {
     "ext2": {"ext3", "ext4"}, "ext3": {"ext4", "ext2"}, "vfat": {"msdos", "umsdos", "fat"}, "msdos": {"vfat"},
@@ -382,6 +384,43 @@ class Sources:
         whole = {end for name in found if isinstance(ends := raw(self._disks[name], "disks"), tuple) for end in ends}
         known = [self._identity(name) for name in sorted(whole)]
         return tuple(sorted(found)) if all(known) and len({*known}) == len(known) else ()
+
+    def mappings_below(self, name: str) -> frozenset[str]:
+        """The names below /dev/mapper of the encrypted devices that a device is made of, its own among them."""
+        found, done, waiting = set(), {name}, [name]
+        while waiting and len(done) < _MOST_BELOW:
+            one = waiting.pop()
+            path = self._path(one)
+            if path.startswith(_MAPPER) and self.is_encrypted(path):
+                found.add(path.removeprefix(_MAPPER))
+            new = set(_parents(self._disks[one])[:_MOST_OF_A_TAG] if one in self._disks else ()) - done
+            done |= new
+            waiting += new
+        return frozenset(found)
+
+    def is_encrypted(self, path: str) -> bool:
+        """Whether what a mapping is made of says that it is encrypted (LUKS)."""
+        parents = (parent for name in self.find(path) or () for parent in _parents(self._disks[name]))
+        return any((held := self._held.get(parent)) and held.fstype == "crypto_LUKS" for parent in parents)
+
+    def is_of_network(self, name: str) -> bool:
+        """Whether it ends on a disk that comes over the network (iSCSI, nbd, rbd) once / is mounted from elsewhere."""
+        return self._ends_on_network(name) and not self._has_network_root
+
+    @cached_property
+    def _has_network_root(self) -> bool:
+        roots = (mount for mount in self._facts.mounts.all if mount.target == "/")
+        return any(self._ends_on_network(name) for mount in roots for name in self.below(mount))
+
+    def _ends_on_network(self, name: str) -> bool:
+        ends = raw(self._disks[name], "disks") if name in self._disks else ()
+        return any(self._is_of_network(one) for one in (*(ends if isinstance(ends, tuple) else ()), name))
+
+    def _is_of_network(self, name: str) -> bool:
+        if name.startswith(("nbd", "rbd")):
+            return True
+        place = self._facts.reader.resolve(f"/sys/block/{name}")
+        return isinstance(place, str) and _ISCSI.search(place) is not None
 
     def _identity(self, name: str) -> str:
         """What a disk says of itself, the same by each path to it; empty where that is not known."""

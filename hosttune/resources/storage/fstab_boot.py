@@ -125,13 +125,15 @@ def parse_release(release: object) -> tuple[int, ...]:
 
 def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     """All of them, fstab in its order, then unit files. Raises UnknownFact where one of them cannot be read."""
+    from hosttune.resources.storage.crypt_boot import look_at_crypttab
+    from hosttune.resources.storage.resume_boot import look_at_resume
     from hosttune.resources.storage.unit_boot import look_at_units
 
     document = document_of(facts.reader)
     if isinstance(document, Unreadable):
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
-    found = (*lines, *look_at_units(facts))
+    found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_resume(facts))
     return (*found, *_look_at_swap_in_use(facts, found))
 
 
@@ -286,6 +288,10 @@ def _note_source(
     if any(map(sources.is_ephemeral, on)):
         end = "a boot after a stop of the instance finds an empty disk without it, and ends in the emergency shell"
         return replace(line, is_of_device=True, note=f"{entry.where} names {entry.source}: {end}", way_out=EPHEMERAL)
+    if is_required and any(map(sources.is_of_network, sources.find(entry.source) or ())):
+        end = "a boot waits for it before there is a network, and ends in the emergency shell"
+        note = f"{entry.where} names a disk of the network ({entry.source}), and has no _netdev: {end}"
+        return replace(line, is_of_device=True, is_absent=False, note=note, way_out="add _netdev")
     if entry.target in _MIRRORED or not names_device(entry.source):
         return None
     if copies := sources.find_copies(entry.source):
