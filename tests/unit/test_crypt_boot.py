@@ -130,7 +130,8 @@ def test_dracut_with_systemd_waits_for_ever():
     assert "for ever" in line.note
 
 
-ISCSI = {"/sys/block/sdb": "/sys/devices/platform/host2/session1/target2:0:0/2:0:0:1/block/sdb"}
+SESSION = "/sys/devices/platform/host2/session1/target2:0:0/2:0:0:1/block"
+ISCSI = {"/sys/block/sdb": f"{SESSION}/sdb"}
 
 
 @pytest.mark.parametrize(
@@ -140,11 +141,12 @@ ISCSI = {"/sys/block/sdb": "/sys/devices/platform/host2/session1/target2:0:0/2:0
         ("_netdev", ISCSI, 0),
         ("nofail", ISCSI, 0),
         ("defaults", {}, 0),
-        ("defaults", {**ISCSI, "/sys/block/sda": ISCSI["/sys/block/sdb"]}, 0),  # / is of iSCSI as well
+        ("defaults", {**ISCSI, "/sys/block/sda": f"{SESSION}/sda"}, 0),  # / is of iSCSI as well
     ],
 )
 def test_disk_of_iscsi_needs_netdev(options, links, count):
-    there = {f"{place}/size": "9000000\n" for place in links.values()}
+    numbers = {"sda": "8:0", "sda/sda2": "8:2", "sdb": "8:16"}
+    there = {f"{SESSION}/{name}/{file}": text for name, dev in numbers.items() for file, text in (("dev", dev), ("size", "90000"))}
     facts = host(f"UUID={UUID} /data ext4 {options} 0 2", links=links, more=there)
     notes = [one.note for one in look_at_boot_lines(facts) if "disk of the network" in one.note]
     assert len(notes) == count
