@@ -43,6 +43,17 @@ def paths(facts):
         ),
         ("mongod.service", {"/etc/mongod.conf": "storage:\n  dbPath: /data/mongo\n"}, ("/data/mongo", "/etc/mongod.conf")),
         (
+            "beegfs-storage.service",
+            {"/etc/beegfs/beegfs-storage.conf": "# x\nstoreStorageDirectory = /data/beegfs\n"},
+            ("/data/beegfs", "/etc/beegfs/beegfs-storage.conf"),
+        ),
+        (
+            "ollama.service",
+            {"/etc/systemd/system/ollama.service": "[Service]\nEnvironment=OLLAMA_MODELS=/data/models\nExecStart=/x\n"},
+            ("/data/models", "/etc/systemd/system/ollama.service"),
+        ),
+        ("qdrant.service", {}, ("/var/lib/qdrant", "")),
+        (
             "system-postgresql.slice",
             {"/etc/postgresql/15/main/postgresql.conf": "data_directory = '/data/pg'\n"},
             ("/data/pg", "/etc/postgresql/15/main/postgresql.conf"),

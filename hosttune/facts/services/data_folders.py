@@ -103,6 +103,21 @@ _SERVICES = (
     _Service("Jenkins", ("jenkins.service",), "/var/lib/jenkins"),
     _Service("GitLab", ("gitlab-runsvdir.service",), "/var/opt/gitlab"),
     _Service("etcd", ("etcd.service",), "/var/lib/etcd"),
+    _Service("Ollama", ("ollama.service",), "/usr/share/ollama"),
+    _Service("ClickHouse", ("clickhouse-server.service",), "/var/lib/clickhouse"),
+    _Service("OpenSearch", ("opensearch.service",), "/var/lib/opensearch", ("/etc/opensearch/opensearch.yml",), "path.data"),
+    _Service("Cassandra", ("cassandra.service",), "/var/lib/cassandra"),
+    _Service("RabbitMQ", ("rabbitmq-server.service",), "/var/lib/rabbitmq"),
+    _Service("Neo4j", ("neo4j.service",), "/var/lib/neo4j"),
+    _Service("Kafka", ("kafka.service",), "/var/lib/kafka"),
+    _Service("Loki", ("loki.service",), "/var/lib/loki"),
+    _Service("VictoriaMetrics", ("victoriametrics.service", "victoria-metrics.service"), "/var/lib/victoria-metrics"),
+    _Service("Nomad", ("nomad.service",), "/opt/nomad/data"),
+    _Service("Gitea", ("gitea.service", "forgejo.service"), "/var/lib/gitea"),
+    _Service("Qdrant", ("qdrant.service",), "/var/lib/qdrant"),
+    _Service("JupyterHub", ("jupyterhub.service",), ""),
+    _Service("BeeGFS", ("beegfs-storage.service",), "", ("/etc/beegfs/beegfs-storage.conf",), "storeStorageDirectory"),
+    _Service("BeeGFS", ("beegfs-meta.service",), "", ("/etc/beegfs/beegfs-meta.conf",), "storeMetaDirectory"),
 )  # fmt: skip
 
 
