@@ -68,6 +68,10 @@ EPHEMERAL = (
     "a line of such a disk needs nofail, and a unit that makes the file system at each boot: x-systemd.makefs, and the "
     "disk by its path in /dev/disk/by-id instead of a UUID"
 )
+_ARRAY = (
+    "; an array keeps its name only if mdadm.conf of the initial RAM disk has it: sudo mdadm --detail --scan prints the "
+    "ARRAY lines for /etc/mdadm/mdadm.conf; then sudo update-initramfs -u"
+)
 # What is in these can be seen once they are opened: how.
 _OPENING = {
     "LVM2_member": "sudo vgs shows whether the volume group lacks a disk; sudo vgchange -ay makes its volumes",
@@ -385,6 +389,11 @@ class Sources:
         known = [self._identity(name) for name in sorted(whole)]
         return tuple(sorted(found)) if all(known) and len({*known}) == len(known) else ()
 
+    def whole_of(self, name: str) -> tuple[str, ...]:
+        """The disks that a device ends on."""
+        ends = raw(self._disks[name], "disks") if name in self._disks else ()
+        return ends if isinstance(ends, tuple) else ()
+
     def mappings_below(self, name: str) -> frozenset[str]:
         """The names below /dev/mapper of the encrypted devices that a device is made of, its own among them."""
         found, done, waiting = set(), {name}, [name]
@@ -413,8 +422,7 @@ class Sources:
         return any(self._ends_on_network(name) for mount in roots for name in self.below(mount))
 
     def _ends_on_network(self, name: str) -> bool:
-        ends = raw(self._disks[name], "disks") if name in self._disks else ()
-        return any(self._is_of_network(one) for one in (*(ends if isinstance(ends, tuple) else ()), name))
+        return any(self._is_of_network(one) for one in (*self.whole_of(name), name))
 
     def _is_of_network(self, name: str) -> bool:
         if name.startswith(("nbd", "rbd")):
@@ -432,10 +440,7 @@ class Sources:
 
     def is_ephemeral(self, name: str) -> bool:
         """Whether it lies on a cloud's own disk of this instance, which comes back empty after a stop."""
-        ends = raw(self._disks[name], "disks") if name in self._disks else ()
-        return any(
-            self._disks[one].is_ephemeral for one in (ends if isinstance(ends, tuple) else ()) if one in self._disks
-        )
+        return any(self._disks[one].is_ephemeral for one in self.whole_of(name) if one in self._disks)
 
 
 # Each edit of a line asks, and a host can have many thousand devices.
@@ -522,11 +527,12 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
         what += f"; {sources.describe(empty[0])}, a disk of this instance, is empty, as after each stop"
         return SourceFault(SourceKind.MISSING, what, EPHEMERAL)
     others = ", ".join(map(sources.describe, unused[:_MOST]))
+    more = _ARRAY if source.startswith("/dev/md") else ""
     if len(unused) == 1 and len(sources.missing) == 1:
-        todo = f"write {sources.name_like(source, unused[0])}, if {others} is meant, which nothing uses"
+        todo = f"write {sources.name_like(source, unused[0])}, if {others} is meant, which nothing uses{more}"
         return SourceFault(SourceKind.MISSING, what, todo)
     asked = f"is {others} meant, which nothing uses? Else " if others else ""
-    return SourceFault(SourceKind.MISSING, what, f"{asked}find the disk (sudo lsblk -f), or take the line out")
+    return SourceFault(SourceKind.MISSING, what, f"{asked}find the disk (sudo lsblk -f), or take the line out{more}")
 
 
 def _find_other_type(

@@ -17,7 +17,10 @@ from hosttune.facts.storage.btrfs_ready import find_incomplete
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, describe_place, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
+from hosttune.facts.storage.gpt_swap import find_auto_swaps
+from hosttune.facts.storage.kernel_types import find_lacking_kernel
 from hosttune.facts.storage.mount_units import device_wait
+from hosttune.facts.storage.mounts import mount_below, unit_name
 from hosttune.facts.storage.sources import (
     EPHEMERAL,
     ZRAM,
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.mounts import Mount
     from hosttune.resources.storage.fstab_lint import ShownRemark
 
+_OF_NO_DISK = frozenset({"autofs", "nsfs", "proc", "sysfs", "overlay"})
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
 # Errors with which a boot goes on, and mounts what it mounted before.
@@ -134,7 +138,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
     found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_resume(facts))
-    return (*found, *_look_at_swap_in_use(facts, found))
+    return (*found, *_look_at_swap_in_use(facts, found), *_look_at_shutdown(facts))
 
 
 def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
@@ -253,6 +257,8 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         entry.target, entry.line, is_mounted=bool(here), file=entry.file,
         is_absent=not here and not facts.reader.persistent_only,
     )  # fmt: skip
+    if lacking := _look_at_type(facts, line, entry, need):
+        return lacking
     fault = find_fault(sources, entry, here)
     found = fault or find_incomplete(facts, sources, entry, here)
     if fault is None and found and entry.target == "/":
@@ -273,6 +279,22 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     if need.is_awaited or need.needed_by:
         return replace(line, is_of_device=True, note=sentence, way_out=f"{found.way_out}{lets_go_on}")
     return replace(line, is_of_device=True, remark=sentence, way_out=found.way_out)
+
+
+def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed) -> BootLine | None:
+    """Whether the kernel of the next boot has no such type; None where it has, or that is not known."""
+    release = find_lacking_kernel(facts, entry.fstype)
+    if not release or ("comment=cloudconfig" in entry.options and not line.is_mounted):
+        return None
+    end = "the mount fails" + (f", and the boot {need.end}" if need.end else "")
+    sentence = f"{entry.where} needs {entry.fstype}, which the kernel of the next boot ({release}) does not have: {end}"
+    todo = (
+        f"install what brings it (Ubuntu: linux-modules-extra-{release}; of ZFS and others: dkms status), or boot another "
+        f"kernel{need.way_out if need.end else ''}"
+    )
+    if line.is_mounted or need.is_required:
+        return replace(line, is_of_device=True, fault=sentence, way_out=todo)
+    return replace(line, is_of_device=True, remark=sentence, way_out=todo)
 
 
 def _note_source(
@@ -375,9 +397,12 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
         todo = found.way_out if is_there else f"{found.way_out}; or add nofail"
         yield replace(place, way_out=todo, note=f"{where} {found.sentence}: {end}")
     elif not is_device and entry.source.startswith("/") and _is_file_missing(facts, entry.source):
-        note = f"{where} names {entry.source}, which is not there: its swap fails at each boot"
-        todo = "make the file again (mkswap(8)), or take the line out"
-        yield replace(place, way_out=todo, note=note)
+        above = mount_below(facts, entry.source)
+        on = above.target if above else "/"
+        hidden = f"; it may lie below the mount of {on}, which hides it" if on != "/" else ""
+        note = f"{where} names {entry.source}, which is not there{hidden}: its swap fails at each boot"
+        seen = ", and look below the mount: sudo mount --bind / /mnt, if that is free" if hidden else ""
+        yield replace(place, way_out=f"make the file again (mkswap(8)), or take the line out{seen}", note=note)
 
 
 def _refused(line: BootLine, path: str) -> BootLine:
@@ -390,13 +415,46 @@ def _refused(line: BootLine, path: str) -> BootLine:
 
 
 def _look_at_swap_in_use(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]:
-    """Swap that no line and no unit file names, as of zram: a kubelet that is started again finds it."""
+    """Swap that no line and no unit file names, as of zram, or of the type of its partition: the kubelet finds it."""
     swaps = attempt(lambda: facts.memory.swaps)
     is_named = any(one.target.startswith("swap ") for one in lines)
-    if facts.reader.persistent_only or is_named or not isinstance(swaps, tuple) or not swaps:
+    if facts.reader.persistent_only or is_named or not isinstance(swaps, tuple) or attempt(refuses_swap, facts) is not True:
         return
-    if attempt(refuses_swap, facts) is True:
+    if swaps:
         yield _refused(BootLine(f"swap {swaps[0].path}", 0, file="/proc/swaps"), swaps[0].path)
+        return
+    found = attempt(find_auto_swaps, facts)
+    for path in found if isinstance(found, tuple) else ():
+        note = (
+            f"{path} is a swap partition by its GPT type: without a line of fstab the next boot switches it on "
+            "(systemd-gpt-auto-generator), and the kubelet does not start while swap is on (failSwapOn)"
+        )
+        todo = f"sudo systemctl mask {quote(unit_name(path, 'swap'))}, or remove the partition"
+        yield BootLine(f"swap {path}", 0, file=path, note=note, way_out=todo)
+
+
+def _look_at_shutdown(facts: Facts) -> Iterator[BootLine]:
+    """What is mounted by hand on what a server serves: systemd counts it among the disks, and takes the network down
+    before it (systemd/systemd#39459).
+    """
+    if facts.reader.persistent_only:
+        return
+    named = {*facts.fstab.by_path, *facts.fstab.at, *facts.mount_units.by_path}
+    found = []
+    for one in facts.mounts.visible:
+        above = mount_below(facts, one.target.rpartition("/")[0])
+        is_local = not one.is_network and one.fstype not in _OF_NO_DISK and not one.is_of_user
+        if is_local and above and above.is_network and one.target not in named:
+            found.append((one, above))
+    if found:
+        one, above = found[0]
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        note = (
+            f"{one.target} ({one.fstype}){more} is mounted on {above.target}, which a server serves, and no line of fstab "
+            "has it: systemd counts it among the disks, and the next reboot can hang (ordering cycle)"
+        )
+        todo = f"before a reboot: sudo umount {quote(one.target)}; to keep it, a line of fstab with _netdev"
+        yield BootLine(one.target, 0, note=note, way_out=todo, is_mounted=True, file="/proc/self/mountinfo")
 
 
 def _is_file_missing(facts: Facts, path: str) -> bool:
