@@ -17,6 +17,7 @@ from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.managers import running_services
 from hosttune.facts.reading import names_in, text
+from hosttune.facts.services.docker_binds import docker_binds
 from hosttune.facts.storage.mounts import is_system, mount_below
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
@@ -162,6 +163,8 @@ def _list_folders(reader: Reader, facts: Facts, units: frozenset[str]) -> Iterat
     for unit, (service, look) in looks.items():
         if unit in units:
             yield from ((service, unit, path, place) for path, place in look(reader, facts))
+    if "docker.service" in units:
+        yield from (("a container of Docker", "docker.service", path, "") for path in docker_binds(reader, facts))
     for unit in sorted(DAEMONS.keys() & units):
         yield from (("the kubelet", unit, path, place) for path, place in _of_kubernetes(reader, facts, unit))
     for one in _SERVICES:

@@ -75,7 +75,7 @@ _ARRAY = (
 # What is in these can be seen once they are opened: how.
 _OPENING = {
     "LVM2_member": "sudo vgs shows whether the volume group lacks a disk; sudo vgchange -ay makes its volumes",
-    "linux_raid_member": "cat /proc/mdstat; sudo mdadm --assemble --scan",
+    "linux_raid_member": "cat /proc/mdstat; sudo mdadm --assemble --scan; sudo mdadm --run starts one without the member that is missing",
     "crypto_LUKS": "sudo cryptsetup open DEVICE NAME, and a line in /etc/crypttab for the next boot",
 }
 
