@@ -25,7 +25,11 @@ def found(crypttab, fstab=MAPPED, *, is_open=True, more=(), is_mounted=True):
         more={"/etc/crypttab": f"{crypttab}\n", "/root/key": "k", **CMDLINE, **dict(more)},
     )  # fmt: skip
     lines = look_at_boot_lines(facts)
-    return [(one.fault or one.note, bool(one.fault), one.way_out) for one in lines if one.file == "/etc/crypttab" or "crypt" in one.target]
+    return [
+        (one.fault or one.note, bool(one.fault), one.way_out)
+        for one in lines
+        if one.file == "/etc/crypttab" or "crypt" in one.target
+    ]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,10 @@ def resumes(more, **kwargs):
 @pytest.mark.parametrize(
     ("more", "where"),
     [
-        ({"/etc/initramfs-tools/conf.d/resume": f"# x\nRESUME=UUID={OTHER}\n"}, "line 2 of /etc/initramfs-tools/conf.d/resume"),
+        (
+            {"/etc/initramfs-tools/conf.d/resume": f"# x\nRESUME=UUID={OTHER}\n"},
+            "line 2 of /etc/initramfs-tools/conf.d/resume",
+        ),
         ({"/etc/initramfs-tools/conf.d/resume": f'RESUME="/dev/disk/by-uuid/{OTHER}"\n'}, "line 1 of /etc"),
         ({"/proc/cmdline": f"ro resume=UUID={OTHER}\n"}, "the kernel command line"),
         ({"/etc/default/grub": f'GRUB_CMDLINE_LINUX="resume=UUID={OTHER}"\n'}, "line 1 of /etc/default/grub"),
@@ -126,7 +133,9 @@ def test_resume_that_is_right_or_off(more):
 
 
 def test_dracut_with_systemd_waits_for_ever():
-    (line,) = resumes({"/usr/bin/dracut": "", "/etc/kernel/postinst.d/dracut": "", "/proc/cmdline": f"resume=UUID={OTHER}\n"})
+    (line,) = resumes(
+        {"/usr/bin/dracut": "", "/etc/kernel/postinst.d/dracut": "", "/proc/cmdline": f"resume=UUID={OTHER}\n"}
+    )
     assert "for ever" in line.note
 
 
@@ -146,7 +155,11 @@ ISCSI = {"/sys/block/sdb": f"{SESSION}/sdb"}
 )
 def test_disk_of_iscsi_needs_netdev(options, links, count):
     numbers = {"sda": "8:0", "sda/sda2": "8:2", "sdb": "8:16"}
-    there = {f"{SESSION}/{name}/{file}": text for name, dev in numbers.items() for file, text in (("dev", dev), ("size", "90000"))}
+    there = {
+        f"{SESSION}/{name}/{file}": text
+        for name, dev in numbers.items()
+        for file, text in (("dev", dev), ("size", "90000"))
+    }
     facts = host(f"UUID={UUID} /data ext4 {options} 0 2", links=links, more=there)
     notes = [one.note for one in look_at_boot_lines(facts) if "disk of the network" in one.note]
     assert len(notes) == count

@@ -182,5 +182,7 @@ HOST_MOUNTS = "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n2 1 0:50 / /mnt/nas rw - nfs4
 )
 def test_folders_of_containers_of_docker_are_found_by_their_mounts(rows, expected):
     table = f"8 1 0:70 / / rw - overlay overlay rw\n{rows}"
-    facts = host("docker.service", **{GROUP: "900\n", "/proc/900/mountinfo": table, "/proc/self/mountinfo": HOST_MOUNTS})
+    facts = host(
+        "docker.service", **{GROUP: "900\n", "/proc/900/mountinfo": table, "/proc/self/mountinfo": HOST_MOUNTS}
+    )
     assert [one.path for one in facts.data_folders.running if one.service == "a container of Docker"] == expected

@@ -10,6 +10,7 @@ from tests.unit.test_fstab_sources import OTHER, UUID, host
 
 DATA = f"UUID={UUID} /data ext4 defaults,nofail 0 2"
 DISKS = "LABEL=d1 /mnt/disk1 ext4 defaults 0 2\nLABEL=d2 /mnt/disk2 ext4 defaults 0 2"
+NEEDS = "x-systemd.requires-mounts-for="
 FREE = DISKS.replace("defaults", "nofail")
 
 
@@ -57,8 +58,7 @@ def test_line_without_nofail_on_a_disk_that_may_be_missing(lines, count):
         ("/mnt/disk1:/mnt/disk2 /pool fuse.mergerfs x-systemd.requires-mounts-for=/mnt/disk1 0 0", 1),  # of one only
         ("/mnt/disk* /mnt/disk0 fuse.mergerfs defaults 0 0", 1),
         (
-            "/mnt/disk* /pool fuse.mergerfs "
-            "x-systemd.requires-mounts-for=/mnt/disk1,x-systemd.requires-mounts-for=/mnt/disk2/x 0 0",
+            f"/mnt/disk* /pool fuse.mergerfs {NEEDS}/mnt/disk1,{NEEDS}/mnt/disk2/x 0 0",
             0,
         ),
         ("/mnt/disk* /pool fuse.mergerfs x-systemd.requires=/mnt/disk1,x-systemd.after=mnt-disk2.mount 0 0", 0),

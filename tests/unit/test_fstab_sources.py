@@ -320,7 +320,9 @@ def test_numbers_of_devices_that_cannot_be_right_prove_nothing():
     ],
 )
 def test_whole_disk_with_partitions(source, fstype, way_out):
-    facts = host(f"{source} /scratch {fstype} defaults 0 2", links={"/dev/disk/by-id/ata-x": "/dev/sda"}, more={"/dev/sda": ""})
+    facts = host(
+        f"{source} /scratch {fstype} defaults 0 2", links={"/dev/disk/by-id/ata-x": "/dev/sda"}, more={"/dev/sda": ""}
+    )
     found = find_fault(Sources(facts), facts.fstab.entries[0], ())
     assert found.kind is SourceKind.TYPE
     assert "a whole disk, whose partitions hold what is on it: /dev/sda2 (UUID=0a11-22, ext4)" in found.sentence

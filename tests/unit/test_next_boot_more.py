@@ -65,7 +65,12 @@ SWAP = (*HELD, ("sda3", "/dev/sda3", "swap", "", "5-5", "", ""))
         ("/swap.img none swap sw 0 0", {"/swap.img": ""}, {}, 0),  # the generator looks for none then
         ("", {"/proc/cmdline": "systemd.gpt_auto=0\n"}, {}, 0),
         ("", {"/run/udev/data/b8:3": KUBELET["/run/udev/data/b8:3"].replace("0657", "0658")}, {}, 0),
-        ("", {"/run/udev/data/b8:3": KUBELET["/run/udev/data/b8:3"] + "E:ID_PART_ENTRY_FLAGS=0x8000000000000000\n"}, {}, 0),
+        (
+            "",
+            {"/run/udev/data/b8:3": KUBELET["/run/udev/data/b8:3"] + "E:ID_PART_ENTRY_FLAGS=0x8000000000000000\n"},
+            {},
+            0,
+        ),
         ("", {}, {"/etc/systemd/system/dev-sda3.swap": "/dev/null"}, 0),
         ("", {"/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/k --fail-swap-on=false\n"}, {}, 0),
     ],

@@ -106,7 +106,9 @@ _SERVICES = (
     _Service("etcd", ("etcd.service",), "/var/lib/etcd"),
     _Service("Ollama", ("ollama.service",), "/usr/share/ollama"),
     _Service("ClickHouse", ("clickhouse-server.service",), "/var/lib/clickhouse"),
-    _Service("OpenSearch", ("opensearch.service",), "/var/lib/opensearch", ("/etc/opensearch/opensearch.yml",), "path.data"),
+    _Service(
+        "OpenSearch", ("opensearch.service",), "/var/lib/opensearch", ("/etc/opensearch/opensearch.yml",), "path.data",
+    ),
     _Service("Cassandra", ("cassandra.service",), "/var/lib/cassandra"),
     _Service("RabbitMQ", ("rabbitmq-server.service",), "/var/lib/rabbitmq"),
     _Service("Neo4j", ("neo4j.service",), "/var/lib/neo4j"),

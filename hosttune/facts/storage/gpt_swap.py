@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _SWAP_TYPE = "E:ID_PART_ENTRY_TYPE=0657fd6d-a4ab-43c4-84e5-0933c84b4f4f"
 _FLAGS = regex(r"(?m)^E:ID_PART_ENTRY_FLAGS=0x([0-9a-fA-F]{1,16})$")
 _NO_AUTO = 1 << 63
-_OFF = frozenset({"systemd.gpt_auto=0", "systemd.gpt_auto=no", "systemd.gpt_auto=off", "systemd.swap=0", "systemd.swap=no"})
+_OFF = frozenset(
+    {"systemd.gpt_auto=0", "systemd.gpt_auto=no", "systemd.gpt_auto=off", "systemd.swap=0", "systemd.swap=no"}
+)
 _MASK = "/etc/systemd/system-generators/systemd-gpt-auto-generator"
 
 

@@ -1,4 +1,4 @@
-"""Types of file systems that the kernel of the next boot does not have: modules.dep(5), modules.builtin of that release.
+"""Types of file systems that the kernel of the next boot does not have: its modules.dep(5) and modules.builtin.
 
 Sources: fs/*/Makefile of the kernel (names of modules), mount(8) (helpers); Ubuntu keeps some in linux-modules-extra,
 https://github.com/CachyOS/linux-cachyos/issues/756 (a boot that ended in the emergency shell for want of ntfs3).
@@ -24,7 +24,8 @@ virtiofs nfs cifs ceph zfs gfs2 ocfs2 minix beegfs lustre
 """
 _MODULES = {
     **{one: (one,) for one in _SAME.split()},
-    "ext2": ("ext2", "ext4"), "ext3": ("ext3", "ext4"), "iso9660": ("isofs",), "nfs4": ("nfsv4", "nfs"), "smb3": ("cifs",),
+    "ext2": ("ext2", "ext4"), "ext3": ("ext3", "ext4"), "iso9660": ("isofs",), "nfs4": ("nfsv4", "nfs"),
+    "smb3": ("cifs",),
 }  # fmt: skip
 _MODULE = regex(r"(?m)^(?:\S*/)?([^/\s]+?)\.ko(?:\.\w+)?(?=:|\s*$)")
 _HELPED = frozenset({"exfat", "hfsplus"})  # types that a program may serve instead (exfat-fuse, hfsfuse)

@@ -44,7 +44,8 @@ NETWORK_TYPES = frozenset({
     "fuse.s3backer", "fuse.s3ql", "fuse.ossfs", "fuse.cosfs", "fuse.obsfs", "fuse.seaweedfs", "fuse.weed",
     "fuse.lizardfs", "fuse.xtreemfs", "fuse.quobyte", "fuse.objectivefs", "fuse.hdfs", "fuse.fuse_dfs", "fuse.tigrisfs",
     "fuse.geesefs", "fuse.httpdirfs", "fuse.ipfs", "fuse.vmhgfs-fuse", "vboxsf", "vmhgfs", "prl_fs", "sshfs",
-    "moosefs", "quobyte", "cvmfs", "saunafs", "fuse.moosefs", "fuse.mfsmount", "fuse.saunafs", "fuse.rclonefs", "fuse.afpfs",
+    "moosefs", "quobyte", "cvmfs", "saunafs", "fuse.moosefs", "fuse.mfsmount", "fuse.saunafs", "fuse.rclonefs",
+    "fuse.afpfs",
     "fuse.mount.davfs", "fuse.hadoop-fuse-dfs", "fuse.google-drive-ocamlfuse", "fuse.gdfuse", "fuse.acd_cli",
     "fuse.fuse-nfs", "fuse.svfs", "fuse.smbnetfs",
 })  # fmt: skip

@@ -69,13 +69,15 @@ EPHEMERAL = (
     "disk by its path in /dev/disk/by-id instead of a UUID"
 )
 _ARRAY = (
-    "; an array keeps its name only if mdadm.conf of the initial RAM disk has it: sudo mdadm --detail --scan prints the "
-    "ARRAY lines for /etc/mdadm/mdadm.conf; then sudo update-initramfs -u"
+    "; an array keeps its name only if mdadm.conf of the initial RAM disk has it: sudo mdadm --detail --scan prints "
+    "the ARRAY lines for /etc/mdadm/mdadm.conf; then sudo update-initramfs -u"
 )
 # What is in these can be seen once they are opened: how.
 _OPENING = {
     "LVM2_member": "sudo vgs shows whether the volume group lacks a disk; sudo vgchange -ay makes its volumes",
-    "linux_raid_member": "cat /proc/mdstat; sudo mdadm --assemble --scan; sudo mdadm --run starts one without the member that is missing",
+    "linux_raid_member": (
+        "cat /proc/mdstat; sudo mdadm --assemble --scan; sudo mdadm --run starts one without the member that is missing"
+    ),
     "crypto_LUKS": "sudo cryptsetup open DEVICE NAME, and a line in /etc/crypttab for the next boot",
 }
 
@@ -575,7 +577,9 @@ def _explain_partitions(sources: Sources, entry: FstabEntry, name: str, parts: t
     fitting = [one for one in parts if (held := sources.holds(one)) and _fits(held.fstype, wanted)]
     told = ", ".join(map(sources.describe, parts[:_MOST])) + (" ..." if len(parts) > _MOST else "")
     what = f"names {_name(sources, entry, name)}, a whole disk, whose partitions hold what is on it: {told}"
-    todo = f"write {sources.name_like('UUID=', fitting[0])}" if len(fitting) == 1 else "name the partition that is meant"
+    todo = (
+        f"write {sources.name_like('UUID=', fitting[0])}" if len(fitting) == 1 else "name the partition that is meant"
+    )
     return SourceFault(SourceKind.TYPE, what, f"{todo}; no mkfs on the disk, which would destroy them")
 
 

@@ -1,6 +1,7 @@
 """Union mounts: the folders that one lays upon each other or side by side. Pure.
 
-Sources: mergerfs(1), mhddfs(1), unionfs(8), aufs(5) and overlayfs of the kernel (Documentation/filesystems/overlayfs.rst).
+Sources: mergerfs(1), mhddfs(1), unionfs(8), aufs(5) and overlayfs of the kernel
+(Documentation/filesystems/overlayfs.rst).
 """
 
 from __future__ import annotations

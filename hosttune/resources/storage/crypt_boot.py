@@ -1,4 +1,4 @@
-"""What the next boot makes of encrypted devices: /etc/crypttab, the disks and the lines of fstab held against each other.
+"""What the next boot makes of encrypted devices: /etc/crypttab, the disks and fstab held against each other.
 
 Sources: crypttab(5), systemd-cryptsetup-generator(8) (cryptsetup.target requires what has no nofail, and a boot waits
 for it; it does not fail by it), systemd.mount(5).
@@ -34,7 +34,7 @@ def look_at_crypttab(facts: Facts) -> Iterator[BootLine]:
     """What is wrong with its lines, and the mappings that it lacks."""
     lines = crypt_lines(facts)
     sources = sources_of(facts)
-    users = _find_users(facts, sources)
+    users = _find_users(sources)
     names = {one.name for one in lines}
     for line in lines:
         yield from _look_at_line(facts, sources, line, users.get(line.name, ()))
@@ -81,13 +81,20 @@ def _look_at_line(facts: Facts, sources: Sources, line: CryptLine, users: Sequen
 
 
 def _compare_words(
-    sources: Sources, line: CryptLine, place: BootLine, where: str, users: Sequence[FstabEntry], needing: Sequence[FstabEntry]
+    sources: Sources,
+    line: CryptLine,
+    place: BootLine,
+    where: str,
+    users: Sequence[FstabEntry],
+    needing: Sequence[FstabEntry],
 ) -> Iterator[BootLine]:
     """What a line says otherwise than the lines of fstab that need it."""
     local = [one for one in needing if not is_remote_to_systemd(one.fstype, frozenset(one.options))]
     if _is_remote(line):
         if local:
-            why = f"{where} is opened once there is a network (_netdev), and {_name(local[0])} is counted among the disks"
+            why = (
+                f"{where} is opened once there is a network (_netdev), and {_name(local[0])} is counted among the disks"
+            )
             note = f"{why}: the boot may end in the emergency shell"
             yield replace(place, note=note, way_out="add _netdev to the line of fstab")
         return
@@ -95,7 +102,9 @@ def _compare_words(
         why = f"{where} is on a disk of the network and has no _netdev: a boot opens it before there is a network"
         yield replace(place, note=why, way_out="add _netdev here, and in the lines of fstab that need it")
     elif line.is_optional and local:
-        why = f"{where} has nofail, and {_name(local[0])} has none: a boot without that disk ends in the emergency shell"
+        why = (
+            f"{where} has nofail, and {_name(local[0])} has none: a boot without that disk ends in the emergency shell"
+        )
         yield replace(place, note=why, way_out="add nofail to the line of fstab as well")
     elif not line.is_optional and users and all("nofail" in one.options for one in users):
         why = f"{where} has no nofail, and {_name(users[0])} has it: a boot without that disk waits for it all the same"
@@ -116,7 +125,8 @@ def _look_at_unlisted(
         needing = [one for one in entries if _is_required(one)] or list(entries)
         first = needing[0]
         end = "ends in the emergency shell" if _is_required(first) else f"mounts nothing at {first.target}"
-        note = f"{_name(first)} is on {MAPPER}{name}, which no line of {PATH} opens: unless a service does, the next boot {end}"
+        what = f"{_name(first)} is on {MAPPER}{name}, which no line of {PATH} opens"
+        note = f"{what}: unless a service does, the next boot {end}"
         todo = (
             f"add to {PATH}: {name} UUID=(sudo blkid -s UUID -o value of its disk) none luks"
             f"{'' if _is_required(first) else ',nofail'}; then {_REBUILD}"
@@ -126,13 +136,15 @@ def _look_at_unlisted(
 
 def _tell_end(facts: Facts, entry: FstabEntry, line: CryptLine, needing: Sequence[FstabEntry], *, is_open: bool) -> str:
     if needing:
-        return f"the next boot waits {wait_of(facts, entry)} for it, and ends in the emergency shell ({_name(needing[0])})"
+        return (
+            f"the next boot waits {wait_of(facts, entry)} for it, and ends in the emergency shell ({_name(needing[0])})"
+        )
     if is_open and line.is_optional:
         return f"the next boot does not open {line.name}, which is open now"
     return f"each boot waits {wait_of(facts, entry)} for it, and goes on without"
 
 
-def _find_users(facts: Facts, sources: Sources) -> Mapping[str, list[FstabEntry]]:
+def _find_users(sources: Sources) -> Mapping[str, list[FstabEntry]]:
     """Name of a mapping -> the lines of fstab and unit files that need it, as far as the devices and names tell."""
     found: dict[str, list[FstabEntry]] = {}
     for entry in sources.entries:

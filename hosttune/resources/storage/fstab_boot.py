@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
-from hosttune.facts.containers.kubelet_swap import CONFIG, refuses_swap
+from hosttune.facts.containers.kubelet_swap import refuses_swap
 from hosttune.facts.storage.btrfs_ready import find_incomplete
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, describe_place, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
-from hosttune.facts.storage.gpt_swap import find_auto_swaps
 from hosttune.facts.storage.kernel_types import find_lacking_kernel
 from hosttune.facts.storage.mount_units import device_wait
-from hosttune.facts.storage.mounts import mount_below, unit_name
+from hosttune.facts.storage.mounts import mount_below
 from hosttune.facts.storage.sources import (
     EPHEMERAL,
     ZRAM,
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.mounts import Mount
     from hosttune.resources.storage.fstab_lint import ShownRemark
 
-_OF_NO_DISK = frozenset({"autofs", "nsfs", "proc", "sysfs", "overlay"})
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
 # Errors with which a boot goes on, and mounts what it mounted before.
@@ -130,6 +127,7 @@ def parse_release(release: object) -> tuple[int, ...]:
 def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     """All of them, fstab in its order, then unit files. Raises UnknownFact where one of them cannot be read."""
     from hosttune.resources.storage.crypt_boot import look_at_crypttab
+    from hosttune.resources.storage.in_use import look_at_shutdown, look_at_swap_in_use
     from hosttune.resources.storage.resume_boot import look_at_resume
     from hosttune.resources.storage.unit_boot import look_at_units
 
@@ -138,7 +136,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
     found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_resume(facts))
-    return (*found, *_look_at_swap_in_use(facts, found), *_look_at_shutdown(facts))
+    return (*found, *look_at_swap_in_use(facts, found), *look_at_shutdown(facts))
 
 
 def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
@@ -151,8 +149,9 @@ def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
                 note = f"line {remark.line} of {PATH}: {remark.message}"
                 found[remark.line] = replace(line, note=note, way_out=remark.todo)
     for of, on in find_needs(document):
-        if (lost := found.get(on.number)) and lost.is_lost and (line := found.get(of.number)) and not line.fault:
-            found[line.line] = _explain_need(line, lost)
+        lost, needing = found.get(on.number), found.get(of.number)
+        if lost and lost.is_lost and needing and not needing.fault:
+            found[of.number] = _explain_need(needing, lost)
     yield from (found[number] for number in sorted(found))
 
 
@@ -289,8 +288,8 @@ def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNee
     end = "the mount fails" + (f", and the boot {need.end}" if need.end else "")
     sentence = f"{entry.where} needs {entry.fstype}, which the kernel of the next boot ({release}) does not have: {end}"
     todo = (
-        f"install what brings it (Ubuntu: linux-modules-extra-{release}; of ZFS and others: dkms status), or boot another "
-        f"kernel{need.way_out if need.end else ''}"
+        f"install what brings it (Ubuntu: linux-modules-extra-{release}; of ZFS and others: dkms status), or boot "
+        f"another kernel{need.way_out if need.end else ''}"
     )
     if line.is_mounted or need.is_required:
         return replace(line, is_of_device=True, fault=sentence, way_out=todo)
@@ -365,10 +364,12 @@ def wait_of(facts: Facts, entry: FstabEntry) -> str:
 
 def look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
     """What a boot makes of a swap: it goes on without one, after it has waited for its device."""
+    from hosttune.resources.storage.in_use import refuse_swap
+
     found = list(_find_missing_swap(facts, sources, entry))
     yield from found
     if not found and attempt(refuses_swap, facts) is True:
-        yield _refused(BootLine(f"swap {entry.source}", entry.line, file=entry.file), entry.source)
+        yield refuse_swap(BootLine(f"swap {entry.source}", entry.line, file=entry.file), entry.source)
 
 
 def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
@@ -403,58 +404,6 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
         note = f"{where} names {entry.source}, which is not there{hidden}: its swap fails at each boot"
         seen = ", and look below the mount: sudo mount --bind / /mnt, if that is free" if hidden else ""
         yield replace(place, way_out=f"make the file again (mkswap(8)), or take the line out{seen}", note=note)
-
-
-def _refused(line: BootLine, path: str) -> BootLine:
-    note = f"{line.where} has the swap {path}: the kubelet does not start while swap is on (failSwapOn)"
-    todo = (
-        f"on a node without swap take it out and sudo swapoff {quote(path)}; else let the kubelet run beside it: "
-        f"failSwapOn: false in {CONFIG}"
-    )
-    return replace(line, note=note, way_out=todo)
-
-
-def _look_at_swap_in_use(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]:
-    """Swap that no line and no unit file names, as of zram, or of the type of its partition: the kubelet finds it."""
-    swaps = attempt(lambda: facts.memory.swaps)
-    is_named = any(one.target.startswith("swap ") for one in lines)
-    if facts.reader.persistent_only or is_named or not isinstance(swaps, tuple) or attempt(refuses_swap, facts) is not True:
-        return
-    if swaps:
-        yield _refused(BootLine(f"swap {swaps[0].path}", 0, file="/proc/swaps"), swaps[0].path)
-        return
-    found = attempt(find_auto_swaps, facts)
-    for path in found if isinstance(found, tuple) else ():
-        note = (
-            f"{path} is a swap partition by its GPT type: without a line of fstab the next boot switches it on "
-            "(systemd-gpt-auto-generator), and the kubelet does not start while swap is on (failSwapOn)"
-        )
-        todo = f"sudo systemctl mask {quote(unit_name(path, 'swap'))}, or remove the partition"
-        yield BootLine(f"swap {path}", 0, file=path, note=note, way_out=todo)
-
-
-def _look_at_shutdown(facts: Facts) -> Iterator[BootLine]:
-    """What is mounted by hand on what a server serves: systemd counts it among the disks, and takes the network down
-    before it (systemd/systemd#39459).
-    """
-    if facts.reader.persistent_only:
-        return
-    named = {*facts.fstab.by_path, *facts.fstab.at, *facts.mount_units.by_path}
-    found = []
-    for one in facts.mounts.visible:
-        above = mount_below(facts, one.target.rpartition("/")[0])
-        is_local = not one.is_network and one.fstype not in _OF_NO_DISK and not one.is_of_user
-        if is_local and above and above.is_network and one.target not in named:
-            found.append((one, above))
-    if found:
-        one, above = found[0]
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        note = (
-            f"{one.target} ({one.fstype}){more} is mounted on {above.target}, which a server serves, and no line of fstab "
-            "has it: systemd counts it among the disks, and the next reboot can hang (ordering cycle)"
-        )
-        todo = f"before a reboot: sudo umount {quote(one.target)}; to keep it, a line of fstab with _netdev"
-        yield BootLine(one.target, 0, note=note, way_out=todo, is_mounted=True, file="/proc/self/mountinfo")
 
 
 def _is_file_missing(facts: Facts, path: str) -> bool:

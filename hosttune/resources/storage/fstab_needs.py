@@ -44,8 +44,8 @@ def need_remarks(document: FstabText) -> Iterator[Remark]:
     """What is wrong with the order and the nofail of lines that are on others."""
     for line, on in find_needs(document):
         why = (
-            f"without nofail, and on {on.target} (line {on.number}), which a boot may go on without: where that disk is "
-            "missing, the boot ends in the emergency shell all the same"
+            f"without nofail, and on {on.target} (line {on.number}), which a boot may go on without: where that disk "
+            "is missing, the boot ends in the emergency shell all the same"
         )
         yield Remark(line.number, RemarkLevel.WARNING, "needs-nofail", why, "add nofail here as well")
     yield from _union_remarks(document)
@@ -115,7 +115,7 @@ def find_waited(words: Iterable[str]) -> frozenset[str] | None:
     """The folders whose mounts a line waits for by its options; None where it waits for another unit, which may be
     after all of them.
     """
-    found = set()
+    found: set[str] = set()
     for word in words:
         key, equals, value = word.partition("=")
         if f"{key}{equals}" in _REQUIRED_PATHS:
