@@ -163,3 +163,21 @@ def test_disk_of_iscsi_needs_netdev(options, links, count):
     facts = host(f"UUID={UUID} /data ext4 {options} 0 2", links=links, more=there)
     notes = [one.note for one in look_at_boot_lines(facts) if "disk of the network" in one.note]
     assert len(notes) == count
+
+
+@pytest.mark.parametrize(
+    ("following", "count"),
+    [(f"UUID={OTHER}", 1), ("UUID=0a11-22", 0), (f"UUID={UUID}", 0), ("/dev/nfs", 0), ("ZFS=rpool/x", 0)],
+)
+def test_root_of_the_next_boot_that_no_device_has(following, count):
+    menu = f"menuentry 'x' {{\n\tlinux /boot/vmlinuz-6.8.0-60-generic root={following} ro quiet\n}}\n"
+    facts = host("", more={**CMDLINE, "/boot/grub/grub.cfg": menu})
+    found = [one for one in look_at_boot_lines(facts) if one.file == "/boot/grub/grub.cfg"]
+    assert [one.target for one in found if one.fault] == ["/"] * count
+    assert all("does not find /" in one.fault for one in found)
+
+
+def test_root_that_is_that_of_this_boot_has_shown_that_it_is_found():
+    menu = f"menuentry 'x' {{\n\tlinux /boot/vmlinuz-6.8.0-60-generic root=UUID={OTHER} ro\n}}\n"
+    facts = host("", more={"/proc/cmdline": f"root=UUID={OTHER} ro\n", "/boot/grub/grub.cfg": menu})
+    assert [one for one in look_at_boot_lines(facts) if one.fault] == []

@@ -1,4 +1,4 @@
-"""A swap to resume from that no device has: each boot waits for it, also of a host that never sleeps.
+"""What the kernel command line names and no device has: / itself, and a swap to resume from, for which a boot waits.
 
 Sources: initramfs-tools (scripts/local-premount/resume waits as long as for /, 30 s; resume= counts over RESUME= of
 /etc/initramfs-tools; hooks/resume), https://github.com/systemd/systemd/issues/35180 (systemd in an initial RAM disk of
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
+from hosttune.facts.kernel.grub_arguments import MENU
 from hosttune.facts.kernel.initramfs import DRACUT, REBUILD, TOOLS, generator
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import hint, names_in
@@ -53,6 +54,26 @@ def look_at_resume(facts: Facts) -> Iterator[BootLine]:
     yield BootLine(f"resume {given.value}", given.line, note=note, way_out=todo, is_of_device=True, file=given.path)
 
 
+def look_at_root(facts: Facts) -> Iterator[BootLine]:
+    """The root= of the next boot, where it is another one than that of this boot and no device has it. The same one has
+    shown that it is found, whatever the devices say.
+    """
+    menu = attempt(lambda: facts.grub_arguments.entries)
+    now = attempt(lambda: facts.kernel.command_line)
+    if not isinstance(menu, tuple) or not menu or not isinstance(now, tuple):
+        return
+    given = [word.removeprefix("root=") for word in menu[0].arguments if word.startswith("root=")]
+    if not given or f"root={given[-1]}" in now or not names_device(given[-1]):
+        return
+    entry = FstabEntry(menu[0].number, given[-1], "/", "auto", (), 0, 0, is_swap=False, path="/", file=MENU)
+    found = find_fault(sources_of(facts), entry, ())
+    if found and found.kind is SourceKind.MISSING:
+        end = "the next boot does not find /, and ends in the shell of the initial RAM disk"
+        fault = f"root={given[-1]} in line {menu[0].number} of {MENU} is what no device has: {end}"
+        todo = "sudo update-grub writes it anew; look at GRUB_CMDLINE_LINUX, and at what else sets root="
+        yield BootLine("/", menu[0].number, fault=fault, way_out=todo, is_of_device=True, file=MENU)
+
+
 def _find_resume(facts: Facts) -> Placed | None:
     """What the next boot is given, with the place; None for nothing."""
     settings = attempt(lambda: facts.grub_arguments.settings.all)
@@ -84,4 +105,4 @@ def _find_setting(facts: Facts) -> Placed | None:
     return found
 
 
-__all__ = ["look_at_resume"]
+__all__ = ["look_at_resume", "look_at_root"]
