@@ -181,3 +181,18 @@ def test_root_that_is_that_of_this_boot_has_shown_that_it_is_found():
     menu = f"menuentry 'x' {{\n\tlinux /boot/vmlinuz-6.8.0-60-generic root=UUID={OTHER} ro\n}}\n"
     facts = host("", more={"/proc/cmdline": f"root=UUID={OTHER} ro\n", "/boot/grub/grub.cfg": menu})
     assert [one for one in look_at_boot_lines(facts) if one.fault] == []
+
+
+def test_line_of_the_encrypted_disk_itself_names_what_is_mounted_from_it():
+    """As an installer wrote it: pop-os/distinst#299."""
+    facts = host(
+        f"UUID={LUKS} /data ext4 defaults 0 2",
+        MOUNT,
+        held=HELD_OPEN,
+        devices=OPEN,
+        more={"/etc/crypttab": "", **CMDLINE},
+    )
+    line, mapping = [one for one in look_at_boot_lines(facts) if one.fault or one.note]
+    assert "crypto_LUKS), which cannot be mounted itself" in line.fault
+    assert line.way_out.startswith(f"write UUID={UUID}, which is mounted there")
+    assert "which no line of /etc/crypttab opens" in mapping.note

@@ -78,6 +78,7 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("uuid-case", "warning", "UUID=F9FE0B69-A280-415D-A03A-A32752370DEE /data ext4 rw,nofail 0 2", "lower case", "f9fe0b69"),
     ("kernel-name", "warning", "/dev/sdb1 /data ext4 rw,nofail 0 2", "another disk after the next boot", "blkid"),
     ("kernel-name", "warning", "/dev/nvme0n1p2 /data ext4 rw,nofail 0 2", "another disk", "/dev/nvme0n1p2"),
+    ("kernel-name", "warning", "/dev/dm-3 /data ext4 rw,nofail 0 2", "another disk", "blkid -s UUID /dev/dm-3"),
     ("kernel-name", "warning", "/dev/md127 /data ext4 rw,nofail 0 2", "mdadm counts down from 127", "UUID /dev/md127"),
     ("kernel-name", "warning", "/dev/md126p1 /data xfs rw,nofail 0 2", "another array", "name it by UUID"),
     ("early-automount", "note", "nas:/h /home nfs4 noauto,x-systemd.automount 0 0", "systemd 258 on", "_netdev,nofail"),

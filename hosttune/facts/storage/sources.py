@@ -480,7 +480,7 @@ def find_fault(sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]) -> 
     found = sources.find(entry.source) if names_device(entry.source) else None
     shown = {name for mount in here for name in sources.below(mount)}
     if found is None or shown.intersection(found):
-        return _find_other_type(sources, entry, found, is_mounted=True) if found else None
+        return _name_mounted(sources, entry, found, shown) if found else None
     mounted = _choose_device(sources, shown)
     held = sources.holds(mounted)
     # What is no file system cannot be mounted: the numbers of devices are not those of this boot. Or what is seen on
@@ -497,6 +497,18 @@ def find_fault(sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]) -> 
         kind = SourceKind.TYPE if _find_other_type(sources, entry, found, is_mounted=False) else SourceKind.OTHER
         return SourceFault(kind, what, f"write {sources.name_like(entry.source, mounted)}, if that is meant")
     return _find_other_type(sources, entry, found, is_mounted=False)
+
+
+def _name_mounted(
+    sources: Sources, entry: FstabEntry, found: tuple[str, ...], shown: Iterable[str]
+) -> SourceFault | None:
+    """What is wrong with a line that leads to what is mounted there, or to a part of that."""
+    fault = _find_other_type(sources, entry, found, is_mounted=True)
+    mounted = _choose_device(sources, shown) if fault else ""
+    if fault and mounted and mounted not in found:
+        todo = f"write {sources.name_like(entry.source, mounted)}, which is mounted there"
+        return SourceFault(fault.kind, fault.sentence, todo)
+    return fault
 
 
 def _name(sources: Sources, entry: FstabEntry, name: str) -> str:

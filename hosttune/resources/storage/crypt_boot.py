@@ -34,7 +34,7 @@ def look_at_crypttab(facts: Facts) -> Iterator[BootLine]:
     """What is wrong with its lines, and the mappings that it lacks."""
     lines = crypt_lines(facts)
     sources = sources_of(facts)
-    users = _find_users(sources)
+    users = _find_users(facts, sources)
     names = {one.name for one in lines}
     for line in lines:
         yield from _look_at_line(facts, sources, line, users.get(line.name, ()))
@@ -144,14 +144,18 @@ def _tell_end(facts: Facts, entry: FstabEntry, line: CryptLine, needing: Sequenc
     return f"each boot waits {wait_of(facts, entry)} for it, and goes on without"
 
 
-def _find_users(sources: Sources) -> Mapping[str, list[FstabEntry]]:
+def _find_users(facts: Facts, sources: Sources) -> Mapping[str, list[FstabEntry]]:
     """Name of a mapping -> the lines of fstab and unit files that need it, as far as the devices and names tell."""
     found: dict[str, list[FstabEntry]] = {}
+    mounts = attempt(lambda: facts.mounts.visible)
+    mounted = {
+        one.target: sources.below(one) for one in (mounts if isinstance(mounts, tuple) else ()) if not one.is_of_user
+    }
     for entry in sources.entries:
         if "noauto" in entry.options and not any(one.startswith("x-systemd.automount") for one in entry.options):
             continue
         names = {entry.source.removeprefix(MAPPER)} if entry.source.startswith(MAPPER) else set()
-        for name in sources.find(entry.source) or ():
+        for name in (*(sources.find(entry.source) or ()), *mounted.get(entry.target, ())):
             names |= sources.mappings_below(name)
         for name in sorted(names):
             found.setdefault(name, []).append(entry)

@@ -37,7 +37,9 @@ _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
 _PLAIN_UUID = regex(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _PLAIN_NFS = regex(rb"[A-Za-z0-9.-]{1,253}:/[A-Za-z0-9./_-]*")
 _PLAIN_SOURCES = {**dict.fromkeys(LOCAL_TYPES, _PLAIN_UUID), "nfs": _PLAIN_NFS, "nfs4": _PLAIN_NFS}
-_KERNEL_NAME = regex(rb"/dev/(?:[sh]d[a-z]+[0-9]*|nvme[0-9]+n[0-9]+(?:p[0-9]+)?|(?P<md>md(?:_d)?12[0-7](?:p[0-9]+)?))")
+_KERNEL_NAME = regex(
+    rb"/dev/(?:[sh]d[a-z]+[0-9]*|nvme[0-9]+n[0-9]+(?:p[0-9]+)?|dm-[0-9]+|(?P<md>md(?:_d)?12[0-7](?:p[0-9]+)?))"
+)
 _ODD = regex(rb"[\v\f\x80-\xff]|\\\Z")
 _NUMBERED = (b"/dev/sd", b"/dev/hd", b"/dev/nvme")
 _DEVICES = (b"/dev/", b"UUID=", b"LABEL=", b"PARTUUID=", b"PARTLABEL=")
