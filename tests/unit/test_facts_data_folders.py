@@ -175,6 +175,7 @@ HOST_MOUNTS = "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n2 1 0:50 / /mnt/nas rw - nfs4
     [
         ("9 8 0:50 /app /x rw - nfs4 nas:/e rw\n", ["/mnt/nas/app"]),
         ("9 8 8:17 /sets/a /x rw - xfs /dev/sdb1 rw\n9 8 8:17 /other /y rw - xfs /dev/sdb1 rw\n", ["/data/a"]),
+        ("9 8 8:17 /sets/docker/containers/x/hosts /etc/hosts rw - xfs /dev/sdb1 rw\n", []),
         ("9 8 8:2 /var/lib/docker/x /etc/hosts rw - ext4 /dev/sda2 rw\n", []),
         ("9 8 8:17 /setsx /x rw - xfs /dev/sdb1 rw\n", []),
         ("broken", []),
@@ -183,6 +184,12 @@ HOST_MOUNTS = "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n2 1 0:50 / /mnt/nas rw - nfs4
 def test_folders_of_containers_of_docker_are_found_by_their_mounts(rows, expected):
     table = f"8 1 0:70 / / rw - overlay overlay rw\n{rows}"
     facts = host(
-        "docker.service", **{GROUP: "900\n", "/proc/900/mountinfo": table, "/proc/self/mountinfo": HOST_MOUNTS}
+        "docker.service",
+        **{
+            GROUP: "900\n",
+            "/proc/900/mountinfo": table,
+            "/proc/self/mountinfo": HOST_MOUNTS,
+            "/etc/docker/daemon.json": '{"data-root": "/data/docker"}',
+        },
     )
     assert [one.path for one in facts.data_folders.running if one.service == "a container of Docker"] == expected

@@ -96,6 +96,7 @@ FUSE = "41 40 0:60 / /home/shared rw - fuse /home/shared rw,user_id=0\n"
         ("server:/home /home nfs defaults 0 0", (NFS, FUSE), 1),
         ("server:/home /home nfs defaults 0 0", (NFS, FUSE.replace("- fuse /home", "- nfs4 server:/x")), 0),
         ("server:/home /home nfs defaults 0 0", (NFS,), 0),
+        ("server:/ / nfs defaults 0 0", ("23 1 0:70 / / rw - nfs4 server:/root rw\n", FUSE.replace(" 40 ", " 23 ")), 0),
         ("bindfs#/x /home/shared fuse _netdev,nofail 0 0", (NFS, FUSE), 0),
     ],
 )

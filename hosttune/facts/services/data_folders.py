@@ -166,7 +166,9 @@ def _list_folders(reader: Reader, facts: Facts, units: frozenset[str]) -> Iterat
         if unit in units:
             yield from ((service, unit, path, place) for path, place in look(reader, facts))
     if "docker.service" in units:
-        yield from (("a container of Docker", "docker.service", path, "") for path in docker_binds(reader, facts))
+        root = next(path for path, _ in _of_docker(reader, facts))
+        binds = (path for path in docker_binds(reader, facts) if not is_within(path, root))
+        yield from (("a container of Docker", "docker.service", path, "") for path in binds)
     for unit in sorted(DAEMONS.keys() & units):
         yield from (("the kubelet", unit, path, place) for path, place in _of_kubernetes(reader, facts, unit))
     for one in _SERVICES:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
+# Not those whose service compiles the module when it starts, as BeeGFS.
 _SAME = """
 ext4 xfs btrfs f2fs jfs vfat msdos exfat ntfs3 udf squashfs erofs hfsplus hfs nilfs2 reiserfs bcachefs overlay 9p
-virtiofs nfs cifs ceph zfs gfs2 ocfs2 minix beegfs lustre
+virtiofs nfs cifs ceph zfs gfs2 ocfs2 minix
 """
 _MODULES = {
     **{one: (one,) for one in _SAME.split()},

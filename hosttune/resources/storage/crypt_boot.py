@@ -46,7 +46,8 @@ def look_at_crypttab(facts: Facts) -> Iterator[BootLine]:
 def _look_at_line(facts: Facts, sources: Sources, line: CryptLine, users: Sequence[FstabEntry]) -> Iterator[BootLine]:
     where = f"line {line.line} of {PATH}"
     place = BootLine(f"crypt {line.name}", line.line, file=PATH, is_of_device=True)
-    entry = FstabEntry(line.line, line.source, line.name, "auto", line.options, 0, 0, is_swap=False, file=PATH)
+    # As of swap: it is mounted at no folder.
+    entry = FstabEntry(line.line, line.source, line.name, "crypto_LUKS", line.options, 0, 0, is_swap=True, file=PATH)
     needing = [one for one in users if _is_required(one)]
     if not line.is_at_boot:
         if needing:
@@ -56,15 +57,15 @@ def _look_at_line(facts: Facts, sources: Sources, line: CryptLine, users: Sequen
         return
     is_open = _is_open(sources, line.name)
     found = find_fault(sources, entry, ()) if not _is_remote(line) and line.source.startswith(_DISKS) else None
-    if found and found.kind is SourceKind.MISSING:
+    if found and found.kind in {SourceKind.MISSING, SourceKind.HIDDEN}:
         end = _tell_end(facts, entry, line, needing, is_open=is_open)
         todo = found.way_out
         if any(one in _FORMATTED or one.startswith("tmp=") for one in line.options):
             todo = f"its UUID goes with each boot that formats it: name it by PARTUUID or in /dev/disk/by-id; {todo}"
         sentence = f"{where} {found.sentence}: {end}"
-        if needing or (is_open and users):
+        if found.kind is SourceKind.MISSING and (needing or (is_open and users)):
             yield replace(place, fault=sentence, way_out=todo, is_mounted=is_open)
-        elif not line.is_optional:
+        elif needing or not line.is_optional:
             yield replace(place, note=sentence, way_out=f"{todo}; with nofail a boot does not wait for it")
         return
     if line.key and _is_missing(facts, sources, line.key):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import attempt
 from hosttune.facts.containers.kubelet_swap import CONFIG, refuses_swap
 from hosttune.facts.storage.gpt_swap import find_auto_swaps
-from hosttune.facts.storage.mounts import mount_below, unit_name
+from hosttune.facts.storage.mounts import is_system, mount_below, unit_name
 from hosttune.resources.storage.fstab_boot import BootLine
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def look_at_shutdown(facts: Facts) -> Iterator[BootLine]:
     for one in mounts:
         above = mount_below(facts, one.target.rpartition("/")[0])
         is_local = not one.is_network and one.fstype not in _OF_NO_DISK and not one.is_of_user
-        if is_local and above and above.is_network and one.target not in named:
+        is_on_share = above is not None and above.is_network and not is_system(above.target)  # not / of a diskless node
+        if is_local and above and is_on_share and one.target not in named:
             found.append((one, above))
     if found:
         one, above = found[0]
