@@ -87,6 +87,7 @@ def test_union_names_the_branches_and_what_to_add():
 
 def test_branches_are_bounded():
     assert len(branches_of("fuse.mergerfs", ":".join(f"/b{n}" for n in range(1000)), ())) == 256
+    assert branches_of("fuse.mergerfs", f"/a:{'/b' * 129}:{'/c' * 2000}", ()) == ("/a",)
 
 
 @pytest.mark.parametrize(("nofail", "is_fault"), [("", True), (",nofail", False)])

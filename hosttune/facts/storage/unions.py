@@ -23,6 +23,7 @@ _KEYS = ("lowerdir=", "lowerdir+=", "datadir+=", "upperdir=", "workdir=", "br=",
 _BETWEEN = regex(r"(?<!\\):")
 _MODE = regex(r"=(?:RW|RO|NC|rw|ro|rr)\b.*\Z")
 _MOST = 256  # branches of one mount
+_DEEPEST = 128  # folders above each other of one branch: all of them are looked up
 GLOB = regex(r"[*?\[]")
 
 
@@ -44,5 +45,5 @@ def branches_of(fstype: str, source: str, words: Iterable[str]) -> tuple[str, ..
 def _split(text: str, name: str) -> Iterator[str]:
     for part in _BETWEEN.split(text.replace(",", ":") if name == "mhddfs" else text):
         path = _MODE.sub("", part).replace("\\:", ":").rstrip("/")
-        if path.startswith("/") and len(path) < PATH_MAX:
+        if path.startswith("/") and len(path) < PATH_MAX and path.count("/") <= _DEEPEST:
             yield path
