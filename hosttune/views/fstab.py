@@ -71,7 +71,7 @@ def _place(document: FstabText, group: list[ShownRemark], screen: Screen) -> str
         many = [str(remark.line) for remark in group]
         return "\n".join(wrapped(f"lines {join_words(many)}", screen.columns, first="  ", rest="    "))
     if not first.line:
-        return "  unit files of systemd" if first.code == "unit" else "  the file"
+        return "  beside fstab" if first.code == "unit" else "  the file"
     return _cut(f"  line {first.line}: {_text(document.lines[first.line - 1])}", screen)
 
 

@@ -43,6 +43,17 @@ def paths(facts):
         ),
         ("mongod.service", {"/etc/mongod.conf": "storage:\n  dbPath: /data/mongo\n"}, ("/data/mongo", "/etc/mongod.conf")),
         (
+            "beegfs-storage.service",
+            {"/etc/beegfs/beegfs-storage.conf": "# x\nstoreStorageDirectory = /data/beegfs\n"},
+            ("/data/beegfs", "/etc/beegfs/beegfs-storage.conf"),
+        ),
+        (
+            "ollama.service",
+            {"/etc/systemd/system/ollama.service": "[Service]\nEnvironment=OLLAMA_MODELS=/data/models\nExecStart=/x\n"},
+            ("/data/models", "/etc/systemd/system/ollama.service"),
+        ),
+        ("qdrant.service", {}, ("/var/lib/qdrant", "")),
+        (
             "system-postgresql.slice",
             {"/etc/postgresql/15/main/postgresql.conf": "data_directory = '/data/pg'\n"},
             ("/data/pg", "/etc/postgresql/15/main/postgresql.conf"),
@@ -153,3 +164,32 @@ def test_file_with_variables_is_read_once_however_often_a_unit_names_it():
     unit = "[Service]\n" + "EnvironmentFile=/etc/default/a\n" * 100
     facts = host("a.service", **{"/etc/systemd/system/a.service": unit, "/etc/default/a": "X=/data/a\n"})
     assert [path for path, _ in paths_of_unit(facts.reader, facts, "a.service")] == ["/data/a"]
+
+
+GROUP = f"/sys/fs/cgroup/system.slice/docker-{'a' * 64}.scope/cgroup.procs"
+HOST_MOUNTS = "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n2 1 0:50 / /mnt/nas rw - nfs4 nas:/e rw\n3 1 8:17 /sets /data rw - xfs /dev/sdb1 rw\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ("9 8 0:50 /app /x rw - nfs4 nas:/e rw\n", ["/mnt/nas/app"]),
+        ("9 8 8:17 /sets/a /x rw - xfs /dev/sdb1 rw\n9 8 8:17 /other /y rw - xfs /dev/sdb1 rw\n", ["/data/a"]),
+        ("9 8 8:17 /sets/docker/containers/x/hosts /etc/hosts rw - xfs /dev/sdb1 rw\n", []),
+        ("9 8 8:2 /var/lib/docker/x /etc/hosts rw - ext4 /dev/sda2 rw\n", []),
+        ("9 8 8:17 /setsx /x rw - xfs /dev/sdb1 rw\n", []),
+        ("broken", []),
+    ],
+)
+def test_folders_of_containers_of_docker_are_found_by_their_mounts(rows, expected):
+    table = f"8 1 0:70 / / rw - overlay overlay rw\n{rows}"
+    facts = host(
+        "docker.service",
+        **{
+            GROUP: "900\n",
+            "/proc/900/mountinfo": table,
+            "/proc/self/mountinfo": HOST_MOUNTS,
+            "/etc/docker/daemon.json": '{"data-root": "/data/docker"}',
+        },
+    )
+    assert [one.path for one in facts.data_folders.running if one.service == "a container of Docker"] == expected

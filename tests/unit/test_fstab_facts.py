@@ -113,3 +113,11 @@ def test_larger_file_than_any_fstab_is_unknown_to_every_command(text):
     with pytest.raises(UnknownFact, match="larger than 1 MiB or 10,000 lines, which no fstab is"):
         _ = collect(reader, None).entries
     assert document_of(reader) == Unreadable("larger than 1 MiB or 10,000 lines, which no fstab is")
+
+
+@pytest.mark.parametrize("source", ["s3fs#bucket", "/usr/local/bin/goofys#bucket", "mfsmount", "sshfs#u@h:"])
+def test_target_of_fuse_over_the_network_is_not_looked_at(source):
+    reader = FakeReader({"/etc/fstab": f"{source} /data fuse rw 0 0\n"})
+
+    assert collect(reader, None).by_path["/data"].line == 1
+    assert "/data" not in reader.seen

@@ -6,7 +6,8 @@ import pytest
 
 from hosttune.facts.storage.fstab_lines import line_problem, parse
 from hosttune.facts.storage.fstab_options import masked
-from hosttune.facts.storage.fstab_types import effective, needs_network
+from hosttune.facts.storage.fstab_types import needs_network
+from hosttune.facts.storage.mounts import effective
 from hosttune.resources.storage import fstab_cycles
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, lint
 from tests.unit.growth import count_calls
@@ -45,7 +46,7 @@ u@h:/x /l fuse.sshfs IdentityFile=/root/k,reconnect,nofail 0 0
 share /m virtiofs nofail 0 0
 /srv/a /n none rbind,rslave,nofail 0 0
 /srv/b /o none bind,ro,x-systemd.requires-mounts-for=/n,nofail 0 0
-overlay /p overlay lowerdir=/a:/b,upperdir=/u,workdir=/w,redirect_dir=on,metacopy=on,nofail 0 0
+overlay /p overlay lowerdir=/a:/b,upperdir=/u,workdir=/w,redirect_dir=on,metacopy=on,nofail,x-systemd.after=/a,x-systemd.after=b.mount 0 0
 /images/x.squashfs /q squashfs loop,ro,nofail 0 0
 tmpfs /run/media/x tmpfs size=1G 0 0
 tmpfs /media/y tmpfs size=1G 0 0
@@ -78,6 +79,7 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("uuid-case", "warning", "UUID=F9FE0B69-A280-415D-A03A-A32752370DEE /data ext4 rw,nofail 0 2", "lower case", "f9fe0b69"),
     ("kernel-name", "warning", "/dev/sdb1 /data ext4 rw,nofail 0 2", "another disk after the next boot", "blkid"),
     ("kernel-name", "warning", "/dev/nvme0n1p2 /data ext4 rw,nofail 0 2", "another disk", "/dev/nvme0n1p2"),
+    ("kernel-name", "warning", "/dev/dm-3 /data ext4 rw,nofail 0 2", "another disk", "blkid -s UUID /dev/dm-3"),
     ("kernel-name", "warning", "/dev/md127 /data ext4 rw,nofail 0 2", "mdadm counts down from 127", "UUID /dev/md127"),
     ("kernel-name", "warning", "/dev/md126p1 /data xfs rw,nofail 0 2", "another array", "name it by UUID"),
     ("early-automount", "note", "nas:/h /home nfs4 noauto,x-systemd.automount 0 0", "systemd 258 on", "_netdev,nofail"),
@@ -193,6 +195,10 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("no-netdev", "error", "b /data fuse.gcsfuse rw 0 0", "takes fuse.gcsfuse for a disk", "add _netdev"),
     ("no-netdev", "error", "s3fs#b /data fuse rw 0 0", "takes fuse.s3fs for a disk", "add _netdev"),
     ("no-netdev", "error", "sshfs#u@h:/x /data fuse rw 0 0", "takes fuse.sshfs for a disk", "add _netdev"),
+    ("no-netdev", "error", "/usr/local/bin/goofys#b /data fuse rw 0 0", "takes fuse.goofys for a disk", "add _netdev"),
+    ("no-netdev", "error", "mfsmount /data fuse rw 0 0", "takes fuse.mfsmount for a disk", "add _netdev"),
+    ("no-netdev", "error", "gdfuse#a /data fuse rw 0 0", "takes fuse.gdfuse for a disk", "add _netdev"),
+    ("no-netdev", "error", "atlas.cern.ch /data cvmfs rw 0 0", "takes cvmfs for a disk", "add _netdev"),
     ("no-netdev", "error", "h:/x /data foofs rw 0 0", "takes foofs for a disk", "add _netdev"),
     ("no-netdev", "warning", "x /data 9p trans=virtio 0 0", "systemd counts 9p among the disks", "add nofail"),
     ("no-netdev", "warning", "x /data virtiofs rw 0 0", "ends in the emergency shell", "add nofail"),
@@ -440,6 +446,7 @@ def test_mount_that_waits_for_no_network_is_not_remarked(data):
     ("fstype", "source", "expected"),
     [
         ("fuse", "sshfs#u@h:/x", "fuse.sshfs"), ("fuse", "s3fs#a#b", "fuse.s3fs"), ("fuse", "/dev/a#b", "fuse"),
+        ("fuse", "/usr/bin/s3fs#b", "fuse.s3fs"), ("fuse", "mfsmount", "fuse.mfsmount"),
         ("fuse", "b", "fuse"), ("fuse", "#b", "fuse"), ("ext4", "a#b", "ext4"),
     ],
 )  # fmt: skip

@@ -77,7 +77,7 @@ def test_every_name_of_the_mounted_disk_leads_to_it(source):
         ("/dev/md127 /data ext4 defaults", SourceKind.MISSING, "/dev/md127, which no device has"),
         ("/dev/nosuch/data /data ext4 defaults", SourceKind.MISSING, "/dev/nosuch/data, which no device has"),
         ("/dev/sda2 /data ext4 defaults", SourceKind.OTHER, f"while /dev/sdb (UUID={UUID}, ext4) is mounted there"),
-        ("/dev/sda /data ext4 defaults", SourceKind.TYPE, "names /dev/sda, while /dev/sdb"),
+        ("/dev/sda /data ext4 defaults", SourceKind.TYPE, "names /dev/sda, a whole disk with partitions, while /dev/sdb"),
         (f"UUID={UUID} /data xfs defaults", SourceKind.TYPE, "says xfs, and /dev/sdb"),
         (f"UUID={UUID} /data ext2 defaults", SourceKind.TYPE, "holds ext4"),
     ],
@@ -363,3 +363,34 @@ def test_image_that_root_mounted_is_where_its_line_says():
 def test_encrypted_container_of_root_is_found_by_its_name():
     held = [HELD[0], *LOCKED]
     assert fault("/dev/mapper/of-dm-5 /data ext4 nofail 0 2", held=held, devices=UNLOCKED) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "fstype", "way_out"),
+    [
+        ("/dev/sda", "ext4", "write UUID=0a11-22"),
+        ("/dev/disk/by-id/ata-x", "auto", "write UUID=0a11-22"),
+        ("/dev/sda", "xfs", "name the partition that is meant"),
+    ],
+)
+def test_whole_disk_with_partitions(source, fstype, way_out):
+    facts = host(
+        f"{source} /scratch {fstype} defaults 0 2", links={"/dev/disk/by-id/ata-x": "/dev/sda"}, more={"/dev/sda": ""}
+    )
+    found = find_fault(Sources(facts), facts.fstab.entries[0], ())
+    assert found.kind is SourceKind.TYPE
+    assert "a whole disk, whose partitions hold what is on it: /dev/sda2 (UUID=0a11-22, ext4)" in found.sentence
+    assert found.way_out.startswith(way_out)
+    (line,) = [one for one in look_at_boot_lines(facts) if one.target == "/scratch"]
+    assert "the mount fails, and the boot ends in the emergency shell" in line.fault
+
+
+def test_whole_disk_whose_partition_is_mounted_there():
+    found = fault("/dev/sda /data ext4 defaults 0 2", "31 22 8:2 / /data rw shared:9 - ext4 /dev/sda2 rw\n")
+    assert found.kind is SourceKind.TYPE
+    assert "names /dev/sda, a whole disk with partitions, while /dev/sda2" in found.sentence
+
+
+def test_file_system_on_a_whole_disk_beside_old_partitions_is_left_alone():
+    held = (*HELD, ("sda", "/dev/sda", "ext4", "", OTHER, "", ""))
+    assert fault("/dev/sda /scratch ext4 defaults 0 2", held=held) is None

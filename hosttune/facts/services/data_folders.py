@@ -17,6 +17,7 @@ from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.managers import running_services
 from hosttune.facts.reading import names_in, text
+from hosttune.facts.services.docker_binds import docker_binds
 from hosttune.facts.storage.mounts import is_system, mount_below
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
@@ -103,6 +104,23 @@ _SERVICES = (
     _Service("Jenkins", ("jenkins.service",), "/var/lib/jenkins"),
     _Service("GitLab", ("gitlab-runsvdir.service",), "/var/opt/gitlab"),
     _Service("etcd", ("etcd.service",), "/var/lib/etcd"),
+    _Service("Ollama", ("ollama.service",), "/usr/share/ollama"),
+    _Service("ClickHouse", ("clickhouse-server.service",), "/var/lib/clickhouse"),
+    _Service(
+        "OpenSearch", ("opensearch.service",), "/var/lib/opensearch", ("/etc/opensearch/opensearch.yml",), "path.data",
+    ),
+    _Service("Cassandra", ("cassandra.service",), "/var/lib/cassandra"),
+    _Service("RabbitMQ", ("rabbitmq-server.service",), "/var/lib/rabbitmq"),
+    _Service("Neo4j", ("neo4j.service",), "/var/lib/neo4j"),
+    _Service("Kafka", ("kafka.service",), "/var/lib/kafka"),
+    _Service("Loki", ("loki.service",), "/var/lib/loki"),
+    _Service("VictoriaMetrics", ("victoriametrics.service", "victoria-metrics.service"), "/var/lib/victoria-metrics"),
+    _Service("Nomad", ("nomad.service",), "/opt/nomad/data"),
+    _Service("Gitea", ("gitea.service", "forgejo.service"), "/var/lib/gitea"),
+    _Service("Qdrant", ("qdrant.service",), "/var/lib/qdrant"),
+    _Service("JupyterHub", ("jupyterhub.service",), ""),
+    _Service("BeeGFS", ("beegfs-storage.service",), "", ("/etc/beegfs/beegfs-storage.conf",), "storeStorageDirectory"),
+    _Service("BeeGFS", ("beegfs-meta.service",), "", ("/etc/beegfs/beegfs-meta.conf",), "storeMetaDirectory"),
 )  # fmt: skip
 
 
@@ -147,6 +165,10 @@ def _list_folders(reader: Reader, facts: Facts, units: frozenset[str]) -> Iterat
     for unit, (service, look) in looks.items():
         if unit in units:
             yield from ((service, unit, path, place) for path, place in look(reader, facts))
+    if "docker.service" in units:
+        root = next(path for path, _ in _of_docker(reader, facts))
+        binds = (path for path in docker_binds(reader, facts) if not is_within(path, root))
+        yield from (("a container of Docker", "docker.service", path, "") for path in binds)
     for unit in sorted(DAEMONS.keys() & units):
         yield from (("the kubelet", unit, path, place) for path, place in _of_kubernetes(reader, facts, unit))
     for one in _SERVICES:

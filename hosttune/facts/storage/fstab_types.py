@@ -49,12 +49,6 @@ def is_known(fstype: str) -> bool:
     return fstype in KNOWN or fstype.startswith(_PREFIXES) or f"fuse.{fstype}" in NETWORK_TYPES
 
 
-def effective(fstype: str, source: str) -> str:
-    """The type with the program of FUSE that serves it: `fuse` with a source of `NAME#...` is fuse.NAME."""
-    program, mark, _ = source.partition("#")
-    return f"fuse.{program}" if fstype == "fuse" and mark and program and "/" not in program else fstype
-
-
 # Of these, what Ubuntu 22.04's systemd 249 may not have yet (systemd/systemd#15198); 252 has them.
 LATELY_REMOTE = frozenset({"orangefs", "davfs"})
 

@@ -44,7 +44,10 @@ NETWORK_TYPES = frozenset({
     "fuse.s3backer", "fuse.s3ql", "fuse.ossfs", "fuse.cosfs", "fuse.obsfs", "fuse.seaweedfs", "fuse.weed",
     "fuse.lizardfs", "fuse.xtreemfs", "fuse.quobyte", "fuse.objectivefs", "fuse.hdfs", "fuse.fuse_dfs", "fuse.tigrisfs",
     "fuse.geesefs", "fuse.httpdirfs", "fuse.ipfs", "fuse.vmhgfs-fuse", "vboxsf", "vmhgfs", "prl_fs", "sshfs",
-    "moosefs", "quobyte",
+    "moosefs", "quobyte", "cvmfs", "saunafs", "fuse.moosefs", "fuse.mfsmount", "fuse.saunafs", "fuse.rclonefs",
+    "fuse.afpfs",
+    "fuse.mount.davfs", "fuse.hadoop-fuse-dfs", "fuse.google-drive-ocamlfuse", "fuse.gdfuse", "fuse.acd_cli",
+    "fuse.fuse-nfs", "fuse.svfs", "fuse.smbnetfs",
 })  # fmt: skip
 _NOT_ASKED = "space is asked of visible local mounts only"
 _UNASKED: int = unread(_NOT_ASKED)
@@ -54,7 +57,7 @@ _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "ex
 # What a line without `ro` is to be written to. Left out: what is read-only by its nature (iso9660, udf, squashfs, erofs
 # ...), by a property of its own (readonly=on of zfs, a kernel without ntfs that writes), and what lies in memory.
 WRITTEN_TYPES = (LOCAL_TYPES | NETWORK_TYPES | {"vfat", "exfat", "ntfs3", "fuseblk", "reiserfs", "nilfs2"}) - {
-    "fuse.cvmfs2", "fuse.httpdirfs", "fuse.ipfs",
+    "cvmfs", "fuse.cvmfs2", "fuse.httpdirfs", "fuse.ipfs",
 }  # fmt: skip
 WRITTEN = ("below", "writers", "rescue", "unguarded", "guard")
 _DEVICES = ("/dev/", "UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "ID=")  # sources that are disks (mount(8))
@@ -424,7 +427,18 @@ def atime_of(options: Iterable[str]) -> str:
 
 def is_network(fstype: str, source: str) -> bool:
     """Whether other machines serve this file system: by type, or by a `host:/path` or `//host/share` source."""
-    return fstype in NETWORK_TYPES or source.startswith("//") or (":/" in source and not source.startswith("/"))
+    kind = effective(fstype, source) if fstype == "fuse" else fstype
+    return kind in NETWORK_TYPES or source.startswith("//") or (":/" in source and not source.startswith("/"))
+
+
+def effective(fstype: str, source: str) -> str:
+    """The type with the program of FUSE that serves it: `fuse` with a source of `NAME#...` or `/usr/bin/NAME#...`, and
+    with that of a program alone, is fuse.NAME (mount.fuse3(8)).
+    """
+    program, mark, _ = source.partition("#")
+    kind = f"fuse.{program.rpartition('/')[2]}"
+    is_program = not program.startswith("/dev/") and len(kind) > len("fuse.") and bool(mark or kind in NETWORK_TYPES)
+    return kind if fstype == "fuse" and is_program else fstype
 
 
 def planned(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:

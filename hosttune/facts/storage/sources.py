@@ -40,6 +40,8 @@ _ENCODED = regex(r"\\x([0-9a-fA-F]{2})")  # how udev writes a blank in the name 
 # What /sys/block lists whole, or what a boot makes of disks that are there: where it is not, no device has that name.
 # Left out: what a program brings later (nbd, rbd, drbd, zvol, loop) and what has no medium at times (sr, fd).
 _SURE = regex(r"/dev/(?:[shv]d[a-z]+|xvd[a-z]+|nvme\d|pmem\d|mmcblk\d|dm-\d|md|mapper/|disk/by-)")
+_MAPPER = "/dev/mapper/"
+_ISCSI = regex(r"/session\d+/")  # kernel: drivers/scsi/scsi_transport_iscsi.c
 # Types as blkid(8) names them -> what a line may say of such a disk.
 _DRIVERS = {
     "ext2": {"ext3", "ext4"}, "ext3": {"ext4", "ext2"}, "vfat": {"msdos", "umsdos", "fat"}, "msdos": {"vfat"},
@@ -68,10 +70,16 @@ EPHEMERAL = (
     "a line of such a disk needs nofail, and a unit that makes the file system at each boot: x-systemd.makefs, and the "
     "disk by its path in /dev/disk/by-id instead of a UUID"
 )
+_ARRAY = (
+    "; an array keeps its name only if mdadm.conf of the initial RAM disk has it: sudo mdadm --detail --scan prints "
+    "the ARRAY lines for /etc/mdadm/mdadm.conf; then sudo update-initramfs -u"
+)
 # What is in these can be seen once they are opened: how.
 _OPENING = {
     "LVM2_member": "sudo vgs shows whether the volume group lacks a disk; sudo vgchange -ay makes its volumes",
-    "linux_raid_member": "cat /proc/mdstat; sudo mdadm --assemble --scan",
+    "linux_raid_member": (
+        "cat /proc/mdstat; sudo mdadm --assemble --scan; sudo mdadm --run starts one without the member that is missing"
+    ),
     "crypto_LUKS": "sudo cryptsetup open DEVICE NAME, and a line in /etc/crypttab for the next boot",
 }
 
@@ -386,6 +394,10 @@ class Sources:
         """The names of the devices that are made of this one: RAID, LVM, multipath, an encrypted device."""
         return self._children.get(name, ())
 
+    def partitions_of(self, name: str) -> tuple[str, ...]:
+        """The partitions of a device."""
+        return tuple(one for one in self.made_of(name) if raw(self._disks[one], "kind") == "partition")
+
     @cached_property
     def _children(self) -> Mapping[str, tuple[str, ...]]:
         found: dict[str, list[str]] = {}
@@ -409,6 +421,47 @@ class Sources:
         known = [self._identity(name) for name in sorted(whole)]
         return tuple(sorted(found)) if all(known) and len({*known}) == len(known) else ()
 
+    def whole_of(self, name: str) -> tuple[str, ...]:
+        """The disks that a device ends on."""
+        ends = raw(self._disks[name], "disks") if name in self._disks else ()
+        return ends if isinstance(ends, tuple) else ()
+
+    def mappings_below(self, name: str) -> frozenset[str]:
+        """The names below /dev/mapper of the encrypted devices that a device is made of, its own among them."""
+        found, done, waiting = set(), {name}, [name]
+        while waiting and len(done) < _MOST_BELOW:
+            one = waiting.pop()
+            path = self._path(one)
+            if path.startswith(_MAPPER) and self.is_encrypted(path):
+                found.add(path.removeprefix(_MAPPER))
+            new = set(_parents(self._disks[one])[:_MOST_OF_A_TAG] if one in self._disks else ()) - done
+            done |= new
+            waiting += new
+        return frozenset(found)
+
+    def is_encrypted(self, path: str) -> bool:
+        """Whether what a mapping is made of says that it is encrypted (LUKS)."""
+        parents = (parent for name in self.find(path) or () for parent in _parents(self._disks[name]))
+        return any((held := self._held.get(parent)) and held.fstype == "crypto_LUKS" for parent in parents)
+
+    def is_of_network(self, name: str) -> bool:
+        """Whether it ends on a disk that comes over the network (iSCSI, nbd, rbd) once / is mounted from elsewhere."""
+        return self._ends_on_network(name) and not self._has_network_root
+
+    @cached_property
+    def _has_network_root(self) -> bool:
+        roots = (mount for mount in self._facts.mounts.all if mount.target == "/")
+        return any(self._ends_on_network(name) for mount in roots for name in self.below(mount))
+
+    def _ends_on_network(self, name: str) -> bool:
+        return any(self._is_of_network(one) for one in (*self.whole_of(name), name))
+
+    def _is_of_network(self, name: str) -> bool:
+        if name.startswith(("nbd", "rbd")):
+            return True
+        place = self._facts.reader.resolve(f"/sys/block/{name}")
+        return isinstance(place, str) and _ISCSI.search(place) is not None
+
     def _identity(self, name: str) -> str:
         """What a disk says of itself, the same by each path to it; empty where that is not known."""
         for attribute in ("device/wwid", "wwid", "device/serial", "serial", "device/cid"):
@@ -419,10 +472,7 @@ class Sources:
 
     def is_ephemeral(self, name: str) -> bool:
         """Whether it lies on a cloud's own disk of this instance, which comes back empty after a stop."""
-        ends = raw(self._disks[name], "disks") if name in self._disks else ()
-        return any(
-            self._disks[one].is_ephemeral for one in (ends if isinstance(ends, tuple) else ()) if one in self._disks
-        )
+        return any(self._disks[one].is_ephemeral for one in self.whole_of(name) if one in self._disks)
 
 
 # Each edit of a line asks, and a host can have many thousand devices.
@@ -462,7 +512,7 @@ def find_fault(sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]) -> 
     if found == () and shown.intersection(attached := sources.find_attached(entry.source)):
         found = attached  # root mounted it, as a service does whose loop device each boot has
     if found is None or shown.intersection(found):
-        return _find_other_type(sources, entry, found, is_mounted=True) if found else None
+        return _name_mounted(sources, entry, found, shown) if found else None
     mounted = _choose_device(sources, shown)
     held = sources.holds(mounted)
     # What is no file system cannot be mounted: the numbers of devices are not those of this boot. Or what is seen on
@@ -474,10 +524,23 @@ def find_fault(sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]) -> 
     if not found:
         return _explain_missing(sources, entry, mounted)
     if mounted and not any(mount.is_bind for mount in here):
-        what = f"names {_name(sources, entry, found[0])}, while {sources.describe(mounted)} is mounted there"
+        whole = ", a whole disk with partitions" if sources.partitions_of(found[0]) else ""
+        what = f"names {_name(sources, entry, found[0])}{whole}, while {sources.describe(mounted)} is mounted there"
         kind = SourceKind.TYPE if _find_other_type(sources, entry, found, is_mounted=False) else SourceKind.OTHER
         return SourceFault(kind, what, f"write {sources.name_like(entry.source, mounted)}, if that is meant")
     return _find_other_type(sources, entry, found, is_mounted=False)
+
+
+def _name_mounted(
+    sources: Sources, entry: FstabEntry, found: tuple[str, ...], shown: Iterable[str]
+) -> SourceFault | None:
+    """What is wrong with a line that leads to what is mounted there, or to a part of that."""
+    fault = _find_other_type(sources, entry, found, is_mounted=True)
+    mounted = _choose_device(sources, shown) if fault else ""
+    if fault and mounted and mounted not in found:
+        todo = f"write {sources.name_like(entry.source, mounted)}, which is mounted there"
+        return SourceFault(fault.kind, fault.sentence, todo)
+    return fault
 
 
 def _name(sources: Sources, entry: FstabEntry, name: str) -> str:
@@ -512,17 +575,21 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
         what += f"; {sources.describe(empty[0])}, a disk of this instance, is empty, as after each stop"
         return SourceFault(SourceKind.MISSING, what, EPHEMERAL)
     others = ", ".join(map(sources.describe, unused[:_MOST]))
+    more = _ARRAY if source.startswith("/dev/md") else ""
     if len(unused) == 1 and len(sources.missing) == 1:
-        todo = f"write {sources.name_like(source, unused[0])}, if {others} is meant, which nothing uses"
+        todo = f"write {sources.name_like(source, unused[0])}, if {others} is meant, which nothing uses{more}"
         return SourceFault(SourceKind.MISSING, what, todo)
     asked = f"is {others} meant, which nothing uses? Else " if others else ""
-    return SourceFault(SourceKind.MISSING, what, f"{asked}find the disk (sudo lsblk -f), or take the line out")
+    return SourceFault(SourceKind.MISSING, what, f"{asked}find the disk (sudo lsblk -f), or take the line out{more}")
 
 
 def _find_other_type(
     sources: Sources, entry: FstabEntry, found: tuple[str, ...], *, is_mounted: bool
 ) -> SourceFault | None:
     wanted = [one for one in entry.fstype.split(",") if one]
+    if "auto" in wanted and not is_mounted and not any(map(sources.holds, found)):
+        parts = sources.partitions_of(found[0])
+        return _explain_partitions(sources, entry, found[0], parts) if parts else None
     if not wanted or "auto" in wanted or not all(map(is_known, wanted)):
         return None
     held = [one for name in found if (one := sources.holds(name))]
@@ -531,6 +598,8 @@ def _find_other_type(
         # What is mounted has a file system, whatever udev's database says; and others than these blkid may not know.
         if is_mounted or not _NAMED.issuperset(wanted):
             return None
+        if parts := sources.partitions_of(found[0]):
+            return _explain_partitions(sources, entry, found[0], parts)
         what = f"names {_name(sources, entry, found[0])}, which holds no file system"
         todo = (
             f"see what became of its data before anything is written to it: sudo wipefs --no-act {quote(entry.source)}"
@@ -547,6 +616,17 @@ def _find_other_type(
     what = f"says {entry.fstype}, and {_name(sources, entry, found[0])} holds {kinds[0]}"
     todo = "name the device of the swap, or take the line out" if entry.is_swap else f"write {kinds[0]} as its type"
     return SourceFault(SourceKind.TYPE, what, todo)
+
+
+def _explain_partitions(sources: Sources, entry: FstabEntry, name: str, parts: tuple[str, ...]) -> SourceFault:
+    wanted = entry.fstype.split(",")
+    fitting = [one for one in parts if (held := sources.holds(one)) and _fits(held.fstype, wanted)]
+    told = ", ".join(map(sources.describe, parts[:_MOST])) + (" ..." if len(parts) > _MOST else "")
+    what = f"names {_name(sources, entry, name)}, a whole disk, whose partitions hold what is on it: {told}"
+    todo = (
+        f"write {sources.name_like('UUID=', fitting[0])}" if len(fitting) == 1 else "name the partition that is meant"
+    )
+    return SourceFault(SourceKind.TYPE, what, f"{todo}; no mkfs on the disk, which would destroy them")
 
 
 def _fits(kind: str, wanted: Iterable[str]) -> bool:

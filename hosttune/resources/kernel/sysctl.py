@@ -176,6 +176,9 @@ def _examine(wish: Wish, context: Context) -> _SysctlComparison | Finding:
     hold, todo = Hold(), ""
     if not (live_ok and boot_ok):
         hold, todo = _owner(wish, others, unread, elsewhere, context)
+        is_decided = boot is not None and not boot.is_of_distribution
+        if todo and boot and is_decided and not is_image and boot.value.split() != str(live).split():
+            todo = f"{todo}; what the files say is not in force now: sudo sysctl --system"
     return _SysctlComparison(
         wish, live, nearest(str(live), wish), live_ok, boot_ok, needs_no_file, evidence, hold, todo
     )

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
-from hosttune.facts.containers.kubelet_swap import CONFIG, refuses_swap
+from hosttune.facts.containers.kubelet_swap import refuses_swap
 from hosttune.facts.services.unit_files import mask_of
 from hosttune.facts.storage.btrfs_ready import find_incomplete
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, describe_place, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
+from hosttune.facts.storage.kernel_types import find_lacking_kernel
 from hosttune.facts.storage.mount_units import device_path, device_wait
-from hosttune.facts.storage.mounts import unit_name
+from hosttune.facts.storage.mounts import mount_below, unit_name
 from hosttune.facts.storage.sources import (
     EPHEMERAL,
     ZRAM,
@@ -37,6 +37,7 @@ from hosttune.resources.storage.fstab import document_of
 from hosttune.resources.storage.fstab_binds import find_bind_fault
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, is_failing, lint
 from hosttune.resources.storage.fstab_lint_options import is_required, option_remarks, refused_by
+from hosttune.resources.storage.fstab_needs import find_needs
 from hosttune.values import ABSENT, Unreadable, join_steps
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ HARMLESS = frozenset({"duplicate", "relative-target"})
 # What fails on some boots: a line by which something is mounted now has shown that it need not.
 MAY_FAIL = frozenset({"no-netdev"})
 # What may go well at one boot and not at the next, by the order in which systemd takes things.
-_NOTED = frozenset({"waits-for-network", "early-automount"})
+_NOTED = frozenset({"waits-for-network", "early-automount", "needs-nofail", "union-order"})
 _MIRRORED = frozenset({"/boot/efi", "/efi"})  # copied to a second disk on purpose, so that each of them starts the host
 _COPIES = (
     "detach the copy, or give it a name of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, "
@@ -81,6 +82,7 @@ class BootLine(Fact):
     file: str = PATH  # or a unit file of systemd
     remark: str = ""  # what is wrong with it, though a boot goes on as it does now
     is_absent: bool = False  # nothing is mounted there, so that its data is missing already
+    is_lost: bool = False  # and the devices say that a boot mounts nothing there
     risk: str = ""  # what a boot ends with if a data disk that works now is missing one day
 
     @property
@@ -128,14 +130,17 @@ def parse_release(release: object) -> tuple[int, ...]:
 
 def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     """All of them, fstab in its order, then unit files. Raises UnknownFact where one of them cannot be read."""
+    from hosttune.resources.storage.crypt_boot import look_at_crypttab
+    from hosttune.resources.storage.in_use import look_at_shutdown, look_at_swap_in_use
+    from hosttune.resources.storage.resume_boot import look_at_resume, look_at_root
     from hosttune.resources.storage.unit_boot import look_at_units
 
     document = document_of(facts.reader)
     if isinstance(document, Unreadable):
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
-    found = (*lines, *look_at_units(facts))
-    return (*found, *_look_at_swap_in_use(facts, found))
+    found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_root(facts), *look_at_resume(facts))
+    return (*found, *look_at_swap_in_use(facts, found), *look_at_shutdown(facts))
 
 
 def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
@@ -147,7 +152,20 @@ def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
             if not line.fault and not line.note:
                 note = f"line {remark.line} of {PATH}: {remark.message}"
                 found[remark.line] = replace(line, note=note, way_out=remark.todo)
+    for of, on in find_needs(document):
+        lost, needing = found.get(on.number), found.get(of.number)
+        if lost and lost.is_lost and needing and not needing.fault:
+            found[of.number] = _explain_need(needing, lost)
     yield from (found[number] for number in sorted(found))
+
+
+def _explain_need(line: BootLine, lost: BootLine) -> BootLine:
+    fault = (
+        f"{line.where} has no nofail, and is on {lost.target} ({lost.where}), which the next boot does not mount: it "
+        "ends in the emergency shell"
+    )
+    todo = f"add nofail to this line as well; and of {lost.target}: {lost.way_out}"
+    return replace(line, is_of_device=True, fault=fault, way_out=todo)
 
 
 def mounted_targets(facts: Facts) -> frozenset[str]:
@@ -242,6 +260,8 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         entry.target, entry.line, is_mounted=bool(here), file=entry.file,
         is_absent=not here and not facts.reader.persistent_only,
     )  # fmt: skip
+    if lacking := _look_at_type(facts, line, entry, need):
+        return lacking
     fault = find_fault(sources, entry, here)
     found = fault or find_incomplete(facts, sources, entry, here)
     if fault is None and found and entry.target == "/":
@@ -253,6 +273,8 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         return _note_data_disk(sources, line, entry)
     if found is None or ("comment=cloudconfig" in entry.options and not here):
         return line  # of cloud-init's own disks not every size of instance has each
+    if not here and found.kind in {SourceKind.MISSING, SourceKind.TYPE}:
+        line = replace(line, is_lost=line.is_absent)
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
     lets_go_on = need.way_out if need.end and found.kind is SourceKind.MISSING else ""
     if entry.target == "/" or (found.kind is SourceKind.HIDDEN and need.is_required):
@@ -262,6 +284,22 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     if need.is_awaited or need.needed_by:
         return replace(line, is_of_device=True, note=sentence, way_out=f"{found.way_out}{lets_go_on}")
     return replace(line, is_of_device=True, remark=sentence, way_out=found.way_out)
+
+
+def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed) -> BootLine | None:
+    """Whether the kernel of the next boot has no such type; None where it has, or that is not known."""
+    release = find_lacking_kernel(facts, entry.fstype)
+    if not release or ("comment=cloudconfig" in entry.options and not line.is_mounted):
+        return None
+    end = "the mount fails" + (f", and the boot {need.end}" if need.end else "")
+    sentence = f"{entry.where} needs {entry.fstype}, which the kernel of the next boot ({release}) does not have: {end}"
+    todo = (
+        f"install what brings it (Ubuntu: linux-modules-extra-{release}; of ZFS and others: dkms status), or boot "
+        f"another kernel{need.way_out if need.end else ''}"
+    )
+    if line.is_mounted or need.is_required:
+        return replace(line, is_of_device=True, fault=sentence, way_out=todo)
+    return replace(line, is_of_device=True, remark=sentence, way_out=todo)
 
 
 def _note_source(
@@ -277,6 +315,10 @@ def _note_source(
     if any(map(sources.is_ephemeral, on)):
         end = "a boot after a stop of the instance finds an empty disk without it, and ends in the emergency shell"
         return replace(line, is_of_device=True, note=f"{entry.where} names {entry.source}: {end}", way_out=EPHEMERAL)
+    if is_required and any(map(sources.is_of_network, sources.find(entry.source) or ())):
+        end = "a boot waits for it before there is a network, and ends in the emergency shell"
+        note = f"{entry.where} names a disk of the network ({entry.source}), and has no _netdev: {end}"
+        return replace(line, is_of_device=True, is_absent=False, note=note, way_out="add _netdev")
     if entry.target in _MIRRORED or not names_device(entry.source):
         return None
     if copies := sources.find_copies(entry.source):
@@ -344,12 +386,14 @@ def wait_of(facts: Facts, entry: FstabEntry) -> str:
 
 def look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
     """What a boot makes of a swap: it goes on without one, after it has waited for its device."""
+    from hosttune.resources.storage.in_use import refuse_swap
+
     if attempt(_is_swap_off, facts, entry) is True:
         return
     found = list(_find_missing_swap(facts, sources, entry))
     yield from found
     if not found and attempt(refuses_swap, facts) is True:
-        yield _refused(BootLine(f"swap {entry.source}", entry.line, file=entry.file), entry.source)
+        yield refuse_swap(BootLine(f"swap {entry.source}", entry.line, file=entry.file), entry.source)
 
 
 def _is_swap_off(facts: Facts, entry: FstabEntry) -> bool:
@@ -388,28 +432,12 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
         todo = found.way_out if is_there else f"{found.way_out}; or add nofail"
         yield replace(place, way_out=todo, note=f"{where} {found.sentence}: {end}")
     elif not is_device and entry.source.startswith("/") and _is_file_missing(facts, entry.source):
-        note = f"{where} names {entry.source}, which is not there: its swap fails at each boot"
-        todo = "make the file again (mkswap(8)), or take the line out"
-        yield replace(place, way_out=todo, note=note)
-
-
-def _refused(line: BootLine, path: str) -> BootLine:
-    note = f"{line.where} has the swap {path}: the kubelet does not start while swap is on (failSwapOn)"
-    todo = (
-        f"on a node without swap take it out and sudo swapoff {quote(path)}; else let the kubelet run beside it: "
-        f"failSwapOn: false in {CONFIG}"
-    )
-    return replace(line, note=note, way_out=todo)
-
-
-def _look_at_swap_in_use(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]:
-    """Swap that no line and no unit file names, as of zram: a kubelet that is started again finds it."""
-    swaps = attempt(lambda: facts.memory.swaps)
-    is_named = any(one.target.startswith("swap ") for one in lines)
-    if facts.reader.persistent_only or is_named or not isinstance(swaps, tuple) or not swaps:
-        return
-    if attempt(refuses_swap, facts) is True:
-        yield _refused(BootLine(f"swap {swaps[0].path}", 0, file="/proc/swaps"), swaps[0].path)
+        above = mount_below(facts, entry.source)
+        on = above.target if above else "/"
+        hidden = f"; it may lie below the mount of {on}, which hides it" if on != "/" else ""
+        note = f"{where} names {entry.source}, which is not there{hidden}: its swap fails at each boot"
+        seen = ", and look below the mount: sudo mount --bind / /mnt, if that is free" if hidden else ""
+        yield replace(place, way_out=f"make the file again (mkswap(8)), or take the line out{seen}", note=note)
 
 
 def _is_file_missing(facts: Facts, path: str) -> bool:

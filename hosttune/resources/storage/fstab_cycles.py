@@ -102,12 +102,16 @@ def _walk_back(way_to: Mapping[int, FstabLine | None], end: FstabLine) -> Iterat
 
 def _before(document: FstabText, line: FstabLine) -> Iterator[FstabLine]:
     """The lines that systemd mounts before this one."""
-    paths = [line.target.rpartition("/")[0], *_sources(line)]
-    for path in paths:
+    for path in paths_needed(line):
         above = path
         while above:
             yield from (other for other in document.index.get(above, ())[:1] if other.number != line.number)
             above = above.rpartition("/")[0]
+
+
+def paths_needed(line: FstabLine) -> tuple[str, ...]:
+    """The paths whose mounts systemd mounts before a line: above its target, and its source."""
+    return (line.target.rpartition("/")[0], *_sources(line))
 
 
 def _sources(line: FstabLine) -> tuple[str, ...]:

@@ -18,12 +18,11 @@ from hosttune.facts.storage.fstab_types import (
     LATELY_REMOTE,
     OF_HYPERVISORS,
     ON_DISK,
-    effective,
     is_known,
     is_remote_to_systemd,
     needs_network,
 )
-from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network, is_system
+from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, effective, is_network, is_system
 from hosttune.facts.storage.sources import ZRAM, is_zram
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_cycles import circles, find_waiting
@@ -31,6 +30,7 @@ from hosttune.resources.storage.fstab_lint_fields import field_faults
 from hosttune.resources.storage.fstab_lint_names import is_odd_target, is_of_bsd, target_faults
 from hosttune.resources.storage.fstab_lint_options import failing, is_required, option_remarks, refused_by
 from hosttune.resources.storage.fstab_lint_places import PLACES, place_remarks
+from hosttune.resources.storage.fstab_needs import need_remarks
 from hosttune.resources.storage.fstab_remark import Remark, RemarkLevel, ShownRemark
 
 __all__ = ["LineErrors", "Remark", "RemarkLevel", "ShownRemark", "in_order", "is_failing", "lint"]
@@ -39,7 +39,9 @@ _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
 _PLAIN_UUID = regex(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _PLAIN_NFS = regex(rb"[A-Za-z0-9.-]{1,253}:/[A-Za-z0-9./_-]*")
 _PLAIN_SOURCES = {**dict.fromkeys(LOCAL_TYPES, _PLAIN_UUID), "nfs": _PLAIN_NFS, "nfs4": _PLAIN_NFS}
-_KERNEL_NAME = regex(rb"/dev/(?:[sh]d[a-z]+[0-9]*|nvme[0-9]+n[0-9]+(?:p[0-9]+)?|(?P<md>md(?:_d)?12[0-7](?:p[0-9]+)?))")
+_KERNEL_NAME = regex(
+    rb"/dev/(?:[sh]d[a-z]+[0-9]*|nvme[0-9]+n[0-9]+(?:p[0-9]+)?|dm-[0-9]+|(?P<md>md(?:_d)?12[0-7](?:p[0-9]+)?))"
+)
 _ODD = regex(rb"[\v\f\x80-\xff]|\\\Z")
 _NUMBERED = (b"/dev/sd", b"/dev/hd", b"/dev/nvme")
 _DEVICES = (b"/dev/", b"UUID=", b"LABEL=", b"PARTUUID=", b"PARTLABEL=")
@@ -75,7 +77,7 @@ def lint(document: FstabText) -> tuple[ShownRemark, ...]:
                 found += _swap_remarks(line.number, line.libmount, swaps)
         elif line.kind is LineKind.BROKEN:
             found += _broken_remarks(line)
-    found += [*_circle_remarks(document), *_waiting_remarks(document)]
+    found += [*_circle_remarks(document), *_waiting_remarks(document), *need_remarks(document)]
     return in_order(_without_secrets(document, one) for one in found)
 
 

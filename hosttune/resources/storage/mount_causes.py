@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.facts.base import attempt
 from hosttune.facts.storage.fstab_lines import PATH, FstabText
-from hosttune.facts.storage.fstab_types import effective
 from hosttune.facts.storage.mount_units import mount_command
+from hosttune.facts.storage.mounts import effective
 from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of

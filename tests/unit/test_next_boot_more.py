@@ -1,0 +1,105 @@
+"""What a boot fails by besides the lines and their disks: types that its kernel lacks, swap by type, hidden swap files."""
+
+import pytest
+
+from hosttune.facts.storage.kernel_types import find_lacking_kernel
+from hosttune.resources.storage.fstab_boot import look_at_boot_lines
+from tests.unit.test_fstab_sources import HELD, UUID, host
+
+DATA = "31 22 8:16 / /data rw shared:9 - ext4 /dev/sdb rw\n"
+RELEASE = "6.14.0-24-generic"
+LISTS = {
+    "/proc/sys/kernel/osrelease": f"{RELEASE}\n",
+    f"/lib/modules/{RELEASE}/modules.builtin": "kernel/fs/ext4/ext4.ko\nkernel/fs/isofs/isofs.ko\n",
+    f"/lib/modules/{RELEASE}/modules.dep": "kernel/fs/xfs/xfs.ko.zst: a.ko\nupdates/dkms/zfs.ko:\nkernel/fs/nfs/nfsv4.ko.xz:\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("fstype", "lacks"),
+    [
+        ("ext4", False), ("ext3", False), ("xfs", False), ("zfs", False), ("iso9660", False), ("nfs4", False),
+        ("ntfs3", True), ("btrfs", True), ("ceph", True), ("btrfs,xfs", False), ("auto", False), ("fuse.sshfs", False),
+        ("ntfs", False), ("newfs", False), ("exfat", True),
+    ],
+)  # fmt: skip
+def test_type_that_the_kernel_of_the_next_boot_lacks(fstype, lacks):
+    assert find_lacking_kernel(host("", more=LISTS), fstype) == RELEASE * lacks
+
+
+@pytest.mark.parametrize("gone", list(LISTS)[1:])
+def test_lists_of_modules_that_cannot_be_read_say_nothing(gone):
+    more = {path: text for path, text in LISTS.items() if path != gone}
+    assert find_lacking_kernel(host("", more=more), "ntfs3") == ""
+
+
+def test_helper_of_exfat_needs_no_module():
+    assert find_lacking_kernel(host("", more={**LISTS, "/usr/sbin/mount.exfat": ""}), "exfat") == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "mounts", "is_fault"),
+    [("defaults", (), True), ("nofail", (DATA.replace("ext4", "btrfs"),), True), ("nofail", (), False)],
+)
+def test_line_of_such_a_type(options, mounts, is_fault):
+    held = (HELD[0], ("sdb", "/dev/sdb", "btrfs", "", UUID, "", ""))
+    facts = host(f"UUID={UUID} /data btrfs {options} 0 2", *mounts, held=held, more=LISTS)
+    (line,) = [one for one in look_at_boot_lines(facts) if one.target == "/data"]
+    assert bool(line.fault) is is_fault
+    assert f"the kernel of the next boot ({RELEASE}) does not have: the mount fails" in line.fault + line.remark
+
+
+KUBELET = {
+    "/sys/fs/cgroup/system.slice/kubelet.service/cgroup.procs": "800\n",
+    "/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet\n",
+    "/sys/block/sda/sda3/size": "9000\n", "/sys/block/sda/sda3/dev": "8:3\n", "/proc/cmdline": "ro quiet\n",
+    "/run/udev/data/b8:3": "E:ID_FS_TYPE=swap\nE:ID_PART_ENTRY_TYPE=0657fd6d-a4ab-43c4-84e5-0933c84b4f4f\n",
+}  # fmt: skip
+SWAP = (*HELD, ("sda3", "/dev/sda3", "swap", "", "5-5", "", ""))
+
+
+@pytest.mark.parametrize(
+    ("line", "more", "links", "count"),
+    [
+        ("", {}, {}, 1),
+        ("/swap.img none swap sw 0 0", {"/swap.img": ""}, {}, 0),  # the generator looks for none then
+        ("", {"/proc/cmdline": "systemd.gpt_auto=0\n"}, {}, 0),
+        ("", {"/run/udev/data/b8:3": KUBELET["/run/udev/data/b8:3"].replace("0657", "0658")}, {}, 0),
+        (
+            "",
+            {"/run/udev/data/b8:3": KUBELET["/run/udev/data/b8:3"] + "E:ID_PART_ENTRY_FLAGS=0x8000000000000000\n"},
+            {},
+            0,
+        ),
+        ("", {}, {"/etc/systemd/system/dev-sda3.swap": "/dev/null"}, 0),
+        ("", {"/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/k --fail-swap-on=false\n"}, {}, 0),
+    ],
+)
+def test_swap_of_the_type_of_its_partition_beside_a_kubelet(line, more, links, count):
+    facts = host(line, held=SWAP, more={**KUBELET, **more}, links=links)
+    notes = [one.note for one in look_at_boot_lines(facts) if "by its GPT type" in one.note]
+    assert len(notes) == count
+
+
+def test_swap_file_below_a_mount_may_be_hidden():
+    (line,) = [one for one in look_at_boot_lines(host("/data/swapfile none swap sw 0 0", DATA)) if one.note]
+    assert "which is not there; it may lie below the mount of /data, which hides it" in line.note
+
+
+NFS = "40 22 0:50 / /home rw - nfs4 server:/home rw\n"
+FUSE = "41 40 0:60 / /home/shared rw - fuse /home/shared rw,user_id=0\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "mounts", "count"),
+    [
+        ("server:/home /home nfs defaults 0 0", (NFS, FUSE), 1),
+        ("server:/home /home nfs defaults 0 0", (NFS, FUSE.replace("- fuse /home", "- nfs4 server:/x")), 0),
+        ("server:/home /home nfs defaults 0 0", (NFS,), 0),
+        ("server:/ / nfs defaults 0 0", ("23 1 0:70 / / rw - nfs4 server:/root rw\n", FUSE.replace(" 40 ", " 23 ")), 0),
+        ("bindfs#/x /home/shared fuse _netdev,nofail 0 0", (NFS, FUSE), 0),
+    ],
+)
+def test_what_is_mounted_by_hand_on_a_share_can_hang_a_reboot(line, mounts, count):
+    notes = [one.note for one in look_at_boot_lines(host(line, *mounts)) if "the next reboot can hang" in one.note]
+    assert len(notes) == count
