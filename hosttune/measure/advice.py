@@ -26,6 +26,19 @@ class Advice:
 
 
 ADVICE: Mapping[str, Advice] = MappingProxyType({
+    "threads": Advice(
+        "{tasks} threads want {cpus:.3g} CPUs: set OMP_NUM_THREADS=1 before the start, and in each loader worker "
+        "torch.set_num_threads(1) and cv2.setNumThreads(0); in one process on its own, as many threads as CPUs",
+        "OpenMP loops on 2 CPUs: 2 threads 7,627 items/s, 16 threads 877; on half a CPU: 1: 2,491, 16: 350",
+        MACHINE,
+        rule="framework-env",
+    ),
+    "fewer-workers": Advice(
+        "{tasks} processes want {cpus:.3g} CPUs: num_workers={most} is enough",
+        "decoding on 2 CPUs: 16 workers are 16 % slower than 3",
+        MACHINE,
+        rule="framework-input-pipeline",
+    ),
     "more-workers": Advice(
         "more loader workers for each GPU process: DataLoader(num_workers=...)",
         "decoding peaks at as many workers as CPUs or one more: 1.8 times one worker on 2 CPUs; 16 lose 16 % again",
@@ -123,7 +136,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "foreign": Advice(
         "others take the CPU time: move them, nice them, or give the job CPUs of its own (taskset, cpuset, "
-        "systemd-run -p CPUWeight=, the scheduler's request)",
+        "CPUWeight= of a systemd unit, the scheduler's request)",
     ),
     "waits": Advice(
         "it waits for what the host does not see: a network, another rank, a lock. py-spy dump --pid PID shows where",

@@ -91,6 +91,7 @@ MEANS = (
     "run_delay_cores", "cpus", "cpu_some", "io_some", "io_full", "memory_some", "read_bytes", "device_bytes",
     "disk_read_bytes", "disk_written_bytes", "read_await_ms", "in_flight", "refaults", "swapped_in_pages", "mains",
     "children", "active_children", "saturated_children", "active_child_cores", "line_cores", "throttled_percent",
+    "wanting", "wanting_processes",
 )  # fmt: skip
 TOTALS = ("read_bytes", "received_bytes", "device_bytes", "written_bytes", "disk_read_bytes", "disk_written_bytes")
 
@@ -335,4 +336,6 @@ def _values(tick: Tick) -> dict[str, float | None]:
         "active_children": float(len(active)) if tree else None,
         "saturated_children": float(sum(cores >= LIMITS.saturated_enter for cores in active)) if tree else None,
         "active_child_cores": sum(active) / len(active) if active else None,
+        "wanting": tree.wanting if tree else None,
+        "wanting_processes": tree.wanting_processes if tree else None,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from hosttune.measure.advice import ADVICE, Advice
 from hosttune.measure.cpus import Cpus
@@ -14,6 +15,17 @@ from hosttune.measure.watch.verdict import SECOND, VerdictKind, WatchVerdict
 from hosttune.measure.workers import start_workers
 
 _NETWORK = ("nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "9p", "afs", "glusterfs", "virtiofs")
+
+
+CROWDED = 1.5  # tasks for each CPU that want one: more take turns, and wait for each other
+
+
+class Crowd(NamedTuple):
+    """More tasks want a CPU than the job may use: threads of a few processes, or many processes."""
+
+    tasks: int
+    cpus: float
+    are_threads: bool
 
 
 def remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
@@ -44,11 +56,14 @@ def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
         if account.gpu_neighbours:
             return (*found, "gpu-shared")
         return (*found, "gpu-limit" if state is State.GPU else "cold-gpu")
+    if state is State.LIMIT:
+        return (*_of_crowd(account), "limit")
     if state is State.CPU and not _is_python(account):
-        return ("all-cpus", "governor")
+        return (*_of_crowd(account), "all-cpus", "governor")
     return {
         State.MEM: ("memory", *(("worker-copies",) if _is_python(account) else ()), "fits-memory"),
         State.CPU: (
+            *_of_crowd(account),
             "draft",
             *(("gpu-decode",) if _has_gpu(account) else ()),
             "raw-format",
@@ -56,9 +71,28 @@ def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
             "governor",
             "pillow-simd",
         ),
-        State.FOREIGN: ("foreign",),
-        State.LIMIT: ("limit",),
+        State.FOREIGN: ("foreign", *_of_crowd(account)),
     }.get(state, ())
+
+
+def crowd_of(account: Account) -> Crowd | None:
+    """The tasks that want a CPU, against the CPUs that the job may use. None if these are enough, or not known."""
+    tasks, processes, cpus = (account.means[name].value for name in ("wanting", "wanting_processes", "cpus"))
+    if tasks is None or processes is None or not cpus or tasks <= CROWDED * cpus or tasks < cpus + 1:
+        return None
+    are_threads = tasks >= CROWDED * processes
+    if not are_threads and processes < max(1.0, cpus) + 1:
+        return None
+    return Crowd(round(tasks), cpus, are_threads)
+
+
+def _of_crowd(account: Account) -> tuple[str, ...]:
+    crowd = crowd_of(account)
+    if crowd is None:
+        return ()
+    if crowd.are_threads:
+        return ("threads",)
+    return ("fewer-workers",) if _is_python(account) else ()
 
 
 def _has_gpu(account: Account) -> bool:
@@ -139,6 +173,9 @@ def _filled(name: str, account: Account) -> Advice:
                 advice, text=f"more loader workers for each GPU process: num_workers={start} instead of {now}"
             )
         return replace(advice, text=f"{advice.text}; {now} are there, {cpus:g} CPUs would carry a few more")
+    if name in {"threads", "fewer-workers"} and (crowd := crowd_of(account)) is not None:
+        most = max(1, int(crowd.cpus))
+        return replace(advice, text=advice.text.format(tasks=crowd.tasks, cpus=crowd.cpus, most=most))
     if name == "limit" and account.limit is not None:
         return replace(advice, text=f"{advice.text}: {limit_source(account.limit)}")
     if name == "foreign" and account.others:

@@ -117,13 +117,15 @@ class TreeTick:
     most_runnable: float | None = None  # of one process, the largest: the share of its time on a CPU or waiting for one
     line_cores: float | None = None  # of `cores`, those of processes that came or went within the interval
     program: str = ""  # the name of the busiest process
-    blocked: int | None = None  # in uninterruptible sleep at the moment of the look
+    blocked: int | None = None  # with a task in uninterruptible sleep at the moment of the look
     is_stopped: bool = False  # all of them, by a signal
     read_bytes: float | None = None  # what read(2) and its kin returned, the page cache and pipes included (rchar)
     device_bytes: float | None = None  # what had to come from a device (read_bytes of proc_pid_io(5))
     written_bytes: float | None = None
     received_bytes: float | None = None  # over TCP, of sockets that were seen: a lower bound
     is_partial: bool = False  # something of it may not be seen by this user
+    wanting: float | None = None  # tasks that ran or queued for a CPU at the moment of the look
+    wanting_processes: int | None = None  # processes with such a task
 
 
 @frozen

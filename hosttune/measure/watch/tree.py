@@ -18,6 +18,7 @@ from hosttune.measure.watch.family import Family, Member, family
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import ProcessStat, process_stat
 from hosttune.measure.watch.process import FILES, WatchedProcess
+from hosttune.measure.watch.tasks import look_at_tasks
 from hosttune.measure.watch.tick import TreeTick
 
 MOST_MEMBERS = 1 << 15
@@ -143,6 +144,7 @@ class Tree:
         others = self.family.mains | self.family.launchers
         children = sorted((one.cores for one in alive if one.pid not in others), reverse=True)
         states = [one.counters.stat.state for one in alive if one.counters]
+        tasks = look_at_tasks(alive, self._proc)
         return TreeTick(
             processes=len(alive),
             mains=len(mains),
@@ -154,12 +156,14 @@ class Tree:
             line_cores=max(0.0, (done.ticks - done.lasting) / hertz / seconds),
             program=self._program(alive),
             run_delay_cores=None if done.delay is None else done.delay / 1e9 / seconds,
-            blocked=states.count("D"),
+            blocked=tasks.blocked,
             is_stopped=bool(states) and all(state in "Tt" for state in states),
             read_bytes=done.io and done.io.read / seconds,
             device_bytes=done.io and done.io.device / seconds,
             written_bytes=done.io and done.io.written / seconds,
             is_partial=done.io is None or self._is_cut,
+            wanting=tasks.wanting,
+            wanting_processes=tasks.processes,
         )
 
     def _most_runnable(self, alive: list[WatchedProcess], done: Sums, seconds: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.measure.watch.remedies import is_one_of_several
+from hosttune.measure.watch.remedies import crowd_of, is_one_of_several
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import Want
 from hosttune.measure.watch.verdict import SECOND, Confidence, VerdictKind, WatchVerdict
@@ -169,7 +169,10 @@ def _meaning(state: State, account: Account) -> str:
         times = f", which held it back {held:.0f} % of the time" if held else ""
         busy = mean["busy_cores"]
         free = ", while others are free" if busy is not None and limit.of - busy >= LIMITS.free_outside else ""
-        return f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs{times}{free}"
+        threads = f"; {_threads(account)}" if _threads(account) else ""
+        return f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs{times}{free}{threads}"
+    if state is State.CPU and _threads(account):
+        return f"{_threads(account)}: they take turns, and wait for each other"
     if state is State.WAIT and account.waits_for is not None:
         names = sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:2]
         return f"{WAITS[account.waits_for]}{f' ({join_words(names)})' if names else ''}"
@@ -189,6 +192,11 @@ def _meaning(state: State, account: Account) -> str:
     if state is State.DISK and written > 4 * read and not is_served:
         return "it waits for storage, which is busy with writing" + _of(storage_of(account))
     return MEANINGS[state] + (_of(storage_of(account)) if state is State.DISK else "")
+
+
+def _threads(account: Account) -> str:
+    crowd = crowd_of(account)
+    return f"{crowd.tasks} threads want {crowd.cpus:.3g} CPUs" if crowd is not None and crowd.are_threads else ""
 
 
 def _of(storage: str) -> str:
@@ -268,6 +276,8 @@ def _processors(account: Account) -> str:
         parts.append(f"{room:.0f} % of {'them' if cores is not None and cpus else 'the CPUs'} are free")
     if delay is not None and delay >= 0.05:
         parts.append(f"its processes wait for {delay:.1f} {'more' if cores is not None else 'CPUs'}")
+    if mean["wanting"] is not None and cpus and mean["wanting"] > cpus:
+        parts.append(f"{mean['wanting']:.0f} of its threads run or queue for one")
     if account.others and mean["busy_cores"] is not None:
         busiest = sorted(account.others, key=lambda name: -account.others[name])[:3]
         parts.append(f"busiest of the others: {join_words(busiest)}")
