@@ -11,6 +11,7 @@ from hosttune.cli.app import COMMANDS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.measure.advice import ADVICE
 from hosttune.measure.gpu.reasons import HELD_BACK
+from hosttune.measure.watch.programs import Work, mapped_files, works_with
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.tick import Mounted
 from hosttune.measure.watch.verdict import judged
@@ -109,3 +110,66 @@ def test_loaders_that_rest_are_no_reason_for_more_of_them():
     assert "small kernels" in texts[0]
     assert not any("num_workers" in text for text in texts)
     assert sentence.endswith("limit of one core while the job gets the CPU time that it asks for")
+
+
+SITE = "/opt/venv/lib/python3.12/site-packages"
+TORCHVISION = (
+    f"{SITE}/torch/lib/libtorch_cpu.so",
+    f"{SITE}/torchvision/image.so",
+    f"{SITE}/PIL/_imaging.cpython-312-x86_64-linux-gnu.so",
+)
+PANDAS = f"{SITE}/pandas/_libs/lib.cpython-312-x86_64-linux-gnu.so"
+TOKENIZERS = f"{SITE}/tokenizers/tokenizers.abi3.so"
+
+
+@pytest.mark.parametrize(
+    ("paths", "commands", "found"),
+    [
+        ((*TORCHVISION, "/data/train/n01440764/1.JPEG"), ("python", "train.py"), ("pictures",)),
+        ((*TORCHVISION, PANDAS, "/data/shard-000.tar"), ("python", "train.py"), ("pictures",)),
+        (TORCHVISION, ("python", "mlp.py"), ()),  # imported, and no picture is opened
+        ((*TORCHVISION, TOKENIZERS, "/data/a.arrow"), ("python", "map.py"), ("text",)),
+        ((*TORCHVISION, TOKENIZERS, "/data/a.jpg"), ("python", "clip.py"), ("pictures", "text")),
+        (
+            (f"{SITE}/opencv_python.libs/libavcodec-5.so", f"{SITE}/cv2/cv2.abi3.so", "/data/a.png"),
+            ("python",),
+            ("pictures",),
+        ),
+        ((f"{SITE}/cv2/cv2.abi3.so", f"{SITE}/decord/libdecord.so", "/data/a.mp4"), ("python",), ("video",)),
+        ((f"{SITE}/polars/_polars_runtime.abi3.so", "/data/a.parquet"), ("python",), ("tables",)),
+        ((f"{SITE}/lightgbm/lib/lib_lightgbm.so", f"{SITE}/numpy.libs/libopenblas.so"), ("python", "gbm.py"), ()),
+        (
+            (f"{SITE}/vllm/_C.abi3.so", TOKENIZERS),
+            ("python", "-m", "vllm.entrypoints.openai.api_server"),
+            ("requests", "text"),
+        ),
+        (("/usr/lib/libc.so.6",), ("/usr/bin/python3", "/opt/venv/bin/uvicorn", "app:app"), ("requests",)),
+        (("/data/a.jpg",), ("cp", "-r"), ()),
+    ],
+)
+def test_work_of_a_job_is_read_from_its_libraries_and_files(paths, commands, found):
+    assert tuple(work.value for work in works_with(paths, commands)) == found
+
+
+def test_mapped_files_are_those_with_a_path():
+    maps = b"7f0-7f1 r-xp 0 fe:00 12   /opt/my lib/libjpeg.so.8\n7f1-7f2 rw-p 0 00:00 0 \n7f2-7f3 rw-p 0 00:00 0   [stack]\n7f3-7f4 r-xp 0 fe:00 1  /cut"
+    assert mapped_files(maps) == {"/opt/my lib/libjpeg.so.8"}
+
+
+@pytest.mark.parametrize(
+    ("work", "first"),
+    [
+        ((), "see which function"), ((Work.PICTURES,), "decode less"), ((Work.VIDEO,), "decode fewer frames"),
+        ((Work.TEXT,), "tokenize once"), ((Work.TABLES,), "read only the columns"), ((Work.REQUESTS,), "it serves requests"),
+    ],
+)  # fmt: skip
+def test_cpu_advice_is_for_what_the_job_works_with(work, first):
+    texts = told(replace(OTHERS["no gpu in the machine"][1], works_with=work))[0]
+    assert texts[0].startswith(first)
+    assert any("Pillow" in text or "pillow" in text for text in texts) is (Work.PICTURES in work)
+
+
+def test_server_has_no_loaders_to_add():
+    texts = told(replace(tick(20.0, idle=49, main=1.0), works_with=(Work.REQUESTS,)))[0]
+    assert texts[0].startswith("it serves requests")
+    assert not any("num_workers" in text for text in texts)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch.history import History, point
+from hosttune.measure.watch.programs import Work
 from hosttune.measure.watch.states import LIMITS, HeldState, State, Trust, step
 from hosttune.measure.watch.tick import (
     CpuLimit,
@@ -131,6 +132,7 @@ class Account:
         self.waited_for: dict[str, float] = {}  # addresses, files, pipes
         self.waited_s = 0.0
         self.limit: CpuLimit | None = None  # the last that held it back
+        self.works_with: set[Work] = set()
         self.programs: dict[str, float] = {}  # core seconds by the name of the busiest process of a tick
         self.is_partial = False
         self.has_job_pressure_s = 0.0
@@ -169,6 +171,7 @@ class Account:
             moved = (disk.read_bytes + disk.written_bytes) * tick.seconds
             self.disk_bytes[disk.name] = self.disk_bytes.get(disk.name, 0.0) + moved
         self._add_mounts(tick)
+        self.works_with.update(tick.works_with or ())
         return self.held
 
     def settled(self) -> Account:

@@ -9,6 +9,7 @@ from hosttune.measure.advice import ADVICE, Advice
 from hosttune.measure.cpus import Cpus
 from hosttune.measure.gpu.reasons import HELD_BACK
 from hosttune.measure.watch.account import Account
+from hosttune.measure.watch.programs import Work
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want
 from hosttune.measure.watch.verdict import SECOND, VerdictKind, WatchVerdict
@@ -58,19 +59,10 @@ def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
         return (*found, "gpu-limit" if state is State.GPU else "cold-gpu")
     if state is State.LIMIT:
         return (*_of_crowd(account), "limit")
-    if state is State.CPU and not _is_python(account):
-        return (*_of_crowd(account), "all-cpus", "governor")
+    if state is State.CPU:
+        return (*_of_crowd(account), *_of_work(account), "governor")
     return {
         State.MEM: ("memory", *(("worker-copies",) if _is_python(account) else ()), "fits-memory"),
-        State.CPU: (
-            *_of_crowd(account),
-            "draft",
-            *(("gpu-decode",) if _has_gpu(account) else ()),
-            "raw-format",
-            "knee",
-            "governor",
-            "pillow-simd",
-        ),
         State.FOREIGN: ("foreign", *_of_crowd(account)),
     }.get(state, ())
 
@@ -95,6 +87,22 @@ def _of_crowd(account: Account) -> tuple[str, ...]:
     return ("fewer-workers",) if _is_python(account) else ()
 
 
+def _of_work(account: Account) -> tuple[str, ...]:
+    """How to need less CPU time for what this job works with."""
+    if not _is_python(account) and not account.works_with:
+        return ("all-cpus",)
+    on_gpu = _has_gpu(account)
+    for_work = {
+        Work.REQUESTS: ("server",),
+        Work.VIDEO: ("video", *(("video-on-gpu",) if on_gpu else ())),
+        Work.PICTURES: ("draft", *(("gpu-decode",) if on_gpu else ()), "raw-format", "knee", "pillow-simd"),
+        Work.TEXT: ("tokenize-once",),
+        Work.TABLES: ("fewer-columns",),
+    }
+    found = [name for work, names in for_work.items() if work in account.works_with for name in names]
+    return (*found, *(("profile",) if Work.PICTURES not in account.works_with else ()))
+
+
 def _has_gpu(account: Account) -> bool:
     return bool(account.gpus)
 
@@ -111,6 +119,8 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
     active, saturated = mean["active_children"] or 0.0, (mean["saturated_children"] or 0.0) / share
     if (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0):
         return ("line",)
+    if Work.REQUESTS in account.works_with:
+        return ("server", "profile")
     if not _is_python(account):
         return ("one-thread",)
     if saturated < 0.5:
@@ -176,6 +186,8 @@ def _filled(name: str, account: Account) -> Advice:
     if name in {"threads", "fewer-workers"} and (crowd := crowd_of(account)) is not None:
         most = max(1, int(crowd.cpus))
         return replace(advice, text=advice.text.format(tasks=crowd.tasks, cpus=crowd.cpus, most=most))
+    if name == "profile":
+        return replace(advice, text=advice.text.format(pid=account.watched.pid))
     if name == "limit" and account.limit is not None:
         return replace(advice, text=f"{advice.text}: {limit_source(account.limit)}")
     if name == "foreign" and account.others:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.sample import GpuSample
+from hosttune.measure.watch.programs import Work
 
 
 class Want(str, Enum):
@@ -165,6 +166,7 @@ class Tick:
     limit: CpuLimit | None = None  # what keeps the job from other CPUs of the host
     throttled_percent: float | None = None  # of the time, in periods in which the quota held it back
     wait: Wait | None = None  # what it slept on; None where it ran, or on nothing that is known
+    works_with: tuple[Work, ...] | None = None  # pictures, text ...; looked up now and then
     is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged
 
 
