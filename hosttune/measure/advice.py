@@ -134,6 +134,36 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "read-ahead": Advice("larger files on slow disks: read further ahead", rule="storage-readahead"),
     "nfs-read-ahead": Advice("NFS reads 128 KiB ahead since Linux 5.4", rule="storage-nfs-readahead"),
     "what-disk-gives": Advice("see what the disk gives and what decoding takes", command="hosttune bench read DIR"),
+    "oom-group": Advice(
+        "it needs more memory than its limit: fewer loader workers, a smaller prefetch_factor or batch, or a higher "
+        "limit; journalctl -k -g 'oom-kill' shows which process had how much",
+    ),
+    "oom-host": Advice(
+        "the host ran out of memory: journalctl -k -g 'Out of memory' shows who had how much",
+        rule="memory-pressure",
+    ),
+    "shm": Advice(
+        "loader workers hand batches over in /dev/shm: make it larger (docker run --shm-size=8g or --ipc=host; in "
+        "Kubernetes an emptyDir with medium: Memory on /dev/shm), or use fewer workers and a smaller prefetch_factor",
+        rule="limits-shm",
+    ),
+    "sigbus": Advice(
+        "a file that it had mapped was cut off, or the file system below it is full: df -h /dev/shm shows the one that "
+        "loader workers use (docker run --shm-size=8g makes it larger)",
+        rule="limits-shm",
+    ),
+    "killed": Advice(
+        "the kernel counted no kill for memory: another process sent SIGKILL. A scheduler does that at a limit of time "
+        "(sacct -j JOB -o State,ExitCode; kubectl describe pod)",
+    ),
+    "crashed": Advice(
+        "see where it failed: coredumpctl gdb, or another run with PYTHONFAULTHANDLER=1, which prints the Python stack",
+    ),
+    "continue": Advice("continue it with: kill -CONT {pid} (fg in its own shell)"),
+    "thaw": Advice(
+        "its control group is frozen: docker unpause, systemctl thaw, scontrol resume, or echo 0 to cgroup.freeze "
+        "(THAWED to freezer.state of version 1) there",
+    ),
     "memory": Advice("pages are swapped, or dropped and needed again", rule="memory-pressure"),
     "worker-copies": Advice(
         "a cache inside a Dataset is copied by each worker over time: fewer workers, or arrays instead of lists",

@@ -11,7 +11,10 @@ from hosttune.measure.watch.programs import Work
 from hosttune.measure.watch.states import LIMITS, HeldState, State, Trust, step
 from hosttune.measure.watch.tick import (
     CpuLimit,
+    Kills,
+    MemoryTick,
     Mounted,
+    Shm,
     Tick,
     Want,
     gpu_percent,
@@ -133,6 +136,9 @@ class Account:
         self.waited_s = 0.0
         self.limit: CpuLimit | None = None  # the last that held it back
         self.works_with: set[Work] = set()
+        self.memory: MemoryTick | None = None
+        self.least_shm: Shm | None = None  # when the least of it was free
+        self.kills = Kills()
         self.programs: dict[str, float] = {}  # core seconds by the name of the busiest process of a tick
         self.is_partial = False
         self.has_job_pressure_s = 0.0
@@ -144,6 +150,9 @@ class Account:
         self.last = tick
         self.seconds += tick.seconds
         self._total(tick)
+        self.memory = tick.memory or self.memory
+        if tick.shm is not None and (self.least_shm is None or tick.shm.free_bytes < self.least_shm.free_bytes):
+            self.least_shm = tick.shm
         if not self.is_warm and self.watched.warm_up_s is None and len(self._cold) < MOST_COLD:
             self._cold.append(tick)
         if tick.is_paused or tick.seconds > max(LOST_S, LOST_TICKS * self.watched.interval_s):
@@ -183,7 +192,7 @@ class Account:
         found = Account(replace(self.watched, warm_up_s=WARM_UP_WITHOUT_GPU_S))
         for tick in self._cold:
             found.add(tick)
-        found.watched, found.status = self.watched, self.status
+        found.watched, found.status, found.kills = self.watched, self.status, self.kills
         return found
 
     def _warms_up(self, tick: Tick) -> bool:

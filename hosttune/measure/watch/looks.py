@@ -12,6 +12,7 @@ from hosttune.measure.watch.group import Group
 from hosttune.measure.watch.host import HostCounters
 from hosttune.measure.watch.kept import content_in_time
 from hosttune.measure.watch.limits import CpuLimits
+from hosttune.measure.watch.memory import Freezer, JobMemory
 from hosttune.measure.watch.mounts import MountTable
 from hosttune.measure.watch.others import Others, gpu_users
 from hosttune.measure.watch.programs import Work, mapped_files, works_with
@@ -56,6 +57,8 @@ class Looks:
         self.sampler = sampler
         self.tree = Tree(root, follows_group=follows_group)
         self.group = Group(root)
+        self.memory = JobMemory(root)
+        self._freezer = Freezer(root)
         self._host = HostCounters()
         self._others = Others()
         self._waits = Waits()
@@ -89,6 +92,8 @@ class Looks:
         wait = None
         if tree is not None and _has_time(tree, self.limits.cpus):
             tree, wait = self._wait(tree, seconds)
+        is_still = tree is None or not tree.cores
+        frozen_by = self._freezer.look() if is_still else ""
         tick = Tick(
             at_s=now_s - self._start_s,
             seconds=seconds,
@@ -105,8 +110,11 @@ class Looks:
             limit=self.limits.limit,
             throttled_percent=throttled,
             wait=wait,
+            memory=self.memory.look(),
+            shm=self.memory.shm(),
+            frozen_by=frozen_by,
             works_with=self._works_with(),
-            is_paused=is_paused or (tree is not None and tree.is_stopped),
+            is_paused=is_paused or bool(frozen_by) or (tree is not None and tree.is_stopped),
         )
         others = self._others.look(self.tree.members, now_s) if _is_crowded(tick) else None
         return rounded(replace(tick, others=others))

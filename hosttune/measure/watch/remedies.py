@@ -9,6 +9,7 @@ from hosttune.measure.advice import ADVICE, Advice
 from hosttune.measure.cpus import Cpus
 from hosttune.measure.gpu.reasons import HELD_BACK
 from hosttune.measure.watch.account import Account
+from hosttune.measure.watch.endings import Ending, EndKind, ending_of
 from hosttune.measure.watch.programs import Work
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want
@@ -39,9 +40,24 @@ def remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
     for state in states:
         for name in _names(state, account, shares.get(state) or 1.0):
             found[name] = _filled(name, account)
+    if (end := _end_advice(ending_of(account))) and end not in found:
+        found = {end: _filled(end, account), **found}
     if any(gpu.was_lost for gpu in account.gpus.values()):
         found = {"lost-gpu": ADVICE["lost-gpu"], **found}
     return tuple(found.values())
+
+
+_ENDS = {
+    EndKind.GROUP_OOM: "oom-group", EndKind.HOST_OOM: "oom-host", EndKind.SHM: "shm", EndKind.STOPPED: "continue",
+    EndKind.FROZEN: "thaw",
+}  # fmt: skip
+_ASKED_FOR = {"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2"}  # who sent it knows why
+
+
+def _end_advice(ending: Ending | None) -> str:
+    if ending is None or ending.what in _ASKED_FOR:
+        return ""
+    return _ENDS.get(ending.kind) or {"SIGKILL": "killed", "SIGBUS": "sigbus"}.get(ending.what, "crashed")
 
 
 def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
@@ -186,7 +202,7 @@ def _filled(name: str, account: Account) -> Advice:
     if name in {"threads", "fewer-workers"} and (crowd := crowd_of(account)) is not None:
         most = max(1, int(crowd.cpus))
         return replace(advice, text=advice.text.format(tasks=crowd.tasks, cpus=crowd.cpus, most=most))
-    if name == "profile":
+    if name in {"profile", "continue"}:
         return replace(advice, text=advice.text.format(pid=account.watched.pid))
     if name == "limit" and account.limit is not None:
         return replace(advice, text=f"{advice.text}: {limit_source(account.limit)}")

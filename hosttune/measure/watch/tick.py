@@ -78,6 +78,34 @@ class Pressure:
 
 
 @frozen
+class MemoryTick:
+    """The tightest memory limit of the job's control groups: `path` is its file, `by` who set it and where it is
+    changed, "" if that is not known. The page cache of the job's files is in `used_bytes`."""
+
+    limit_bytes: int
+    path: str
+    by: str = ""
+    used_bytes: int | None = None
+
+
+@frozen
+class Shm:
+    """/dev/shm as the job sees it: its size, and what is free of it."""
+
+    size_bytes: int
+    free_bytes: int
+
+
+@frozen
+class Kills:
+    """Processes that the kernel has killed for memory since the watch began: `group` in the job's control group,
+    `host` everywhere."""
+
+    group: int = 0
+    host: int = 0
+
+
+@frozen
 class HostTick:
     """The whole host. `idle_percent` is that of the CPUs that the job may use; waiting for a disk counts as idle."""
 
@@ -166,6 +194,9 @@ class Tick:
     limit: CpuLimit | None = None  # what keeps the job from other CPUs of the host
     throttled_percent: float | None = None  # of the time, in periods in which the quota held it back
     wait: Wait | None = None  # what it slept on; None where it ran, or on nothing that is known
+    memory: MemoryTick | None = None  # None if there is no limit
+    shm: Shm | None = None
+    frozen_by: str = ""  # the folder of the control group that is frozen
     works_with: tuple[Work, ...] | None = None  # pictures, text ...; looked up now and then
     is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged
 

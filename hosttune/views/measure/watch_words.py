@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from hosttune.measure.watch.endings import EndKind, ending_of
 from hosttune.measure.watch.remedies import crowd_of, is_one_of_several
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import Want
@@ -36,6 +37,7 @@ SHORT: Mapping[State, str] = MappingProxyType({
     State.MEM: "memory", State.GPU: "the GPU", State.DISK: "storage", State.CPU: "too little CPU time",
     State.FOREIGN: "others on its CPUs", State.LIMIT: "a limit on its CPUs",
 })  # fmt: skip
+_NO_CRASH = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU")
 _BUSY = {State.GPU: "the GPU is busy", State.COLD_GPU: "the GPU is busy, but cold"}
 _MAIN_LIMIT = "its main process is at the limit of one core"
 _ONE_LIMIT = "one of its processes is at the limit of one core, and the others wait,"
@@ -62,6 +64,25 @@ def headline(verdict: WatchVerdict, account: Account) -> str:
     if len(verdict.segments) > 1:
         return f"{text} ({changes(verdict)}{_cold(verdict)})"
     return f"{text} ({_shares(verdict)})" if sum(one.share >= SECOND for one in verdict.shares) > 1 else text
+
+
+def ending_text(account: Account) -> str:
+    """How the job ended, or why it does not go on; "" if it ended by itself, or goes on."""
+    end = ending_of(account)
+    if end is None:
+        return ""
+    memory, shm = account.memory, account.least_shm
+    limit = f" (limit {_size(memory.limit_bytes)} by {memory.path})" if memory is not None else ""
+    killed = counted(account.kills.group, "process", "processes")
+    text = {
+        EndKind.GROUP_OOM: f"{killed} of its control group killed by the kernel: out of memory{limit}",
+        EndKind.HOST_OOM: "killed by the kernel: the host was out of memory",
+        EndKind.SHM: f"/dev/shm ({_size(shm.size_bytes)}) was full" if shm else "",
+        EndKind.SIGNAL: f"killed by {end.what}" if end.what in _NO_CRASH else f"crashed with {end.what}",
+        EndKind.STOPPED: "all its processes are stopped by a signal (SIGSTOP, Ctrl-Z)",
+        EndKind.FROZEN: f"its control group is frozen: {end.what}",
+    }[end.kind]
+    return f"ended: {text}" if end.has_ended else text
 
 
 def _shares(verdict: WatchVerdict) -> str:
