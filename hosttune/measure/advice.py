@@ -165,6 +165,15 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "(THAWED to freezer.state of version 1) there",
     ),
     "memory": Advice("pages are swapped, or dropped and needed again", rule="memory-pressure"),
+    "memory-limit": Advice(
+        "raise its memory limit: {path} sets it. Or fewer loader workers: the page cache of its files counts as well",
+    ),
+    "mapped": Advice(
+        "it touches the pages of mapped files one by one (a model of safetensors, LMDB, Arrow): read each file once, "
+        "front to back, before the start: cat FILE >/dev/null; over a network, copy it to a local disk",
+        "30 to 50 times as fast over a network mount",
+        "safetensors#562, ComfyUI#2288",
+    ),
     "worker-copies": Advice(
         "a cache inside a Dataset is copied by each worker over time: fewer workers, or arrays instead of lists",
         "2.46 GB on disk took 33 GB decoded (13 times); JPEGs take 17 to 28 times their size as uint8",
@@ -181,6 +190,14 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "gpu-shared": Advice(
         "other processes hold memory on the job's GPUs, and whose kernels ran is not told: give the job a GPU of its "
         "own (CUDA_VISIBLE_DEVICES, the scheduler), or watch it while they rest",
+    ),
+    "power-cap": Advice(
+        "the machine caps the GPU's power, not its own limit: look at the power cap of the BMC (ipmitool dcmi power "
+        "get_limit; iDRAC, Redfish), at failed power supplies (ipmitool sdr type 'Power Supply'), and at its cables",
+    ),
+    "hang": Advice(
+        "if it should be working, see where it hangs: py-spy dump --pid {pid} shows the main process; the same with "
+        "each process of pgrep -P {pid} shows loader workers and ranks",
     ),
     "throttled": Advice("the GPU's clock is held down", rule="gpu-throttle"),
     "cold-gpu": Advice(

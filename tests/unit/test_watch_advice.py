@@ -10,10 +10,11 @@ import pytest
 from hosttune.cli.app import COMMANDS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.measure.advice import ADVICE
-from hosttune.measure.gpu.reasons import HELD_BACK
+from hosttune.measure.gpu.reasons import HELD_BACK, POWER_CAP
 from hosttune.measure.watch.programs import Work, mapped_files, works_with
 from hosttune.measure.watch.remedies import remedies
-from hosttune.measure.watch.tick import Mounted
+from hosttune.measure.watch.states import State
+from hosttune.measure.watch.tick import MemoryTick, Mounted
 from hosttune.measure.watch.verdict import judged
 from hosttune.views.measure.watch_words import MEANINGS, headline
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
@@ -173,3 +174,56 @@ def test_server_has_no_loaders_to_add():
     texts = told(replace(tick(20.0, idle=49, main=1.0), works_with=(Work.REQUESTS,)))[0]
     assert texts[0].startswith("it serves requests")
     assert not any("num_workers" in text for text in texts)
+
+
+def test_memory_limit_is_named_and_storage_is_not_ruled_out():
+    full = MemoryTick(
+        4 << 30, "/sys/fs/cgroup/job/memory.max", "Kubernetes: resources.limits.memory of the pod", 4 << 30
+    )
+    one = replace(OTHERS["memory"][1], memory=full)
+    texts, _, sentence = told(one)
+    assert sentence.endswith("within its limit of 4.0 GiB (/sys/fs/cgroup/job/memory.max)")
+    assert texts[0].startswith(
+        "raise its memory limit: /sys/fs/cgroup/job/memory.max (Kubernetes: resources.limits.memory"
+    )
+    assert not any("cache inside a Dataset" in text for text in texts)  # it has no workers
+    verdict, _ = judged(jittered(one, 60, seed=5), WATCHED)
+    assert State.DISK not in verdict.not_the_cause
+    half = replace(full, used_bytes=1 << 30)
+    assert "within its limit" not in told(replace(one, memory=half))[2]
+
+
+def test_mapped_model_is_read_once_front_to_back():
+    one = MEASURED["disk bound, two workers"][1]
+    mapped = replace(one, mounts=(Mounted("/models", "nfs4", "filer:/m"),), tree=replace(one.tree, faults=150.0))
+    texts, _, sentence = told(mapped)
+    assert "page by page of files that it has mapped: /models (nfs4 of filer:/m)" in sentence
+    assert "read each file once, front to back" in texts[0]
+    reading = replace(mapped, tree=replace(mapped.tree, read_bytes=200 * MIB))
+    assert "front to back" not in " ".join(told(reading)[0])
+
+
+def test_power_far_below_the_limit_with_the_cap_set_is_the_machine():
+    capped = tick(gpus=(gpu(99.0, 180.0, reasons=(POWER_CAP,)),))
+    texts, _, sentence = told(capped)
+    assert "caps its power" in sentence
+    assert texts[0].startswith("the machine caps the GPU's power")
+    assert not any("nothing on the host to gain" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        gpu(99.0, 290.0, reasons=(POWER_CAP,)),  # at its own limit
+        gpu(99.0, 180.0, reasons=()),  # light work
+        gpu(99.0, 180.0, power_limit_w=None, reasons=(POWER_CAP,)),
+    ],
+)
+def test_gpu_at_its_own_limit_or_with_light_work_is_not_called_capped(one):
+    assert not any("caps the GPU" in text for text in told(tick(gpus=(one,)))[0])
+
+
+def test_job_that_does_nothing_is_looked_into_main_process_and_workers():
+    texts = told(OTHERS["idle"][1])[0]
+    assert "py-spy dump --pid 4242" in texts[0]
+    assert "pgrep -P 4242" in texts[0]

@@ -26,7 +26,7 @@ STAT = b"4242 (a) b (c) D 7 42 40 34816 4242 4194304 99 0 5 0 120 30 10 4 20 0 3
 
 
 def test_process_with_parentheses_in_its_name_is_read():
-    assert process_stat(STAT) == ProcessStat("a) b (c", "D", 7, 42, 40, 150, 14, 3, 3826173)
+    assert process_stat(STAT) == ProcessStat("a) b (c", "D", 7, 42, 40, 150, 14, 3, 3826173, 5)
 
 
 @pytest.mark.parametrize("content", [b"", b"4242 (x", b"4242 (x) S 1 2", STAT.replace(b" 120 ", b" x ")])
@@ -125,7 +125,7 @@ def test_child_that_ended_and_was_not_waited_for_takes_nothing_away():
 def test_new_process_counts_from_its_start_and_a_late_found_one_from_now_on():
     before = {1: counters(own=100)}
     fresh = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, delay=4, started=70)}
-    assert sums(before, fresh, 60)[2:] == (35, 0, ProcessIo(9, 9, 0), 4)
+    assert sums(before, fresh, 60)[2:] == (35, 0, ProcessIo(9, 9, 0), 4, 0)
     late = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, started=20)}
     assert sums(before, late, 60)[2:5] == (0, 0, ProcessIo(0, 0, 0))
 
@@ -133,7 +133,7 @@ def test_new_process_counts_from_its_start_and_a_late_found_one_from_now_on():
 def test_what_one_process_does_not_tell_is_unknown_for_all():
     before = {1: counters(), 2: counters()}
     now = {1: counters(own=5), 2: Counters(stat(own=5), None, None)}
-    assert sums(before, now, 60)[2:] == (10, 10, None, None)
+    assert sums(before, now, 60)[2:] == (10, 10, None, None, 0)
 
 
 def test_time_of_processes_that_come_and_go_is_told_from_that_of_those_that_stay():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from hosttune.frozen import frozen
+from hosttune.measure.gpu.reasons import POWER_CAP
 from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch.history import History, point
 from hosttune.measure.watch.programs import Work
@@ -23,6 +24,7 @@ from hosttune.measure.watch.tick import (
     room_percent,
 )
 
+FAR_BELOW = 0.75  # of the enforced power limit, which a GPU that it holds back draws
 WARM_UP_S = 60.0
 WARM_UP_WITHOUT_GPU_S = 10.0
 WARM_GPU_PERCENT = 20.0
@@ -87,6 +89,7 @@ class GpuAccount:
     power: Mean = field(default_factory=Mean)
     limit: Mean = field(default_factory=Mean)
     reasons: dict[str, float] = field(default_factory=dict)  # seconds
+    capped_s: float = 0.0  # busy, held by a power cap, and drawing far less than its own limit
     was_lost: bool = False
 
 
@@ -95,7 +98,7 @@ MEANS = (
     "run_delay_cores", "cpus", "cpu_some", "io_some", "io_full", "memory_some", "read_bytes", "device_bytes",
     "disk_read_bytes", "disk_written_bytes", "read_await_ms", "in_flight", "refaults", "swapped_in_pages", "mains",
     "children", "active_children", "saturated_children", "active_child_cores", "line_cores", "throttled_percent",
-    "wanting", "wanting_processes",
+    "wanting", "wanting_processes", "faults",
 )  # fmt: skip
 TOTALS = ("read_bytes", "received_bytes", "device_bytes", "written_bytes", "disk_read_bytes", "disk_written_bytes")
 
@@ -282,6 +285,9 @@ class Account:
         kept.util.add(gpu.util_percent, seconds)
         kept.power.add(gpu.power_w, seconds)
         kept.limit.add(gpu.power_limit_w, seconds)
+        if POWER_CAP in (gpu.reasons or ()) and gpu.power_w is not None and gpu.power_limit_w is not None:
+            is_far_below = gpu.power_w < FAR_BELOW * gpu.power_limit_w
+            kept.capped_s += seconds if is_far_below and (gpu.util_percent or 0.0) >= LIMITS.gpu_enter else 0.0
         for reason in gpu.reasons or ():
             kept.reasons[reason] = kept.reasons.get(reason, 0.0) + seconds
 
@@ -348,6 +354,7 @@ def _values(tick: Tick) -> dict[str, float | None]:
         "active_children": float(len(active)) if tree else None,
         "saturated_children": float(sum(cores >= LIMITS.saturated_enter for cores in active)) if tree else None,
         "active_child_cores": sum(active) / len(active) if active else None,
+        "faults": tree.faults if tree else None,
         "wanting": tree.wanting if tree else None,
         "wanting_processes": tree.wanting_processes if tree else None,
     }

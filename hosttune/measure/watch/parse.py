@@ -26,6 +26,7 @@ class ProcessStat(NamedTuple):
     ended: int
     threads: int
     started: int
+    faults: int = 0  # page faults that had to wait for storage
 
 
 class ProcessIo(NamedTuple):
@@ -70,6 +71,7 @@ def process_stat(content: bytes) -> ProcessStat | None:
             int(fields[13]) + int(fields[14]),
             int(fields[17]),
             int(fields[19]),
+            int(fields[9]),
         )
     except (ValueError, IndexError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ from hosttune.measure.workers import start_workers
 _NETWORK = ("nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "9p", "afs", "glusterfs", "virtiofs")
 
 
+FULL_MEMORY = 0.9  # of the limit: the kernel takes page cache back before it is reached
+MANY_FAULTS = 20  # a second
+FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at most by default)
 CROWDED = 1.5  # tasks for each CPU that want one: more take turns, and wait for each other
 
 
@@ -63,24 +67,39 @@ def _end_advice(ending: Ending | None) -> str:
 def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
     if state is State.WORKERS:
         return _of_workers(account, share)
-    if state is State.DISK:
-        return (*(("fits-memory", "shards") if _is_python(account) else ()), *_of_storage(account), "what-disk-gives")
-    if state is State.WAIT:
-        return _of_waits(account)
-    if state in {State.GPU, State.COLD_GPU}:
-        held = any(HELD_BACK.intersection(gpu.reasons) for gpu in account.gpus.values())
-        found = ("throttled",) if held else ()
-        if account.gpu_neighbours:
-            return (*found, "gpu-shared")
-        return (*found, "gpu-limit" if state is State.GPU else "cold-gpu")
-    if state is State.LIMIT:
-        return (*_of_crowd(account), "limit")
-    if state is State.CPU:
-        return (*_of_crowd(account), *_of_work(account), "governor")
-    return {
-        State.MEM: ("memory", *(("worker-copies",) if _is_python(account) else ()), "fits-memory"),
-        State.FOREIGN: ("foreign", *_of_crowd(account)),
-    }.get(state, ())
+    ways: Mapping[State, Callable[[Account], tuple[str, ...]]] = {
+        State.MEM: _of_memory, State.DISK: _of_disk, State.WAIT: _of_waits,
+        State.GPU: lambda one: _of_gpu(one, "gpu-limit"),
+        State.COLD_GPU: lambda one: _of_gpu(one, "cold-gpu"),
+        State.CPU: lambda one: (*_of_crowd(one), *_of_work(one), "governor"),
+        State.LIMIT: lambda one: (*_of_crowd(one), "limit"),
+        State.FOREIGN: lambda one: ("foreign", *_of_crowd(one)),
+        State.IDLE: lambda _: ("hang",),
+    }  # fmt: skip
+    return ways[state](account) if state in ways else ()
+
+
+def _of_memory(account: Account) -> tuple[str, ...]:
+    limit = "memory-limit" if is_memory_full(account) else "memory"
+    return (limit, *(("worker-copies",) if _has_loaders(account) else ()), "fits-memory")
+
+
+def _of_disk(account: Account) -> tuple[str, ...]:
+    if maps_its_files(account):
+        return ("mapped", *_of_storage(account))
+    return (*(("fits-memory", "shards") if _is_python(account) else ()), *_of_storage(account), "what-disk-gives")
+
+
+def _of_gpu(account: Account, own: str) -> tuple[str, ...]:
+    found = ("throttled",) if any(HELD_BACK.intersection(gpu.reasons) for gpu in account.gpus.values()) else ()
+    if account.gpu_neighbours:
+        return (*found, "gpu-shared")
+    return (*found, "power-cap" if is_power_capped(account) else own)
+
+
+def is_power_capped(account: Account) -> bool:
+    """Whether something other than its own limit caps the power of a busy GPU, half of the time."""
+    return any(gpu.capped_s >= 0.5 * account.counted_s > 0 for gpu in account.gpus.values())
 
 
 def crowd_of(account: Account) -> Crowd | None:
@@ -117,6 +136,22 @@ def _of_work(account: Account) -> tuple[str, ...]:
     }
     found = [name for work, names in for_work.items() if work in account.works_with for name in names]
     return (*found, *(("profile",) if Work.PICTURES not in account.works_with else ()))
+
+
+def _has_loaders(account: Account) -> bool:
+    return _is_python(account) and (account.means["children"].value or 0.0) >= 1.5
+
+
+def is_memory_full(account: Account) -> bool:
+    """Whether the memory limit of its control group is what it is short of."""
+    memory = account.memory
+    return memory is not None and (memory.used_bytes or 0) >= FULL_MEMORY * memory.limit_bytes
+
+
+def maps_its_files(account: Account) -> bool:
+    """Whether it reads files by touching mapped pages, more than by read(2)."""
+    faults, read = account.means["faults"].value or 0.0, account.means["read_bytes"].value or 0.0
+    return faults >= MANY_FAULTS and faults * FAULT_BYTES > read
 
 
 def _has_gpu(account: Account) -> bool:
@@ -157,6 +192,8 @@ def is_one_of_several(account: Account, share: float = 1.0) -> bool:
 def _of_waits(account: Account) -> tuple[str, ...]:
     network = ("nfs-read-ahead",) if any(kind.startswith("nfs") for kind in _types(account)) else ()
     kind = account.waits_for
+    if kind is Want.NETWORK and maps_its_files(account):
+        return ("mapped", *network)
     if kind is Want.NETWORK:
         return ("store", *network, *(("overlap-waits",) if _is_python(account) else ()))
     named = {Want.LOCK: "lock", Want.PEER: "peer", Want.EACH_OTHER: "each-other", Want.TIMER: "timer"}
@@ -202,8 +239,11 @@ def _filled(name: str, account: Account) -> Advice:
     if name in {"threads", "fewer-workers"} and (crowd := crowd_of(account)) is not None:
         most = max(1, int(crowd.cpus))
         return replace(advice, text=advice.text.format(tasks=crowd.tasks, cpus=crowd.cpus, most=most))
-    if name in {"profile", "continue"}:
+    if name in {"profile", "continue", "hang"}:
         return replace(advice, text=advice.text.format(pid=account.watched.pid))
+    if name == "memory-limit" and (memory := account.memory) is not None:
+        by = f" ({memory.by})" if memory.by else ""
+        return replace(advice, text=advice.text.format(path=memory.path + by))
     if name == "limit" and account.limit is not None:
         return replace(advice, text=f"{advice.text}: {limit_source(account.limit)}")
     if name == "foreign" and account.others:

@@ -154,6 +154,7 @@ class TreeTick:
     received_bytes: float | None = None  # over TCP, of sockets that were seen: a lower bound
     is_partial: bool = False  # something of it may not be seen by this user
     wanting: float | None = None  # tasks that ran or queued for a CPU at the moment of the look
+    faults: float | None = None  # page faults that waited for storage, a second: of mapped files, or of swap
     wanting_processes: int | None = None  # processes with such a task
 
 

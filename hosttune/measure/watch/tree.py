@@ -163,6 +163,7 @@ class Tree:
             written_bytes=done.io and done.io.written / seconds,
             is_partial=done.io is None or self._is_cut,
             wanting=tasks.wanting,
+            faults=done.faults / seconds,
             wanting_processes=tasks.processes,
         )
 

@@ -162,7 +162,8 @@ def _was_cold(cuts: tuple[Segment, ...]) -> bool:
 
 # Names for one thing that is short: who has it decides between them.
 _TWINS = {
-    State.GPU: (State.COLD_GPU,), State.CPU: (State.FOREIGN, State.LIMIT), State.FOREIGN: (State.CPU,),
+    State.GPU: (State.COLD_GPU,), State.DISK: (State.MEM,), State.CPU: (State.FOREIGN, State.LIMIT),
+    State.FOREIGN: (State.CPU,),
 }  # fmt: skip
 RULED_OUT = 0.05  # a state with less than this share, though its signal was seen all the time, was not the cause
 

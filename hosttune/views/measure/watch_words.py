@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.measure.watch.endings import EndKind, ending_of
-from hosttune.measure.watch.remedies import crowd_of, is_one_of_several
+from hosttune.measure.watch.remedies import crowd_of, is_memory_full, is_one_of_several, is_power_capped, maps_its_files
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import Want
 from hosttune.measure.watch.verdict import SECOND, Confidence, VerdictKind, WatchVerdict
@@ -182,37 +182,72 @@ def _storage(account: Account) -> Mounted | None:
 
 
 def _meaning(state: State, account: Account) -> str:
-    mean = {name: kept.value for name, kept in account.means.items()}
-    saturated = mean["saturated_children"] or 0.0
-    if state is State.LIMIT and account.limit is not None:
-        limit = account.limit
-        held = mean["throttled_percent"]
-        times = f", which held it back {held:.0f} % of the time" if held else ""
-        busy = mean["busy_cores"]
-        free = ", while others are free" if busy is not None and limit.of - busy >= LIMITS.free_outside else ""
-        threads = f"; {_threads(account)}" if _threads(account) else ""
-        return f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs{times}{free}{threads}"
-    if state is State.CPU and _threads(account):
-        return f"{_threads(account)}: they take turns, and wait for each other"
-    if state is State.WAIT and account.waits_for is not None:
-        names = sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:2]
-        return f"{WAITS[account.waits_for]}{f' ({join_words(names)})' if names else ''}"
-    if state in {State.GPU, State.COLD_GPU} and account.gpu_neighbours:
+    words: Mapping[State, Callable[[Account], str]] = {
+        State.MEM: _memory, State.DISK: _waiting_for_storage, State.LIMIT: _limit, State.CPU: _crowd,
+        State.WORKERS: _workers, State.WAIT: _sleep,
+        State.COLD_GPU: lambda one: _busy_gpu(one, State.COLD_GPU), State.GPU: lambda one: _busy_gpu(one, State.GPU),
+    }  # fmt: skip
+    return (words[state](account) if state in words else "") or MEANINGS[state]
+
+
+def _memory(account: Account) -> str:
+    limit = account.memory
+    if limit is None or not is_memory_full(account):
+        return ""
+    return f"{MEANINGS[State.MEM]}, within its limit of {_size(limit.limit_bytes)} ({limit.path})"
+
+
+def _busy_gpu(account: Account, state: State) -> str:
+    if account.gpu_neighbours:
         return f"{_BUSY[state]}, with this job or with others that are on it as well"
-    if state is State.WORKERS:
-        is_line = (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0)
-        what = _LINE_LIMIT if is_line else _MAIN_LIMIT if saturated < 0.5 else MEANINGS[state]
-        if not is_line and is_one_of_several(account):
-            what = _ONE_LIMIT
-        room = mean["room_percent"]
-        is_free = room is None or room >= LIMITS.room_some
-        return f"{what} while {'CPUs are free' if is_free else 'the job gets the CPU time that it asks for'}"
+    if is_power_capped(account):
+        return f"{_BUSY[State.GPU]}, and something else than its own limit caps its power"
+    return ""
+
+
+def _limit(account: Account) -> str:
+    limit = account.limit
+    if limit is None:
+        return ""
+    held, busy = account.means["throttled_percent"].value, account.means["busy_cores"].value
+    times = f", which held it back {held:.0f} % of the time" if held else ""
+    free = ", while others are free" if busy is not None and limit.of - busy >= LIMITS.free_outside else ""
+    threads = f"; {_threads(account)}" if _threads(account) else ""
+    return f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs{times}{free}{threads}"
+
+
+def _crowd(account: Account) -> str:
+    return f"{_threads(account)}: they take turns, and wait for each other" if _threads(account) else ""
+
+
+def _sleep(account: Account) -> str:
+    if account.waits_for is None:
+        return ""
+    names = sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:2]
+    return f"{WAITS[account.waits_for]}{f' ({join_words(names)})' if names else ''}"
+
+
+def _workers(account: Account) -> str:
+    mean = {name: kept.value for name, kept in account.means.items()}
+    saturated, room = mean["saturated_children"] or 0.0, mean["room_percent"]
+    is_line = (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0)
+    what = _LINE_LIMIT if is_line else _MAIN_LIMIT if saturated < 0.5 else MEANINGS[State.WORKERS]
+    if not is_line and is_one_of_several(account):
+        what = _ONE_LIMIT
+    is_free = room is None or room >= LIMITS.room_some
+    return f"{what} while {'CPUs are free' if is_free else 'the job gets the CPU time that it asks for'}"
+
+
+def _waiting_for_storage(account: Account) -> str:
     written, read = (account.means[f"disk_{what}_bytes"].value or 0 for what in ("written", "read"))
     storage = _storage(account)
     is_served = storage is not None and storage.fstype.startswith("fuse")
-    if state is State.DISK and written > 4 * read and not is_served:
-        return "it waits for storage, which is busy with writing" + _of(storage_of(account))
-    return MEANINGS[state] + (_of(storage_of(account)) if state is State.DISK else "")
+    text = MEANINGS[State.DISK]
+    if maps_its_files(account):
+        text = "it waits for storage, page by page of files that it has mapped"
+    elif written > 4 * read and not is_served:
+        text = "it waits for storage, which is busy with writing"
+    return text + _of(storage_of(account))
 
 
 def _threads(account: Account) -> str:
