@@ -12,7 +12,7 @@ from hosttune.measure.gpu.reasons import HELD_BACK
 from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.endings import Ending, EndKind, ending_of
 from hosttune.measure.watch.programs import Work
-from hosttune.measure.watch.states import State
+from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want
 from hosttune.measure.watch.verdict import SECOND, VerdictKind, WatchVerdict
 from hosttune.measure.workers import start_workers
@@ -21,7 +21,6 @@ _NETWORK = ("nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "
 
 
 FULL_MEMORY = 0.9  # of the limit: the kernel takes page cache back before it is reached
-MANY_FAULTS = 20  # a second
 FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at most by default)
 CROWDED = 1.5  # tasks for each CPU that want one: more take turns, and wait for each other
 
@@ -151,7 +150,7 @@ def is_memory_full(account: Account) -> bool:
 def maps_its_files(account: Account) -> bool:
     """Whether it reads files by touching mapped pages, more than by read(2)."""
     faults, read = account.means["faults"].value or 0.0, account.means["read_bytes"].value or 0.0
-    return faults >= MANY_FAULTS and faults * FAULT_BYTES > read
+    return faults >= LIMITS.many_faults and faults * FAULT_BYTES > read
 
 
 def _has_gpu(account: Account) -> bool:

@@ -88,6 +88,7 @@ class Limits:
     idle_cores: float = 0.1
     idle_bytes: float = 1 << 20  # a second
     reading_bytes: float = 64 << 10  # a second
+    many_faults: float = 20  # page faults a second that wait for storage
     blocked_enter: float = 0.5  # of the processes that are not asleep
     blocked_leave: float = 0.25
 
@@ -146,6 +147,8 @@ def _is_cold(tick: Tick, *, held: bool) -> bool:
 
 def _is_disk(tick: Tick, *, held: bool) -> bool:
     """Pressure of the host counts where the job itself touches devices: others may wait for a disk of theirs."""
+    if _waits_for_pages(tick):
+        return True
     if _has_io_pressure(tick, held=held):
         return tick.job is not None or _touches_devices(tick) is not False
     seen = pressure(tick)
@@ -158,6 +161,14 @@ def _has_io_pressure(tick: Tick, *, held: bool) -> bool:
     seen = pressure(tick)
     full, some = (LIMITS.io_full_leave, LIMITS.io_some_leave) if held else (LIMITS.io_full_enter, LIMITS.io_some_enter)
     return seen is not None and (_at_least(seen.io_full, full) or _at_least(seen.io_some, some))
+
+
+def _waits_for_pages(tick: Tick) -> bool:
+    """Mapped files are read by page faults, and between them no process computes or queues for half of the time."""
+    tree = tick.tree
+    if tree is None or tree.faults is None or tree.most_runnable is None or tick.wait is not None:
+        return False
+    return tree.faults >= LIMITS.many_faults and tree.most_runnable < LIMITS.runnable
 
 
 def _waits_for_writes(tick: Tick, *, held: bool) -> bool:
