@@ -208,12 +208,20 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "others take the CPU time: move them, nice them, or give the job CPUs of its own (taskset, cpuset, "
         "CPUWeight= of a systemd unit, the scheduler's request)",
     ),
+    "stolen": Advice(
+        "nothing in this machine changes that: take a type with CPUs of its own (not a burstable one whose credits are "
+        "used up), a dedicated host, or have the hypervisor's owner overcommit less",
+    ),
     "waits": Advice(
         "it waits for what the host does not see: a network, another rank, a lock. py-spy dump --pid PID shows where",
     ),
     "store": Advice(
         "the answers of the other side take the time: ask for more at once (workers, threads, an event loop), in fewer "
         "and larger requests, or copy the data to a local disk once",
+    ),
+    "allowance": Advice(
+        "the cloud holds its packets back: this machine's type allows no more bandwidth, packets or connections; take "
+        "a larger type or one with more network, or copy the data to a local disk once",
     ),
     "peer": Advice("the process at the other end is slow: watch that one with --pid"),
     "lock": Advice(

@@ -14,7 +14,7 @@ from hosttune.measure.gpu.reasons import HELD_BACK, POWER_CAP
 from hosttune.measure.watch.programs import Work, mapped_files, works_with
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.states import State
-from hosttune.measure.watch.tick import MemoryTick, Mounted
+from hosttune.measure.watch.tick import MemoryTick, Mounted, Wait, Want
 from hosttune.measure.watch.verdict import judged
 from hosttune.views.measure.watch_words import MEANINGS, headline
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
@@ -227,3 +227,18 @@ def test_job_that_does_nothing_is_looked_into_main_process_and_workers():
     texts = told(OTHERS["idle"][1])[0]
     assert "py-spy dump --pid 4242" in texts[0]
     assert "pgrep -P 4242" in texts[0]
+
+
+def test_stolen_time_is_named_and_no_process_is_blamed():
+    one = tick(cpu=10, idle=0, children=(0.6, 0.6), gpus=())
+    taken = replace(one, host=replace(one.host, stolen_percent=40.0), tree=replace(one.tree, most_runnable=0.6))
+    texts, _, sentence = told(taken)
+    assert sentence == "FOREIGN: the hypervisor gives 40 % of its CPU time to other machines (steal)"
+    assert texts[0].startswith("nothing in this machine changes that")
+
+
+def test_network_of_a_cloud_that_is_at_its_allowance_leads():
+    one = replace(MEASURED["network-like waiting"][1], wait=Wait(Want.NETWORK, "10.0.0.9:443"))
+    texts, _, _ = told(replace(one, allowances=(("eth0 bw_in_allowance_exceeded", 40),)))
+    assert texts[0].startswith("the cloud holds its packets back")
+    assert not told(one)[0][0].startswith("the cloud")

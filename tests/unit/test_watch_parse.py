@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
+from hosttune.measure.watch.allowances import Allowances, allowances_of
 from hosttune.measure.watch.counting import Counters, sums
 from hosttune.measure.watch.family import Member, family
 from hosttune.measure.watch.group import folder_of
@@ -14,6 +17,7 @@ from hosttune.measure.watch.parse import (
     ProcessIo,
     ProcessStat,
     counter,
+    cpu_times,
     disk_counters,
     host_times,
     pressure_totals,
@@ -57,8 +61,8 @@ HOST = b"cpu  10 2 3 100 20 1 1 3 5 0\ncpu0 4 1 1 60 10 1 0 1 0 0\ncpu1 6 1 2 40
 
 
 def test_processors_are_summed_over_those_the_job_may_use():
-    assert host_times(HOST, None) == CpuTimes(20, 100, 20)
-    assert host_times(HOST, frozenset({1})) == CpuTimes(12, 40, 10)
+    assert host_times(HOST, None) == CpuTimes(20, 100, 20, 3)
+    assert host_times(HOST, frozenset({1})) == CpuTimes(12, 40, 10, 2)
     assert host_times(HOST, frozenset({9})) is None
     assert host_times(b"", None) is None
 
@@ -216,3 +220,39 @@ def test_busiest_of_the_others_leaves_out_the_job_and_what_is_new_to_a_number():
     was = {1: stat(own=0), 2: stat(own=0), 3: stat(own=0, started=1), 4: stat(own=5)}
     now = {1: stat(own=90), 2: stat(own=80), 3: stat(own=99), 4: stat(own=7), 5: stat(own=500)}
     assert [(one.pid, one.cores) for one in busiest(was, now, {2}, 1.0, 100)] == [(1, 0.9)]
+
+
+def test_stolen_time_is_read_and_counts_as_busy():
+    assert cpu_times(b"cpu0 10 0 5 80 2 0 1 30 7 0") == CpuTimes(46, 80, 2, 30)
+    both = b"cpu  0 0 0 0 0 0 0 0\ncpu0 1 0 0 2 0 0 0 5\ncpu1 1 0 0 2 0 0 0 7\nintr 0\n"
+    assert host_times(both, frozenset({0, 1})) == CpuTimes(14, 4, 0, 12)
+
+
+NAMES = (b"tx_bytes", b"bw_in_allowance_exceeded", b"pps_allowance_exceeded", b"conntrack_allowance_available")
+
+
+def test_allowance_counters_are_read_and_cut_answers_give_less():
+    names = b"".join(name.ljust(32, b"\0") for name in NAMES)
+    values = struct.pack("=4Q", 9, 12, 3, 7)
+    assert allowances_of(names, values) == {"bw_in_allowance_exceeded": 12, "pps_allowance_exceeded": 3}
+    assert allowances_of(names, values[:17]) == {"bw_in_allowance_exceeded": 12}
+    assert allowances_of(b"", values) == {}
+
+
+def test_only_cards_of_the_ena_driver_are_asked_and_only_what_grew_is_told(tmp_path, monkeypatch):
+    for card, driver in (("eth0", "ena"), ("eth1", "mlx5_core"), ("lo", "")):
+        (tmp_path / "class/net" / card / "device").mkdir(parents=True)
+        if driver:
+            (tmp_path / "class/net" / card / "device/driver").symlink_to(f"/sys/bus/pci/drivers/{driver}")
+    counts = iter(
+        [
+            {"bw_in_allowance_exceeded": 5, "pps_allowance_exceeded": 1},
+            {"bw_in_allowance_exceeded": 8, "pps_allowance_exceeded": 1},
+        ]
+    )
+    asked = []
+    monkeypatch.setattr(
+        "hosttune.measure.watch.allowances.card_counters", lambda card: asked.append(card) or next(counts)
+    )
+    assert Allowances(sys=str(tmp_path)).look() == (("eth0 bw_in_allowance_exceeded", 3),)
+    assert asked == ["eth0", "eth0"]

@@ -216,3 +216,13 @@ def test_process_that_waits_for_one_mapped_page_after_the_other_is_disk():
     sleeps = replace(one, tree=tree, wait=Wait(Want.NETWORK))
     for other in (computes, sleeps):
         assert [held.state for held in classify([other] * 3)][-1] is not State.DISK
+
+
+def test_stolen_time_is_the_load_of_others_also_where_the_job_uses_half_of_its_cpus():
+    one = tick(cpu=10, idle=0, children=(0.6, 0.6), gpus=())
+    taken = replace(one, host=replace(one.host, stolen_percent=40.0), tree=replace(one.tree, most_runnable=0.6))
+    assert [held.state for held in classify([taken] * 3)][-1] is State.FOREIGN
+    sleeps = replace(taken, tree=replace(taken.tree, most_runnable=0.1))
+    little = replace(taken, host=replace(one.host, stolen_percent=3.0))
+    for other in (sleeps, little):
+        assert [held.state for held in classify([other] * 3)][-1] is not State.FOREIGN

@@ -98,7 +98,7 @@ MEANS = (
     "run_delay_cores", "cpus", "cpu_some", "io_some", "io_full", "memory_some", "read_bytes", "device_bytes",
     "disk_read_bytes", "disk_written_bytes", "read_await_ms", "in_flight", "refaults", "swapped_in_pages", "mains",
     "children", "active_children", "saturated_children", "active_child_cores", "line_cores", "throttled_percent",
-    "wanting", "wanting_processes", "faults",
+    "wanting", "wanting_processes", "faults", "stolen_percent",
 )  # fmt: skip
 TOTALS = ("read_bytes", "received_bytes", "device_bytes", "written_bytes", "disk_read_bytes", "disk_written_bytes")
 
@@ -140,6 +140,7 @@ class Account:
         self.limit: CpuLimit | None = None  # the last that held it back
         self.works_with: set[Work] = set()
         self.memory: MemoryTick | None = None
+        self.allowances: dict[str, int] = {}  # packets that the cloud held back, by card and counter
         self.least_shm: Shm | None = None  # when the least of it was free
         self.kills = Kills()
         self.programs: dict[str, float] = {}  # core seconds by the name of the busiest process of a tick
@@ -154,6 +155,9 @@ class Account:
         self.seconds += tick.seconds
         self._total(tick)
         self.memory = tick.memory or self.memory
+        for name, packets in tick.allowances:
+            if name in self.allowances or len(self.allowances) < MOST_NAMES:
+                self.allowances[name] = self.allowances.get(name, 0) + packets
         if tick.shm is not None and (self.least_shm is None or tick.shm.free_bytes < self.least_shm.free_bytes):
             self.least_shm = tick.shm
         if not self.is_warm and self.watched.warm_up_s is None and len(self._cold) < MOST_COLD:
@@ -354,6 +358,7 @@ def _values(tick: Tick) -> dict[str, float | None]:
         "active_children": float(len(active)) if tree else None,
         "saturated_children": float(sum(cores >= LIMITS.saturated_enter for cores in active)) if tree else None,
         "active_child_cores": sum(active) / len(active) if active else None,
+        "stolen_percent": host.stolen_percent if host else None,
         "faults": tree.faults if tree else None,
         "wanting": tree.wanting if tree else None,
         "wanting_processes": tree.wanting_processes if tree else None,

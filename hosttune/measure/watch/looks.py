@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from hosttune.measure.gpu.sample import GpuSample, GpuSampler
+from hosttune.measure.watch.allowances import EVERY as ALLOWANCES_EVERY
+from hosttune.measure.watch.allowances import Allowances
 from hosttune.measure.watch.gpus import jobs_gpus
 from hosttune.measure.watch.group import Group
 from hosttune.measure.watch.host import HostCounters
@@ -59,6 +61,7 @@ class Looks:
         self.group = Group(root)
         self.memory = JobMemory(root)
         self._freezer = Freezer(root)
+        self._allowances = Allowances()
         self._host = HostCounters()
         self._others = Others()
         self._waits = Waits()
@@ -112,6 +115,7 @@ class Looks:
             wait=wait,
             memory=self.memory.look(),
             shm=self.memory.shm(),
+            allowances=self._allowances.look() if self._count % ALLOWANCES_EVERY == 0 else (),
             frozen_by=frozen_by,
             works_with=self._works_with(),
             is_paused=is_paused or bool(frozen_by) or (tree is not None and tree.is_stopped),

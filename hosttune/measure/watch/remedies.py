@@ -72,7 +72,7 @@ def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
         State.COLD_GPU: lambda one: _of_gpu(one, "cold-gpu"),
         State.CPU: lambda one: (*_of_crowd(one), *_of_work(one), "governor"),
         State.LIMIT: lambda one: (*_of_crowd(one), "limit"),
-        State.FOREIGN: lambda one: ("foreign", *_of_crowd(one)),
+        State.FOREIGN: lambda one: ("stolen",) if is_stolen(one) else ("foreign", *_of_crowd(one)),
         State.IDLE: lambda _: ("hang",),
     }  # fmt: skip
     return ways[state](account) if state in ways else ()
@@ -137,6 +137,11 @@ def _of_work(account: Account) -> tuple[str, ...]:
     return (*found, *(("profile",) if Work.PICTURES not in account.works_with else ()))
 
 
+def is_stolen(account: Account) -> bool:
+    """Whether the hypervisor has what the job misses."""
+    return (account.means["stolen_percent"].value or 0.0) >= LIMITS.stolen_leave
+
+
 def _has_loaders(account: Account) -> bool:
     return _is_python(account) and (account.means["children"].value or 0.0) >= 1.5
 
@@ -189,6 +194,8 @@ def is_one_of_several(account: Account, share: float = 1.0) -> bool:
 
 
 def _of_waits(account: Account) -> tuple[str, ...]:
+    if account.waits_for in {Want.NETWORK, None} and account.allowances:
+        return ("allowance", "store")
     network = ("nfs-read-ahead",) if any(kind.startswith("nfs") for kind in _types(account)) else ()
     kind = account.waits_for
     if kind is Want.NETWORK and maps_its_files(account):

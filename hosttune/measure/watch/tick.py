@@ -115,6 +115,7 @@ class HostTick:
     swapped_in_pages: float | None = None
     swapped_out_pages: float | None = None
     refaults: float | None = None  # pages of files that were dropped and had to be read again
+    stolen_percent: float | None = None  # of the CPUs that the job may use: the hypervisor gave it to other machines
 
 
 @frozen
@@ -197,6 +198,7 @@ class Tick:
     wait: Wait | None = None  # what it slept on; None where it ran, or on nothing that is known
     memory: MemoryTick | None = None  # None if there is no limit
     shm: Shm | None = None
+    allowances: tuple[tuple[str, int], ...] = ()  # packets that the cloud held back, by card and counter
     frozen_by: str = ""  # the folder of the control group that is frozen
     works_with: tuple[Work, ...] | None = None  # pictures, text ...; looked up now and then
     is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged

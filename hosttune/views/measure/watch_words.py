@@ -7,7 +7,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.measure.watch.endings import EndKind, ending_of
-from hosttune.measure.watch.remedies import crowd_of, is_memory_full, is_one_of_several, is_power_capped, maps_its_files
+from hosttune.measure.watch.remedies import (
+    crowd_of,
+    is_memory_full,
+    is_one_of_several,
+    is_power_capped,
+    is_stolen,
+    maps_its_files,
+)
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import Want
 from hosttune.measure.watch.verdict import SECOND, Confidence, VerdictKind, WatchVerdict
@@ -125,6 +132,7 @@ def evidence(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
         _reading(account),
         _disks(account),
         _mounts(account),
+        _allowances(account),
     ]
     return tuple(line for line in lines if line)
 
@@ -184,7 +192,7 @@ def _storage(account: Account) -> Mounted | None:
 def _meaning(state: State, account: Account) -> str:
     words: Mapping[State, Callable[[Account], str]] = {
         State.MEM: _memory, State.DISK: _waiting_for_storage, State.LIMIT: _limit, State.CPU: _crowd,
-        State.WORKERS: _workers, State.WAIT: _sleep,
+        State.WORKERS: _workers, State.WAIT: _sleep, State.FOREIGN: _stolen,
         State.COLD_GPU: lambda one: _busy_gpu(one, State.COLD_GPU), State.GPU: lambda one: _busy_gpu(one, State.GPU),
     }  # fmt: skip
     return (words[state](account) if state in words else "") or MEANINGS[state]
@@ -218,6 +226,13 @@ def _limit(account: Account) -> str:
 
 def _crowd(account: Account) -> str:
     return f"{_threads(account)}: they take turns, and wait for each other" if _threads(account) else ""
+
+
+def _stolen(account: Account) -> str:
+    if not is_stolen(account):
+        return ""
+    stolen = account.means["stolen_percent"].value or 0.0
+    return f"the hypervisor gives {stolen:.0f} % of its CPU time to other machines (steal)"
 
 
 def _sleep(account: Account) -> str:
@@ -397,6 +412,12 @@ def _waiting(account: Account) -> str:
 def _mounts(account: Account) -> str:
     storage = storage_of(account)
     return f"its files lie on {storage}" if storage else ""
+
+
+def _allowances(account: Account) -> str:
+    most = sorted(account.allowances, key=lambda name: -account.allowances[name])[:3]
+    parts = [f"{name} {account.allowances[name]:,} packets" for name in most]
+    return f"the cloud queued or dropped: {join_words(parts)}" if parts else ""
 
 
 def _disks(account: Account) -> str:
