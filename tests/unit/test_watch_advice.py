@@ -242,3 +242,23 @@ def test_network_of_a_cloud_that_is_at_its_allowance_leads():
     texts, _, _ = told(replace(one, allowances=(("eth0 bw_in_allowance_exceeded", 40),)))
     assert texts[0].startswith("the cloud holds its packets back")
     assert not told(one)[0][0].startswith("the cloud")
+
+
+@pytest.mark.parametrize("cpu", [0, 90])
+def test_workers_that_are_started_anew_for_each_epoch_are_kept(cpu):
+    one = tick(cpu=cpu, idle=50 - cpu / 2, children=(0.3, 0.3, 0.3, 0.3), main=0.4, delay=0.5, gpus=())
+    new = replace(one, tree=replace(one.tree, new_workers=3, line_cores=1.2, cores=1.0 if not cpu else 1.6))
+    texts, _, sentence = told(new)
+    assert "its loader workers are started anew" in sentence
+    assert "persistent_workers=True" in texts[0]
+    assert not any("make -j" in text for text in texts)
+    verdict, account = judged((replace(new, at_s=0.5), *jittered(replace(one, at_s=1.0), 60, seed=5)), WATCHED)
+    assert not any("started anew" in advice.text for advice in remedies(verdict, account))  # once, at the start
+
+
+def test_job_that_waits_for_its_own_writes_is_not_told_how_to_read():
+    one = tick(io=(69, 68), idle=70, children=(), main=0.05, device=0.0, gpus=())
+    texts, _, sentence = told(replace(one, tree=replace(one.tree, written_bytes=4 * MIB)))
+    assert "to which it writes itself" in sentence
+    assert texts[0].startswith("it waits for its own writes")
+    assert not any("shards" in text or "fits into memory" in text for text in texts)

@@ -140,6 +140,8 @@ class Account:
         self.limit: CpuLimit | None = None  # the last that held it back
         self.works_with: set[Work] = set()
         self.memory: MemoryTick | None = None
+        self.new_workers = 0  # counted; and in how many looks some were seen
+        self.looks_with_new_workers = 0
         self.allowances: dict[str, int] = {}  # packets that the cloud held back, by card and counter
         self.least_shm: Shm | None = None  # when the least of it was free
         self.kills = Kills()
@@ -252,6 +254,9 @@ class Account:
             name = tick.tree.program
             if name in self.programs or len(self.programs) < MOST_NAMES:
                 self.programs[name] = self.programs.get(name, 0.0) + tick.tree.cores * seconds
+        if tick.tree is not None and tick.tree.new_workers:
+            self.new_workers += tick.tree.new_workers
+            self.looks_with_new_workers += 1
         self._add_gpu_others(tick)
         if tick.job is not None:
             self.has_job_pressure_s += seconds

@@ -22,6 +22,8 @@ _NETWORK = ("nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "
 
 FULL_MEMORY = 0.9  # of the limit: the kernel takes page cache back before it is reached
 FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at most by default)
+STARTS = 4  # looks in which new loaders were seen, and generations of them
+MOSTLY = 4
 CROWDED = 1.5  # tasks for each CPU that want one: more take turns, and wait for each other
 
 
@@ -70,7 +72,7 @@ def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
         State.MEM: _of_memory, State.DISK: _of_disk, State.WAIT: _of_waits,
         State.GPU: lambda one: _of_gpu(one, "gpu-limit"),
         State.COLD_GPU: lambda one: _of_gpu(one, "cold-gpu"),
-        State.CPU: lambda one: (*_of_crowd(one), *_of_work(one), "governor"),
+        State.CPU: _of_cpu,
         State.LIMIT: lambda one: (*_of_crowd(one), "limit"),
         State.FOREIGN: lambda one: ("stolen",) if is_stolen(one) else ("foreign", *_of_crowd(one)),
         State.IDLE: lambda _: ("hang",),
@@ -83,7 +85,29 @@ def _of_memory(account: Account) -> tuple[str, ...]:
     return (limit, *(("worker-copies",) if _has_loaders(account) else ()), "fits-memory")
 
 
+def _of_cpu(account: Account) -> tuple[str, ...]:
+    new = ("new-workers",) if starts_workers_anew(account) else ()
+    return (*new, *_of_crowd(account), *_of_work(account), "governor")
+
+
+def starts_workers_anew(account: Account) -> bool:
+    """Whether the loaders of a Python are started again and again, as for each short epoch."""
+    return (
+        _is_python(account)
+        and account.looks_with_new_workers >= STARTS
+        and account.new_workers >= STARTS * max(1.0, account.means["children"].value or 0.0)
+    )
+
+
+def is_writing(account: Account) -> bool:
+    """Whether what it waits for at a disk are its own writes: fsync(2), checkpoints, logs."""
+    written, read = account.totals["written_bytes"] or 0.0, account.totals["device_bytes"] or 0.0
+    return written >= LIMITS.reading_bytes and written > MOSTLY * read
+
+
 def _of_disk(account: Account) -> tuple[str, ...]:
+    if is_writing(account):
+        return ("writes", "placement")
     if maps_its_files(account):
         return ("mapped", *_of_storage(account))
     return (*(("fits-memory", "shards") if _is_python(account) else ()), *_of_storage(account), "what-disk-gives")
@@ -172,6 +196,8 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
     """`share`: the part of the time in which loaders were what it waited for; outside of it none is at its limit."""
     mean = {name: kept.value for name, kept in account.means.items()}
     active, saturated = mean["active_children"] or 0.0, (mean["saturated_children"] or 0.0) / share
+    if starts_workers_anew(account):
+        return ("new-workers",)
     if (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0):
         return ("line",)
     if Work.REQUESTS in account.works_with:

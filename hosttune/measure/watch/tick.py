@@ -156,6 +156,7 @@ class TreeTick:
     is_partial: bool = False  # something of it may not be seen by this user
     wanting: float | None = None  # tasks that ran or queued for a CPU at the moment of the look
     faults: float | None = None  # page faults that waited for storage, a second: of mapped files, or of swap
+    new_workers: int = 0  # processes that were forked within the interval to work for another one of the job
     wanting_processes: int | None = None  # processes with such a task
 
 

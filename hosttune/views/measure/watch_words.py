@@ -13,7 +13,9 @@ from hosttune.measure.watch.remedies import (
     is_one_of_several,
     is_power_capped,
     is_stolen,
+    is_writing,
     maps_its_files,
+    starts_workers_anew,
 )
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import Want
@@ -48,6 +50,7 @@ _NO_CRASH = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGUSR1", "SI
 _BUSY = {State.GPU: "the GPU is busy", State.COLD_GPU: "the GPU is busy, but cold"}
 _MAIN_LIMIT = "its main process is at the limit of one core"
 _ONE_LIMIT = "one of its processes is at the limit of one core, and the others wait,"
+_NEW_LIMIT = "its loader workers are started anew again and again, and that takes the time"
 _LINE_LIMIT = "its processes run one after the other, one core's worth at a time,"
 WAITS: Mapping[Want, str] = MappingProxyType({
     Want.NETWORK: "it waits for the network", Want.LOCK: "it waits for a lock",
@@ -225,6 +228,8 @@ def _limit(account: Account) -> str:
 
 
 def _crowd(account: Account) -> str:
+    if starts_workers_anew(account):
+        return _NEW_LIMIT
     return f"{_threads(account)}: they take turns, and wait for each other" if _threads(account) else ""
 
 
@@ -246,6 +251,8 @@ def _workers(account: Account) -> str:
     mean = {name: kept.value for name, kept in account.means.items()}
     saturated, room = mean["saturated_children"] or 0.0, mean["room_percent"]
     is_line = (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0)
+    if starts_workers_anew(account):
+        return _NEW_LIMIT
     what = _LINE_LIMIT if is_line else _MAIN_LIMIT if saturated < 0.5 else MEANINGS[State.WORKERS]
     if not is_line and is_one_of_several(account):
         what = _ONE_LIMIT
@@ -258,7 +265,9 @@ def _waiting_for_storage(account: Account) -> str:
     storage = _storage(account)
     is_served = storage is not None and storage.fstype.startswith("fuse")
     text = MEANINGS[State.DISK]
-    if maps_its_files(account):
+    if is_writing(account):
+        text = "it waits for storage, to which it writes itself (checkpoints, logs, fsync)"
+    elif maps_its_files(account):
         text = "it waits for storage, page by page of files that it has mapped"
     elif written > 4 * read and not is_served:
         text = "it waits for storage, which is busy with writing"
