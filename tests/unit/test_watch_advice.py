@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,14 @@ from hosttune.measure.advice import ADVICE
 from hosttune.measure.gpu.reasons import HELD_BACK, POWER_CAP
 from hosttune.measure.watch.programs import Work, mapped_files, works_with
 from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import MemoryTick, Mounted, Wait, Want
 from hosttune.measure.watch.verdict import judged
+from hosttune.views.measure.watch import GUIDE, watch_text
 from hosttune.views.measure.watch_words import MEANINGS, headline
+from hosttune.views.page import Page
+from hosttune.views.terminal import Screen
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
@@ -262,3 +267,13 @@ def test_job_that_waits_for_its_own_writes_is_not_told_how_to_read():
     assert "to which it writes itself" in sentence
     assert texts[0].startswith("it waits for its own writes")
     assert not any("shards" in text or "fits into memory" in text for text in texts)
+
+
+def test_report_leads_to_the_guide_whose_commands_exist():
+    text = (Path(__file__).resolve().parents[2] / GUIDE).read_text(encoding="utf-8")
+    assert len(re.findall(r"^[0-9]+\. ", text, re.MULTILINE)) == 25
+    assert set(re.findall(r"hosttune ([a-z]+)", text)) <= set(COMMANDS)
+    for state in ("CPU", "LIMIT", "WORKERS", "DISK", "WAIT", "MEM", "FOREIGN", "GPU", "COLD_GPU"):
+        assert f"**{state}**" in text
+    _, account = judged(jittered(MEASURED["one worker"][1], 60, seed=5), WATCHED)
+    assert f"step by step: {GUIDE}" in watch_text(WatchEnd(account, ""), Page(screen=Screen(width=100)))

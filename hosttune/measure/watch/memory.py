@@ -19,6 +19,8 @@ from hosttune.measure.watch.limits import setter
 from hosttune.measure.watch.parse import counter
 from hosttune.measure.watch.tick import Kills, MemoryTick, Shm
 
+_EARLY, _EVERY = 5, 5  # looks in which the group is looked for anew, and between two such looks later
+
 
 class _Group(NamedTuple):
     """`folders` go from the group of the job upwards. A v1 group has files of its own names."""
@@ -46,6 +48,8 @@ class JobMemory:
 
     def __init__(self, root: int, *, proc: str = "/proc", groups: str = GROUPS) -> None:
         self._root, self._proc, self._mount = root, proc, groups
+        self._looks = 0
+        self._is_ours = False  # its mount namespace is that of this process
         self._line: bytes | None = None
         self._group = _Group((), is_v1=False)
         self._began: dict[str, int] = {}
@@ -56,8 +60,10 @@ class JobMemory:
 
     def look(self) -> MemoryTick | None:
         """None if no memory limit is known."""
-        self._find()
-        self._last |= self._group.kills()
+        if self._looks < _EARLY or self._looks % _EVERY == 0:
+            self._find()
+            self._last |= self._group.kills()
+        self._looks += 1
         if self._limit is None:
             return None
         path, limit = self._limit
@@ -67,7 +73,10 @@ class JobMemory:
     def shm(self) -> Shm | None:
         """That of the job's own mount namespace: a container has one of its own."""
         with suppress(OSError):
-            found = statvfs_in_time(f"{self._proc}/{self._root}/root/dev/shm")
+            if not self._is_ours:
+                found = statvfs_in_time(f"{self._proc}/{self._root}/root/dev/shm")
+            else:
+                found = os.statvfs("/dev/shm")
             return Shm(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
         return None
 
@@ -85,7 +94,12 @@ class JobMemory:
     def _find(self) -> None:
         """A wrapper moves into its group before it becomes the job."""
         line = content_of(f"{self._proc}/{self._root}/cgroup")
-        if line is None or line == self._line:
+        if line is None:
+            return
+        with suppress(OSError):
+            own, its = (os.readlink(f"{self._proc}/{one}/ns/mnt") for one in ("self", self._root))
+            self._is_ours = own == its
+        if line == self._line:
             return
         self._line = line
         paths = parse_groups(line.decode("utf-8", "surrogateescape"))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hosttune.measure.watch.tick import Tick
     from hosttune.views.page import Page
 
+GUIDE = "docs/how-to/slow-training.md"
 _COLOURS = {VerdictKind.ONE: "cyan", VerdictKind.CHANGED: "cyan", VerdictKind.MIXED: "yellow"}
 
 
@@ -57,6 +58,7 @@ def watch_text(seen: WatchEnd, page: Page) -> str:
         lines.append("  to be surer:" if verdict.state is not None else "  what would decide it:")
         for sentence in verdict.would_decide:
             lines += wrapped(clean(sentence), columns, first="    - ", rest="      ")
+    lines.append(f"  step by step: {GUIDE}")
     for note in seen.notes:
         lines += wrapped(clean(note), columns, first="  note: ", rest="    ")
     return "\n".join(lines) + "\n"
