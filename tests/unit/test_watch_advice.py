@@ -19,7 +19,7 @@ from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import MemoryTick, Mounted, Wait, Want
 from hosttune.measure.watch.verdict import judged
 from hosttune.views.measure.watch import GUIDE, watch_text
-from hosttune.views.measure.watch_words import MEANINGS, headline
+from hosttune.views.measure.watch_words import MEANINGS, evidence, headline
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
@@ -277,3 +277,15 @@ def test_report_leads_to_the_guide_whose_commands_exist():
         assert f"**{state}**" in text
     _, account = judged(jittered(MEASURED["one worker"][1], 60, seed=5), WATCHED)
     assert f"step by step: {GUIDE}" in watch_text(WatchEnd(account, ""), Page(screen=Screen(width=100)))
+
+
+def test_page_cache_that_a_memory_limit_drops_is_the_limit_and_no_slow_disk():
+    limit = MemoryTick(100 << 20, "/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "", 104_075_264)
+    one = MEASURED["disk bound, two workers"][1]
+    dropped = replace(one, memory=limit, host=replace(one.host, refaults=2_000.0))
+    texts, _, _ = told(dropped)
+    assert texts[0].startswith("raise its memory limit: /sys/fs/cgroup/memory/job/memory.limit_in_bytes sets it")
+    verdict, account = judged(jittered(dropped, 60, seed=5), WATCHED)
+    assert State.MEM not in verdict.not_the_cause
+    assert "page cache is dropped and read again" in " ".join(evidence(verdict, account))
+    assert not told(replace(dropped, host=one.host))[0][0].startswith("raise")

@@ -25,6 +25,8 @@ from hosttune.measure.watch.tick import (
 )
 
 FAR_BELOW = 0.75  # of the enforced power limit, which a GPU that it holds back draws
+FULL_MEMORY = 0.9  # of the limit: the kernel takes page cache back before it is reached
+MANY_REFAULTS = 100  # pages a second
 WARM_UP_S = 60.0
 WARM_UP_WITHOUT_GPU_S = 10.0
 WARM_GPU_PERCENT = 20.0
@@ -230,6 +232,16 @@ class Account:
         """What it mostly slept on while it waited; None where too little of it is known."""
         kind = max(self.waits, key=lambda one: self.waits[one], default=None)
         return kind if kind is not None and self.waits[kind] >= KNOWN_WAIT * self.waited_s else None
+
+    @property
+    def is_memory_full(self) -> bool:
+        """Whether its control group has used up its memory limit."""
+        return self.memory is not None and (self.memory.used_bytes or 0) >= FULL_MEMORY * self.memory.limit_bytes
+
+    @property
+    def drops_cache(self) -> bool:
+        """Whether files are read again because the memory limit leaves no room for them in the page cache."""
+        return self.is_memory_full and (self.means["refaults"].value or 0.0) >= MANY_REFAULTS
 
     @property
     def gpu_neighbours(self) -> tuple[str, ...]:

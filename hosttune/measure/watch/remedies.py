@@ -20,7 +20,6 @@ from hosttune.measure.workers import start_workers
 _NETWORK = ("nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "9p", "afs", "glusterfs", "virtiofs")
 
 
-FULL_MEMORY = 0.9  # of the limit: the kernel takes page cache back before it is reached
 FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at most by default)
 STARTS = 4  # looks in which new loaders were seen, and generations of them
 MOSTLY = 4
@@ -81,7 +80,7 @@ def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
 
 
 def _of_memory(account: Account) -> tuple[str, ...]:
-    limit = "memory-limit" if is_memory_full(account) else "memory"
+    limit = "memory-limit" if account.is_memory_full else "memory"
     return (limit, *(("worker-copies",) if _has_loaders(account) else ()), "fits-memory")
 
 
@@ -110,6 +109,8 @@ def _of_disk(account: Account) -> tuple[str, ...]:
         return ("writes", "placement")
     if maps_its_files(account):
         return ("mapped", *_of_storage(account))
+    if account.drops_cache:
+        return ("memory-limit", "fits-memory", *_of_storage(account))
     return (*(("fits-memory", "shards") if _is_python(account) else ()), *_of_storage(account), "what-disk-gives")
 
 
@@ -168,12 +169,6 @@ def is_stolen(account: Account) -> bool:
 
 def _has_loaders(account: Account) -> bool:
     return _is_python(account) and (account.means["children"].value or 0.0) >= 1.5
-
-
-def is_memory_full(account: Account) -> bool:
-    """Whether the memory limit of its control group is what it is short of."""
-    memory = account.memory
-    return memory is not None and (memory.used_bytes or 0) >= FULL_MEMORY * memory.limit_bytes
 
 
 def maps_its_files(account: Account) -> bool:

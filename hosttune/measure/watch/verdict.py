@@ -182,5 +182,6 @@ def _not_the_cause(account: Account, shares: tuple[Share, ...]) -> tuple[State, 
         for state, signal in seen.items()
         if share.get(state, 0.0) < RULED_OUT
         and account.means[signal].seconds >= CARRIED * account.active_s
+        and not (state is State.MEM and account.drops_cache)
         and all(share.get(twin, 0.0) < RULED_OUT for twin in _TWINS.get(state, ()))
     )

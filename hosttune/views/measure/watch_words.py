@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from hosttune.measure.watch.endings import EndKind, ending_of
 from hosttune.measure.watch.remedies import (
     crowd_of,
-    is_memory_full,
     is_one_of_several,
     is_power_capped,
     is_stolen,
@@ -135,6 +134,7 @@ def evidence(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
         _reading(account),
         _disks(account),
         _mounts(account),
+        _cache(account),
         _allowances(account),
     ]
     return tuple(line for line in lines if line)
@@ -203,7 +203,7 @@ def _meaning(state: State, account: Account) -> str:
 
 def _memory(account: Account) -> str:
     limit = account.memory
-    if limit is None or not is_memory_full(account):
+    if limit is None or not account.is_memory_full:
         return ""
     return f"{MEANINGS[State.MEM]}, within its limit of {_size(limit.limit_bytes)} ({limit.path})"
 
@@ -421,6 +421,13 @@ def _waiting(account: Account) -> str:
 def _mounts(account: Account) -> str:
     storage = storage_of(account)
     return f"its files lie on {storage}" if storage else ""
+
+
+def _cache(account: Account) -> str:
+    limit = account.memory
+    if limit is None or not account.drops_cache:
+        return ""
+    return f"its memory limit ({_size(limit.limit_bytes)}, {limit.path}) is full: page cache is dropped and read again"
 
 
 def _allowances(account: Account) -> str:
