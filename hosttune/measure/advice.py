@@ -145,7 +145,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "limit; journalctl -k -g 'oom-kill' shows which process had how much",
     ),
     "oom-host": Advice(
-        "the host ran out of memory: journalctl -k -g 'Out of memory' shows who had how much",
+        "the host ran out of memory, or a limit above this container was met: journalctl -k -g 'Out of memory' shows who "
+        "had how much",
         rule="memory-pressure",
     ),
     "shm": Advice(
@@ -159,7 +160,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         rule="limits-shm",
     ),
     "killed": Advice(
-        "the kernel counted no kill for memory: another process sent SIGKILL. A scheduler does that at a limit of time "
+        "no kill for memory was counted, so another process sent SIGKILL. A scheduler does that at a limit of time "
         "(sacct -j JOB -o State,ExitCode; kubectl describe pod)",
     ),
     "crashed": Advice(

@@ -16,7 +16,7 @@ from hosttune.measure.watch.programs import Work, mapped_files, works_with
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
-from hosttune.measure.watch.tick import MemoryTick, Mounted, Wait, Want
+from hosttune.measure.watch.tick import HeldBack, MemoryTick, Mounted, Wait, Want
 from hosttune.measure.watch.verdict import judged
 from hosttune.views.measure.watch import GUIDE, watch_text
 from hosttune.views.measure.watch_words import MEANINGS, evidence, headline
@@ -244,7 +244,7 @@ def test_stolen_time_is_named_and_no_process_is_blamed():
 
 def test_network_of_a_cloud_that_is_at_its_allowance_leads():
     one = replace(MEASURED["network-like waiting"][1], wait=Wait(Want.NETWORK, "10.0.0.9:443"))
-    texts, _, _ = told(replace(one, allowances=(("eth0 bw_in_allowance_exceeded", 40),)))
+    texts, _, _ = told(replace(one, allowances=(HeldBack("eth0 bw_in_allowance_exceeded", 40),)))
     assert texts[0].startswith("the cloud holds its packets back")
     assert not told(one)[0][0].startswith("the cloud")
 

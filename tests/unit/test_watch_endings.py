@@ -46,7 +46,8 @@ def report(account):
         (ended(137, Kills(1, 1), memory=MEMORY), EndKind.GROUP_OOM, "ended: 1 process of its control group killed", "it needs more memory"),
         (ended(0, Kills(2, 2), memory=MEMORY), EndKind.GROUP_OOM, "2 processes of its control group killed", "it needs more memory"),
         (ended(137, Kills(0, 1)), EndKind.HOST_OOM, "ended: killed by the kernel", "the host ran out"),
-        (ended(137), EndKind.SIGNAL, "ended: killed by SIGKILL", "the kernel counted no kill"),
+        (ended(137, Kills(1, 1)), EndKind.HOST_OOM, "ended: killed by the kernel: out of memory, and no limit", "the host ran out"),
+        (ended(137), EndKind.SIGNAL, "ended: killed by SIGKILL", "no kill for memory was counted"),
         (ended(139), EndKind.SIGNAL, "ended: crashed with SIGSEGV", "see where it failed"),
         (ended(143), EndKind.SIGNAL, "ended: killed by SIGTERM", ""),
         (ended(1, shm=DOCKERS), EndKind.SHM, "ended: /dev/shm (64.0 MiB) was full", "loader workers hand batches"),
@@ -99,6 +100,9 @@ def test_kills_in_its_own_group_are_counted_from_the_begin_on(tmp_path, line, pa
     (tmp_path / path).write_text("low 0\noom_kill 9\n")
     (tmp_path / "proc/vmstat").write_text("pswpin 1\noom_kill 5\n")
     assert memory.kills() == Kills(2, 2)
+    for _ in range(2):
+        memory.look()
+    assert memory.kills() == Kills(2, 0)  # what the host killed long ago did not end this job
 
 
 def test_kills_in_a_scope_that_is_gone_are_those_of_the_group_above(tmp_path):

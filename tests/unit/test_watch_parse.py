@@ -25,6 +25,7 @@ from hosttune.measure.watch.parse import (
     process_stat,
     run_delay,
 )
+from hosttune.measure.watch.tick import HeldBack
 
 STAT = b"4242 (a) b (c) D 7 42 40 34816 4242 4194304 99 0 5 0 120 30 10 4 20 0 3 0 3826173 3133440 358 18446744073709551615"
 
@@ -254,5 +255,5 @@ def test_only_cards_of_the_ena_driver_are_asked_and_only_what_grew_is_told(tmp_p
     monkeypatch.setattr(
         "hosttune.measure.watch.allowances.card_counters", lambda card: asked.append(card) or next(counts)
     )
-    assert Allowances(sys=str(tmp_path)).look() == (("eth0 bw_in_allowance_exceeded", 3),)
+    assert Allowances(sys=str(tmp_path)).look() == (HeldBack("eth0 bw_in_allowance_exceeded", 3),)
     assert asked == ["eth0", "eth0"]

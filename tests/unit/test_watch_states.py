@@ -212,6 +212,10 @@ def test_process_that_waits_for_one_mapped_page_after_the_other_is_disk():
     one = tick(cpu=73, io=(29, 0), idle=0, main=0.4, delay=0.02, read=0.0, device=106 * MIB, gpus=(), job=None)
     tree = replace(one.tree, faults=26_000.0, most_runnable=0.42)
     assert [held.state for held in classify([replace(one, tree=tree)] * 3)][-1] is State.DISK
+    pool = replace(one, tree=replace(tree, blocked=1), wait=Wait(Want.EACH_OTHER, "in memory"))
+    assert [held.state for held in classify([pool] * 3)][-1] is State.DISK
+    swaps = replace(one, tree=tree, host=replace(one.host, swapped_in_pages=25_000.0))
+    assert [held.state for held in classify([swaps] * 3)][-1] is State.MEM
     computes = replace(one, tree=replace(tree, most_runnable=0.99))
     sleeps = replace(one, tree=tree, wait=Wait(Want.NETWORK))
     for other in (computes, sleeps):

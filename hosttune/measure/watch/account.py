@@ -159,9 +159,9 @@ class Account:
         self.seconds += tick.seconds
         self._total(tick)
         self.memory = tick.memory or self.memory
-        for name, packets in tick.allowances:
-            if name in self.allowances or len(self.allowances) < MOST_NAMES:
-                self.allowances[name] = self.allowances.get(name, 0) + packets
+        for one in tick.allowances:
+            if one.name in self.allowances or len(self.allowances) < MOST_NAMES:
+                self.allowances[one.name] = self.allowances.get(one.name, 0) + one.packets
         if tick.shm is not None and (self.least_shm is None or tick.shm.free_bytes < self.least_shm.free_bytes):
             self.least_shm = tick.shm
         if not self.is_warm and self.watched.warm_up_s is None and len(self._cold) < MOST_COLD:
@@ -203,7 +203,8 @@ class Account:
         found = Account(replace(self.watched, warm_up_s=WARM_UP_WITHOUT_GPU_S))
         for tick in self._cold:
             found.add(tick)
-        found.watched, found.status, found.kills = self.watched, self.status, self.kills
+        found.watched, found.status = self.watched, self.status
+        found.kills, found.memory = self.kills, self.memory
         return found
 
     def _warms_up(self, tick: Tick) -> bool:

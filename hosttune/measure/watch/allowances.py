@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from hosttune.host.bounded import names_in
+from hosttune.measure.watch.tick import HeldBack
 
 EVERY = 10  # looks: each costs a question to the card
 _MOST_CARDS, _MOST_COUNTERS = 32, 4096
@@ -35,11 +36,11 @@ class Allowances:
         self._cards = _cards(f"{sys}/class/net")
         self._was = self._counts()
 
-    def look(self) -> tuple[tuple[str, int], ...]:
-        """What has grown since the last look: `eth0 bw_in_allowance_exceeded`, and by how many packets."""
+    def look(self) -> tuple[HeldBack, ...]:
+        """What has grown since the last look."""
         now, was = self._counts(), self._was
         self._was = now
-        return tuple((name, now[name] - was[name]) for name in now if now[name] > was.get(name, now[name]))
+        return tuple(HeldBack(name, now[name] - was[name]) for name in now if now[name] > was.get(name, now[name]))
 
     def _counts(self) -> dict[str, int]:
         found: dict[str, int] = {}

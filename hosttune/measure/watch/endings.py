@@ -40,9 +40,9 @@ def ending_of(account: Account) -> Ending | None:
     status, last, kills = account.status, account.last, account.kills
     name = _signal_name(status)
     path = account.memory.path if account.memory is not None else ""
-    if kills.group:
+    if kills.group and path:
         return Ending(EndKind.GROUP_OOM, path, has_ended=bool(status))
-    if kills.host and name == "SIGKILL":
+    if (kills.group or kills.host) and name == "SIGKILL":
         return Ending(EndKind.HOST_OOM)
     if status and _is_shm_full(account, name):
         return Ending(EndKind.SHM)
@@ -70,4 +70,5 @@ def _is_shm_full(account: Account, name: str) -> bool:
     if shm is None or shm.size_bytes <= 0:
         return False
     share = shm.free_bytes / shm.size_bytes
-    return share < _FULL or (name == "SIGBUS" and shm.size_bytes <= SMALL_SHM and share < _FILLING)
+    is_full = share < _FULL and shm.free_bytes < SMALL_SHM
+    return is_full or (name == "SIGBUS" and shm.size_bytes <= SMALL_SHM and share < _FILLING)

@@ -55,7 +55,7 @@ class JobMemory:
         self._began: dict[str, int] = {}
         self._last: dict[str, int] = {}
         self._limit: tuple[str, int] | None = None
-        self._host_began = self._host_kills()
+        self._host_kills = (self._count_host_kills(),) * 2  # at the last two looks
         self._find()
 
     def look(self) -> MemoryTick | None:
@@ -64,6 +64,7 @@ class JobMemory:
             self._find()
             self._last |= self._group.kills()
         self._looks += 1
+        self._host_kills = (self._host_kills[1], self._count_host_kills())
         if self._limit is None:
             return None
         path, limit = self._limit
@@ -86,9 +87,9 @@ class JobMemory:
         grown = {folder: count - self._began.get(folder, count) for folder, count in self._last.items()}
         is_gone = not self._group.is_v1 and not os.path.isdir(own)
         group = grown.get(above[0], 0) if is_gone and above else grown.get(own, 0)
-        return Kills(max(0, group), max(0, self._host_kills() - self._host_began))
+        return Kills(max(0, group), max(0, self._count_host_kills() - self._host_kills[0]))
 
-    def _host_kills(self) -> int:
+    def _count_host_kills(self) -> int:
         return counter(content_of(f"{self._proc}/vmstat", 1 << 20) or b"", b"oom_kill") or 0
 
     def _find(self) -> None:
@@ -113,7 +114,7 @@ class JobMemory:
 
 
 class Freezer:
-    """Whether the control group of the process `root` is frozen (docker pause, systemctl freeze, scancel --signal)."""
+    """Whether the control group of the process `root` is frozen (docker pause, systemctl freeze)."""
 
     def __init__(self, root: int, *, proc: str = "/proc", groups: str = GROUPS) -> None:
         self._root, self._proc, self._mount = root, proc, groups

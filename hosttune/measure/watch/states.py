@@ -168,9 +168,12 @@ def _has_io_pressure(tick: Tick, *, held: bool) -> bool:
 def _waits_for_pages(tick: Tick) -> bool:
     """Mapped files are read by page faults, and between them no process computes or queues for half of the time."""
     tree = tick.tree
-    if tree is None or tree.faults is None or tree.most_runnable is None or tick.wait is not None:
+    if tree is None or tree.faults is None or tree.most_runnable is None:
         return False
-    return tree.faults >= LIMITS.many_faults and tree.most_runnable < LIMITS.runnable
+    if tick.wait is not None and not tree.blocked:
+        return False  # it sleeps on something else
+    swapped = (tick.host.swapped_in_pages if tick.host is not None else None) or 0.0
+    return tree.faults >= max(LIMITS.many_faults, 2 * swapped) and tree.most_runnable < LIMITS.runnable
 
 
 def _waits_for_writes(tick: Tick, *, held: bool) -> bool:

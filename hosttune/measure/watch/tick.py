@@ -97,9 +97,18 @@ class Shm:
 
 
 @frozen
+class HeldBack:
+    """Packets that a cloud queued or dropped since the last look. `name` is a card and its counter: `eth0
+    bw_in_allowance_exceeded`."""
+
+    name: str
+    packets: int
+
+
+@frozen
 class Kills:
-    """Processes that the kernel has killed for memory since the watch began: `group` in the job's control group,
-    `host` everywhere."""
+    """Processes that the kernel has killed for memory: `group` in the job's control group since the watch began, `host`
+    everywhere since the last looks."""
 
     group: int = 0
     host: int = 0
@@ -199,7 +208,7 @@ class Tick:
     wait: Wait | None = None  # what it slept on; None where it ran, or on nothing that is known
     memory: MemoryTick | None = None  # None if there is no limit
     shm: Shm | None = None
-    allowances: tuple[tuple[str, int], ...] = ()  # packets that the cloud held back, by card and counter
+    allowances: tuple[HeldBack, ...] = ()
     frozen_by: str = ""  # the folder of the control group that is frozen
     works_with: tuple[Work, ...] | None = None  # pictures, text ...; looked up now and then
     is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged

@@ -85,7 +85,7 @@ def ending_text(account: Account) -> str:
     killed = counted(account.kills.group, "process", "processes")
     text = {
         EndKind.GROUP_OOM: f"{killed} of its control group killed by the kernel: out of memory{limit}",
-        EndKind.HOST_OOM: "killed by the kernel: the host was out of memory",
+        EndKind.HOST_OOM: "killed by the kernel: out of memory, and no limit of its own is visible",
         EndKind.SHM: f"/dev/shm ({_size(shm.size_bytes)}) was full" if shm else "",
         EndKind.SIGNAL: f"killed by {end.what}" if end.what in _NO_CRASH else f"crashed with {end.what}",
         EndKind.STOPPED: "all its processes are stopped by a signal (SIGSTOP, Ctrl-Z)",
