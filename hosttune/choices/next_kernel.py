@@ -169,7 +169,9 @@ def _without_prebuilt(facts: Facts, kernel: str) -> str:
     driver, ways = facts.driver, list[str]()
     if other := other_kernel(facts, kernel):
         unused = removable_packages(facts, kernel)
-        remove = f", and remove {kernel} until there is a module for it: sudo apt-get remove {' '.join(map(quote, unused))}"
+        remove = (
+            f", and remove {kernel} until there is a module for it: sudo apt-get remove {' '.join(map(quote, unused))}"
+        )
         ways.append(f"let {other} boot, which has one{remove if unused else ' (choose it in GRUB)'}")
     compiled = (f"nvidia-dkms-{driver.name}", headers_for(kernel))
     if has_all(facts, *compiled):

@@ -17,6 +17,7 @@ limits, mountinfo, schedstat, wchan, children, exe (get_task_exe_file, by RCU), 
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -159,11 +160,20 @@ def user_of(status: str) -> int:
 
 def head_in_time(path: str, limit: int = PROCESS_FILE, *, dir_fd: int | None = None) -> tuple[bytes, bool]:
     """As `head_of`, of one file that the owner of a process can lock. Raises OSError, ETIMEDOUT if it has no answer."""
+    return _in_time(path, lambda: head_of(path, limit, dir_fd=dir_fd))
+
+
+def statvfs_in_time(path: str) -> os.statvfs_result:
+    """As statvfs(3), of a folder below /proc/PID/root, where a file system of the owner's may be. Raises OSError."""
+    return _in_time(path, lambda: os.statvfs(path))
+
+
+def _in_time(path: str, ask: Callable[[], T]) -> T:
     _waiting[:] = [one for one in _waiting if one.is_alive()]
     silent = OSError(errno.ETIMEDOUT, "the process does not let its memory be read", path)
     if len(_waiting) >= _MOST:
         raise silent
-    reader = _Reader(deque([1]), lambda _: _head_or_error(path, limit, dir_fd), lambda _: False)
+    reader = _Reader(deque([1]), lambda _: _answer_or_error(ask), lambda _: False)
     try:
         reader.start()
     except RuntimeError:  # no more threads
@@ -172,13 +182,13 @@ def head_in_time(path: str, limit: int = PROCESS_FILE, *, dir_fd: int | None = N
         _waiting.append(reader)
         raise silent
     answer = reader.found.get(1)
-    if not isinstance(answer, tuple):
+    if answer is None or isinstance(answer, OSError):
         raise answer or silent
     return answer
 
 
-def _head_or_error(path: str, limit: int, dir_fd: int | None) -> tuple[bytes, bool] | OSError:
+def _answer_or_error(ask: Callable[[], T]) -> T | OSError:
     try:
-        return head_of(path, limit, dir_fd=dir_fd)
+        return ask()
     except OSError as error:
         return error

@@ -26,6 +26,19 @@ class Advice:
 
 
 ADVICE: Mapping[str, Advice] = MappingProxyType({
+    "threads": Advice(
+        "{tasks} threads want {cpus:.3g} CPUs: set OMP_NUM_THREADS=1 before the start, and in each loader worker "
+        "torch.set_num_threads(1) and cv2.setNumThreads(0); in one process on its own, as many threads as CPUs",
+        "OpenMP loops on 2 CPUs: 2 threads 7,627 items/s, 16 threads 877; on half a CPU: 1: 2,491, 16: 350",
+        MACHINE,
+        rule="framework-env",
+    ),
+    "fewer-workers": Advice(
+        "{tasks} processes want {cpus:.3g} CPUs: num_workers={most} is enough",
+        "decoding on 2 CPUs: 16 workers are 16 % slower than 3",
+        MACHINE,
+        rule="framework-input-pipeline",
+    ),
     "more-workers": Advice(
         "more loader workers for each GPU process: DataLoader(num_workers=...)",
         "decoding peaks at as many workers as CPUs or one more: 1.8 times one worker on 2 CPUs; 16 lose 16 % again",
@@ -60,6 +73,12 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "keep-workers": Advice(
         "persistent_workers=True and prefetch_factor=4: workers stay for the next epoch, and have batches ready",
     ),
+    "new-workers": Advice(
+        "its workers are started anew again and again, as for each epoch: DataLoader(persistent_workers=True); for "
+        "data that the main process loads in a moment, num_workers=0",
+        "epochs a second of a tiny data set: 11 with 4 new workers each, 78 with persistent ones, 377 with none",
+        MACHINE,
+    ),
     "pin-memory": Advice(
         "pin_memory=True and .to(device, non_blocking=True): copies run beside the computation",
         "0.65 to 0.46 s in one published test",
@@ -78,6 +97,29 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "pillow-simd is no tenfold gain: it resizes 4 to 8 times as fast and decodes as before",
         "decode and resize to 224 pixels: 1.7 times; grey PNG of 1024 pixels: 0.95",
         MACHINE,
+    ),
+    "video": Advice(
+        "decode fewer frames: cut clips once before training, from key frames on, at the size that the model takes",
+    ),
+    "video-on-gpu": Advice(
+        "decode on the GPU, which has units for that (NVDEC): torchcodec with device='cuda', or NVIDIA DALI",
+    ),
+    "tokenize-once": Advice(
+        "tokenize once, and keep the result: datasets.map(batched=True, num_proc=CPUS) before training, with a fast "
+        "tokenizer",
+        "map with 2 processes instead of 1: 13,797 instead of 9,730 items/s",
+        MACHINE,
+    ),
+    "fewer-columns": Advice(
+        "read only the columns and row groups that are needed, and convert once: NumPy arrays cost less than rows of "
+        "Python objects. Polars, Arrow and DuckDB have threads of their own: one for each loader worker is enough",
+    ),
+    "server": Advice(
+        "it serves requests, and its main process is one core's worth: more server processes (uvicorn --workers, "
+        "vllm serve --api-server-count), and keep tokenizers and JSON out of the process that feeds the GPU",
+    ),
+    "profile": Advice(
+        "see which function has the CPU time: py-spy top --pid {pid} --subprocesses, or perf top -p {pid}",
     ),
     "raw-format": Advice(
         "store decoded data where space allows: BMP, npy or raw; a PNG of level 0 costs more to read than a JPEG",
@@ -98,7 +140,51 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "read-ahead": Advice("larger files on slow disks: read further ahead", rule="storage-readahead"),
     "nfs-read-ahead": Advice("NFS reads 128 KiB ahead since Linux 5.4", rule="storage-nfs-readahead"),
     "what-disk-gives": Advice("see what the disk gives and what decoding takes", command="hosttune bench read DIR"),
+    "oom-group": Advice(
+        "it needs more memory than its limit: fewer loader workers, a smaller prefetch_factor or batch, or a higher "
+        "limit; journalctl -k -g 'oom-kill' shows which process had how much",
+    ),
+    "oom-host": Advice(
+        "the host ran out of memory, or a limit above this container was met: journalctl -k -g 'Out of memory' shows who "
+        "had how much",
+        rule="memory-pressure",
+    ),
+    "shm": Advice(
+        "loader workers hand batches over in /dev/shm: make it larger (docker run --shm-size=8g or --ipc=host; in "
+        "Kubernetes an emptyDir with medium: Memory on /dev/shm), or use fewer workers and a smaller prefetch_factor",
+        rule="limits-shm",
+    ),
+    "sigbus": Advice(
+        "a file that it had mapped was cut off, or the file system below it is full: df -h /dev/shm shows the one that "
+        "loader workers use (docker run --shm-size=8g makes it larger)",
+        rule="limits-shm",
+    ),
+    "killed": Advice(
+        "no kill for memory was counted, so another process sent SIGKILL. A scheduler does that at a limit of time "
+        "(sacct -j JOB -o State,ExitCode; kubectl describe pod)",
+    ),
+    "crashed": Advice(
+        "see where it failed: coredumpctl gdb, or another run with PYTHONFAULTHANDLER=1, which prints the Python stack",
+    ),
+    "continue": Advice("continue it with: kill -CONT {pid} (fg in its own shell)"),
+    "thaw": Advice(
+        "its control group is frozen: docker unpause, systemctl thaw, scontrol resume, or echo 0 to cgroup.freeze "
+        "(THAWED to freezer.state of version 1) there",
+    ),
+    "writes": Advice(
+        "it waits for its own writes: checkpoints, logs, or fsync after each file. Write less often, to a local disk, "
+        "and beside the training (torch.distributed.checkpoint.async_save)",
+    ),
     "memory": Advice("pages are swapped, or dropped and needed again", rule="memory-pressure"),
+    "memory-limit": Advice(
+        "raise its memory limit: {path} sets it. Or fewer loader workers: the page cache of its files counts as well",
+    ),
+    "mapped": Advice(
+        "it touches the pages of mapped files one by one (a model of safetensors, LMDB, Arrow): read each file once, "
+        "front to back, before the start: cat FILE >/dev/null; over a network, copy it to a local disk",
+        "30 to 50 times as fast over a network mount; on a virtio disk 1,361 MB/s instead of 112 page by page",
+        f"safetensors#562, ComfyUI#2288; {MACHINE}",
+    ),
     "worker-copies": Advice(
         "a cache inside a Dataset is copied by each worker over time: fewer workers, or arrays instead of lists",
         "2.46 GB on disk took 33 GB decoded (13 times); JPEGs take 17 to 28 times their size as uint8",
@@ -116,6 +202,14 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "other processes hold memory on the job's GPUs, and whose kernels ran is not told: give the job a GPU of its "
         "own (CUDA_VISIBLE_DEVICES, the scheduler), or watch it while they rest",
     ),
+    "power-cap": Advice(
+        "the machine caps the GPU's power, not its own limit: look at the power cap of the BMC (ipmitool dcmi power "
+        "get_limit; iDRAC, Redfish), at failed power supplies (ipmitool sdr type 'Power Supply'), and at its cables",
+    ),
+    "hang": Advice(
+        "if it should be working, see where it hangs: py-spy dump --pid {pid} shows the main process; the same with "
+        "each process of pgrep -P {pid} shows loader workers and ranks",
+    ),
     "throttled": Advice("the GPU's clock is held down", rule="gpu-throttle"),
     "cold-gpu": Advice(
         "the GPU is busy but draws little: many small kernels, or waiting for other GPUs (NCCL). torch.profiler or "
@@ -123,7 +217,11 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "foreign": Advice(
         "others take the CPU time: move them, nice them, or give the job CPUs of its own (taskset, cpuset, "
-        "systemd-run -p CPUWeight=, the scheduler's request)",
+        "CPUWeight= of a systemd unit, the scheduler's request)",
+    ),
+    "stolen": Advice(
+        "nothing in this machine changes that: take a type with CPUs of its own (not a burstable one whose credits are "
+        "used up), a dedicated host, or have the hypervisor's owner overcommit less",
     ),
     "waits": Advice(
         "it waits for what the host does not see: a network, another rank, a lock. py-spy dump --pid PID shows where",
@@ -131,6 +229,10 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "store": Advice(
         "the answers of the other side take the time: ask for more at once (workers, threads, an event loop), in fewer "
         "and larger requests, or copy the data to a local disk once",
+    ),
+    "allowance": Advice(
+        "the cloud holds its packets back: this machine's type allows no more bandwidth, packets or connections; take "
+        "a larger type or one with more network, or copy the data to a local disk once",
     ),
     "peer": Advice("the process at the other end is slow: watch that one with --pid"),
     "lock": Advice(

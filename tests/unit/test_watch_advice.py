@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hosttune.cli.app import COMMANDS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.measure.advice import ADVICE
-from hosttune.measure.gpu.reasons import HELD_BACK
+from hosttune.measure.gpu.reasons import HELD_BACK, POWER_CAP
+from hosttune.measure.watch.programs import Work, mapped_files, works_with
 from hosttune.measure.watch.remedies import remedies
-from hosttune.measure.watch.tick import Mounted
+from hosttune.measure.watch.session import WatchEnd
+from hosttune.measure.watch.states import State
+from hosttune.measure.watch.tick import HeldBack, MemoryTick, Mounted, Wait, Want
 from hosttune.measure.watch.verdict import judged
-from hosttune.views.measure.watch_words import MEANINGS, headline
+from hosttune.views.measure.watch import GUIDE, watch_text
+from hosttune.views.measure.watch_words import MEANINGS, evidence, headline
+from hosttune.views.page import Page
+from hosttune.views.terminal import Screen
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
@@ -109,3 +116,176 @@ def test_loaders_that_rest_are_no_reason_for_more_of_them():
     assert "small kernels" in texts[0]
     assert not any("num_workers" in text for text in texts)
     assert sentence.endswith("limit of one core while the job gets the CPU time that it asks for")
+
+
+SITE = "/opt/venv/lib/python3.12/site-packages"
+TORCHVISION = (
+    f"{SITE}/torch/lib/libtorch_cpu.so",
+    f"{SITE}/torchvision/image.so",
+    f"{SITE}/PIL/_imaging.cpython-312-x86_64-linux-gnu.so",
+)
+PANDAS = f"{SITE}/pandas/_libs/lib.cpython-312-x86_64-linux-gnu.so"
+TOKENIZERS = f"{SITE}/tokenizers/tokenizers.abi3.so"
+
+
+@pytest.mark.parametrize(
+    ("paths", "commands", "found"),
+    [
+        ((*TORCHVISION, "/data/train/n01440764/1.JPEG"), ("python", "train.py"), ("pictures",)),
+        ((*TORCHVISION, PANDAS, "/data/shard-000.tar"), ("python", "train.py"), ("pictures",)),
+        (TORCHVISION, ("python", "mlp.py"), ()),  # imported, and no picture is opened
+        ((*TORCHVISION, TOKENIZERS, "/data/a.arrow"), ("python", "map.py"), ("text",)),
+        ((*TORCHVISION, TOKENIZERS, "/data/a.jpg"), ("python", "clip.py"), ("pictures", "text")),
+        (
+            (f"{SITE}/opencv_python.libs/libavcodec-5.so", f"{SITE}/cv2/cv2.abi3.so", "/data/a.png"),
+            ("python",),
+            ("pictures",),
+        ),
+        ((f"{SITE}/cv2/cv2.abi3.so", f"{SITE}/decord/libdecord.so", "/data/a.mp4"), ("python",), ("video",)),
+        ((f"{SITE}/polars/_polars_runtime.abi3.so", "/data/a.parquet"), ("python",), ("tables",)),
+        ((f"{SITE}/lightgbm/lib/lib_lightgbm.so", f"{SITE}/numpy.libs/libopenblas.so"), ("python", "gbm.py"), ()),
+        (
+            (f"{SITE}/vllm/_C.abi3.so", TOKENIZERS),
+            ("python", "-m", "vllm.entrypoints.openai.api_server"),
+            ("requests", "text"),
+        ),
+        (("/usr/lib/libc.so.6",), ("/usr/bin/python3", "/opt/venv/bin/uvicorn", "app:app"), ("requests",)),
+        (("/data/a.jpg",), ("cp", "-r"), ()),
+    ],
+)
+def test_work_of_a_job_is_read_from_its_libraries_and_files(paths, commands, found):
+    assert tuple(work.value for work in works_with(paths, commands)) == found
+
+
+def test_mapped_files_are_those_with_a_path():
+    maps = b"7f0-7f1 r-xp 0 fe:00 12   /opt/my lib/libjpeg.so.8\n7f1-7f2 rw-p 0 00:00 0 \n7f2-7f3 rw-p 0 00:00 0   [stack]\n7f3-7f4 r-xp 0 fe:00 1  /cut"
+    assert mapped_files(maps) == {"/opt/my lib/libjpeg.so.8"}
+
+
+@pytest.mark.parametrize(
+    ("work", "first"),
+    [
+        ((), "see which function"), ((Work.PICTURES,), "decode less"), ((Work.VIDEO,), "decode fewer frames"),
+        ((Work.TEXT,), "tokenize once"), ((Work.TABLES,), "read only the columns"), ((Work.REQUESTS,), "it serves requests"),
+    ],
+)  # fmt: skip
+def test_cpu_advice_is_for_what_the_job_works_with(work, first):
+    texts = told(replace(OTHERS["no gpu in the machine"][1], works_with=work))[0]
+    assert texts[0].startswith(first)
+    assert any("Pillow" in text or "pillow" in text for text in texts) is (Work.PICTURES in work)
+
+
+def test_server_has_no_loaders_to_add():
+    texts = told(replace(tick(20.0, idle=49, main=1.0), works_with=(Work.REQUESTS,)))[0]
+    assert texts[0].startswith("it serves requests")
+    assert not any("num_workers" in text for text in texts)
+
+
+def test_memory_limit_is_named_and_storage_is_not_ruled_out():
+    full = MemoryTick(
+        4 << 30, "/sys/fs/cgroup/job/memory.max", "Kubernetes: resources.limits.memory of the pod", 4 << 30
+    )
+    one = replace(OTHERS["memory"][1], memory=full)
+    texts, _, sentence = told(one)
+    assert sentence.endswith("within its limit of 4.0 GiB (/sys/fs/cgroup/job/memory.max)")
+    assert texts[0].startswith(
+        "raise its memory limit: /sys/fs/cgroup/job/memory.max (Kubernetes: resources.limits.memory"
+    )
+    assert not any("cache inside a Dataset" in text for text in texts)  # it has no workers
+    verdict, _ = judged(jittered(one, 60, seed=5), WATCHED)
+    assert State.DISK not in verdict.not_the_cause
+    half = replace(full, used_bytes=1 << 30)
+    assert "within its limit" not in told(replace(one, memory=half))[2]
+
+
+def test_mapped_model_is_read_once_front_to_back():
+    one = MEASURED["disk bound, two workers"][1]
+    mapped = replace(one, mounts=(Mounted("/models", "nfs4", "filer:/m"),), tree=replace(one.tree, faults=150.0))
+    texts, _, sentence = told(mapped)
+    assert "page by page of files that it has mapped: /models (nfs4 of filer:/m)" in sentence
+    assert "read each file once, front to back" in texts[0]
+    reading = replace(mapped, tree=replace(mapped.tree, read_bytes=200 * MIB))
+    assert "front to back" not in " ".join(told(reading)[0])
+
+
+def test_power_far_below_the_limit_with_the_cap_set_is_the_machine():
+    capped = tick(gpus=(gpu(99.0, 180.0, reasons=(POWER_CAP,)),))
+    texts, _, sentence = told(capped)
+    assert "caps its power" in sentence
+    assert texts[0].startswith("the machine caps the GPU's power")
+    assert not any("nothing on the host to gain" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        gpu(99.0, 290.0, reasons=(POWER_CAP,)),  # at its own limit
+        gpu(99.0, 180.0, reasons=()),  # light work
+        gpu(99.0, 180.0, power_limit_w=None, reasons=(POWER_CAP,)),
+    ],
+)
+def test_gpu_at_its_own_limit_or_with_light_work_is_not_called_capped(one):
+    assert not any("caps the GPU" in text for text in told(tick(gpus=(one,)))[0])
+
+
+def test_job_that_does_nothing_is_looked_into_main_process_and_workers():
+    texts = told(OTHERS["idle"][1])[0]
+    assert "py-spy dump --pid 4242" in texts[0]
+    assert "pgrep -P 4242" in texts[0]
+
+
+def test_stolen_time_is_named_and_no_process_is_blamed():
+    one = tick(cpu=10, idle=0, children=(0.6, 0.6), gpus=())
+    taken = replace(one, host=replace(one.host, stolen_percent=40.0), tree=replace(one.tree, most_runnable=0.6))
+    texts, _, sentence = told(taken)
+    assert sentence == "FOREIGN: the hypervisor gives 40 % of its CPU time to other machines (steal)"
+    assert texts[0].startswith("nothing in this machine changes that")
+
+
+def test_network_of_a_cloud_that_is_at_its_allowance_leads():
+    one = replace(MEASURED["network-like waiting"][1], wait=Wait(Want.NETWORK, "10.0.0.9:443"))
+    texts, _, _ = told(replace(one, allowances=(HeldBack("eth0 bw_in_allowance_exceeded", 40),)))
+    assert texts[0].startswith("the cloud holds its packets back")
+    assert not told(one)[0][0].startswith("the cloud")
+
+
+@pytest.mark.parametrize("cpu", [0, 90])
+def test_workers_that_are_started_anew_for_each_epoch_are_kept(cpu):
+    one = tick(cpu=cpu, idle=50 - cpu / 2, children=(0.3, 0.3, 0.3, 0.3), main=0.4, delay=0.5, gpus=())
+    new = replace(one, tree=replace(one.tree, new_workers=3, line_cores=1.2, cores=1.0 if not cpu else 1.6))
+    texts, _, sentence = told(new)
+    assert "its loader workers are started anew" in sentence
+    assert "persistent_workers=True" in texts[0]
+    assert not any("make -j" in text for text in texts)
+    verdict, account = judged((replace(new, at_s=0.5), *jittered(replace(one, at_s=1.0), 60, seed=5)), WATCHED)
+    assert not any("started anew" in advice.text for advice in remedies(verdict, account))  # once, at the start
+
+
+def test_job_that_waits_for_its_own_writes_is_not_told_how_to_read():
+    one = tick(io=(69, 68), idle=70, children=(), main=0.05, device=0.0, gpus=())
+    texts, _, sentence = told(replace(one, tree=replace(one.tree, written_bytes=4 * MIB)))
+    assert "to which it writes itself" in sentence
+    assert texts[0].startswith("it waits for its own writes")
+    assert not any("shards" in text or "fits into memory" in text for text in texts)
+
+
+def test_report_leads_to_the_guide_whose_commands_exist():
+    text = (Path(__file__).resolve().parents[2] / GUIDE).read_text(encoding="utf-8")
+    assert len(re.findall(r"^[0-9]+\. ", text, re.MULTILINE)) == 25
+    assert set(re.findall(r"hosttune ([a-z]+)", text)) <= set(COMMANDS)
+    for state in ("CPU", "LIMIT", "WORKERS", "DISK", "WAIT", "MEM", "FOREIGN", "GPU", "COLD_GPU"):
+        assert f"**{state}**" in text
+    _, account = judged(jittered(MEASURED["one worker"][1], 60, seed=5), WATCHED)
+    assert f"step by step: {GUIDE}" in watch_text(WatchEnd(account, ""), Page(screen=Screen(width=100)))
+
+
+def test_page_cache_that_a_memory_limit_drops_is_the_limit_and_no_slow_disk():
+    limit = MemoryTick(100 << 20, "/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "", 104_075_264)
+    one = MEASURED["disk bound, two workers"][1]
+    dropped = replace(one, memory=limit, host=replace(one.host, refaults=2_000.0))
+    texts, _, _ = told(dropped)
+    assert texts[0].startswith("raise its memory limit: /sys/fs/cgroup/memory/job/memory.limit_in_bytes sets it")
+    verdict, account = judged(jittered(dropped, 60, seed=5), WATCHED)
+    assert State.MEM not in verdict.not_the_cause
+    assert "page cache is dropped and read again" in " ".join(evidence(verdict, account))
+    assert not told(replace(dropped, host=one.host))[0][0].startswith("raise")

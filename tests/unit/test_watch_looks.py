@@ -310,3 +310,20 @@ def test_storage_of_a_job_is_that_of_its_files_not_of_its_working_folder(tmp_pat
     (tmp_path / "11/fd/3").unlink()
     assert mounts.of([11]) == (Mounted("/", "ext4", "/dev/sda1"),)
     assert mounts.of([12]) == ()
+
+
+def test_workers_that_were_forked_since_the_last_look_are_counted_and_other_programs_are_not(tmp_path):
+    def process(pid, parent, command):
+        (tmp_path / str(pid)).mkdir()
+        line = f"{pid} (x) S {parent} 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 {pid} 0 0"
+        (tmp_path / str(pid) / "stat").write_text(line)
+        (tmp_path / str(pid) / "cmdline").write_text(command)
+
+    process(100, 1, "python\0train.py")
+    process(101, 100, "python\0train.py")
+    tree = Tree(100, proc=str(tmp_path))
+    assert tree.look(1.0).new_workers == 0
+    process(102, 100, "python\0train.py")
+    process(103, 100, "gzip\0a")
+    assert tree.look(1.0).new_workers == 1
+    assert tree.look(1.0).new_workers == 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
+from hosttune.measure.watch.allowances import Allowances, allowances_of
 from hosttune.measure.watch.counting import Counters, sums
 from hosttune.measure.watch.family import Member, family
 from hosttune.measure.watch.group import folder_of
@@ -14,6 +17,7 @@ from hosttune.measure.watch.parse import (
     ProcessIo,
     ProcessStat,
     counter,
+    cpu_times,
     disk_counters,
     host_times,
     pressure_totals,
@@ -21,12 +25,13 @@ from hosttune.measure.watch.parse import (
     process_stat,
     run_delay,
 )
+from hosttune.measure.watch.tick import HeldBack
 
 STAT = b"4242 (a) b (c) D 7 42 40 34816 4242 4194304 99 0 5 0 120 30 10 4 20 0 3 0 3826173 3133440 358 18446744073709551615"
 
 
 def test_process_with_parentheses_in_its_name_is_read():
-    assert process_stat(STAT) == ProcessStat("a) b (c", "D", 7, 42, 40, 150, 14, 3, 3826173)
+    assert process_stat(STAT) == ProcessStat("a) b (c", "D", 7, 42, 40, 150, 14, 3, 3826173, 5)
 
 
 @pytest.mark.parametrize("content", [b"", b"4242 (x", b"4242 (x) S 1 2", STAT.replace(b" 120 ", b" x ")])
@@ -57,8 +62,8 @@ HOST = b"cpu  10 2 3 100 20 1 1 3 5 0\ncpu0 4 1 1 60 10 1 0 1 0 0\ncpu1 6 1 2 40
 
 
 def test_processors_are_summed_over_those_the_job_may_use():
-    assert host_times(HOST, None) == CpuTimes(20, 100, 20)
-    assert host_times(HOST, frozenset({1})) == CpuTimes(12, 40, 10)
+    assert host_times(HOST, None) == CpuTimes(20, 100, 20, 3)
+    assert host_times(HOST, frozenset({1})) == CpuTimes(12, 40, 10, 2)
     assert host_times(HOST, frozenset({9})) is None
     assert host_times(b"", None) is None
 
@@ -125,7 +130,7 @@ def test_child_that_ended_and_was_not_waited_for_takes_nothing_away():
 def test_new_process_counts_from_its_start_and_a_late_found_one_from_now_on():
     before = {1: counters(own=100)}
     fresh = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, delay=4, started=70)}
-    assert sums(before, fresh, 60)[2:] == (35, 0, ProcessIo(9, 9, 0), 4)
+    assert sums(before, fresh, 60)[2:] == (35, 0, ProcessIo(9, 9, 0), 4, 0)
     late = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, started=20)}
     assert sums(before, late, 60)[2:5] == (0, 0, ProcessIo(0, 0, 0))
 
@@ -133,7 +138,7 @@ def test_new_process_counts_from_its_start_and_a_late_found_one_from_now_on():
 def test_what_one_process_does_not_tell_is_unknown_for_all():
     before = {1: counters(), 2: counters()}
     now = {1: counters(own=5), 2: Counters(stat(own=5), None, None)}
-    assert sums(before, now, 60)[2:] == (10, 10, None, None)
+    assert sums(before, now, 60)[2:] == (10, 10, None, None, 0)
 
 
 def test_time_of_processes_that_come_and_go_is_told_from_that_of_those_that_stay():
@@ -216,3 +221,39 @@ def test_busiest_of_the_others_leaves_out_the_job_and_what_is_new_to_a_number():
     was = {1: stat(own=0), 2: stat(own=0), 3: stat(own=0, started=1), 4: stat(own=5)}
     now = {1: stat(own=90), 2: stat(own=80), 3: stat(own=99), 4: stat(own=7), 5: stat(own=500)}
     assert [(one.pid, one.cores) for one in busiest(was, now, {2}, 1.0, 100)] == [(1, 0.9)]
+
+
+def test_stolen_time_is_read_and_counts_as_busy():
+    assert cpu_times(b"cpu0 10 0 5 80 2 0 1 30 7 0") == CpuTimes(46, 80, 2, 30)
+    both = b"cpu  0 0 0 0 0 0 0 0\ncpu0 1 0 0 2 0 0 0 5\ncpu1 1 0 0 2 0 0 0 7\nintr 0\n"
+    assert host_times(both, frozenset({0, 1})) == CpuTimes(14, 4, 0, 12)
+
+
+NAMES = (b"tx_bytes", b"bw_in_allowance_exceeded", b"pps_allowance_exceeded", b"conntrack_allowance_available")
+
+
+def test_allowance_counters_are_read_and_cut_answers_give_less():
+    names = b"".join(name.ljust(32, b"\0") for name in NAMES)
+    values = struct.pack("=4Q", 9, 12, 3, 7)
+    assert allowances_of(names, values) == {"bw_in_allowance_exceeded": 12, "pps_allowance_exceeded": 3}
+    assert allowances_of(names, values[:17]) == {"bw_in_allowance_exceeded": 12}
+    assert allowances_of(b"", values) == {}
+
+
+def test_only_cards_of_the_ena_driver_are_asked_and_only_what_grew_is_told(tmp_path, monkeypatch):
+    for card, driver in (("eth0", "ena"), ("eth1", "mlx5_core"), ("lo", "")):
+        (tmp_path / "class/net" / card / "device").mkdir(parents=True)
+        if driver:
+            (tmp_path / "class/net" / card / "device/driver").symlink_to(f"/sys/bus/pci/drivers/{driver}")
+    counts = iter(
+        [
+            {"bw_in_allowance_exceeded": 5, "pps_allowance_exceeded": 1},
+            {"bw_in_allowance_exceeded": 8, "pps_allowance_exceeded": 1},
+        ]
+    )
+    asked = []
+    monkeypatch.setattr(
+        "hosttune.measure.watch.allowances.card_counters", lambda card: asked.append(card) or next(counts)
+    )
+    assert Allowances(sys=str(tmp_path)).look() == (HeldBack("eth0 bw_in_allowance_exceeded", 3),)
+    assert asked == ["eth0", "eth0"]

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from hosttune.cli import app
 from hosttune.errors import BadInput, HosttuneError
+from hosttune.measure.watch.programs import Work
 from hosttune.measure.watch.recording import MOST_LINE, Recorder, replay
+from hosttune.measure.watch.tick import HeldBack, MemoryTick, Shm
 from tests.unit.schemas import faults
 from tests.unit.watch_scenarios import MEASURED, OTHERS, WATCHED, gpu, jittered, tick
 
@@ -32,6 +34,13 @@ def test_record_reads_back_as_it_was(tmp_path):
         replace(
             tick(gpus=(gpu(None, None, is_mig=True, lost=True, pids=None, reasons=("power limit",)),), idle=75.0),
             at_s=3.0,
+        ),
+        replace(
+            tick(
+                memory=MemoryTick(1 << 30, "/m", used_bytes=5), shm=Shm(9, 8), frozen_by="/f", works_with=(Work.TEXT,)
+            ),
+            at_s=4.0,
+            allowances=(HeldBack("eth0 pps_allowance_exceeded", 3),),
         ),
     )
     watched, found = replay(recorded(tmp_path / "r", ticks))

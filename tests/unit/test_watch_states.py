@@ -205,3 +205,28 @@ def test_sleep_in_fsync_is_storage_also_without_pressure():
     assert state_of(fsync(wait=Wait(Want.NETWORK, "10.0.0.1:2049"))) is not State.DISK
     asleep = fsync()
     assert state_of(replace(asleep, tree=replace(asleep.tree, blocked=0))) is State.IDLE
+
+
+def test_process_that_waits_for_one_mapped_page_after_the_other_is_disk():
+    """Recorded: a file of 600 MiB touched page by page on a host that others fill; storage pressure stays below 30 %."""
+    one = tick(cpu=73, io=(29, 0), idle=0, main=0.4, delay=0.02, read=0.0, device=106 * MIB, gpus=(), job=None)
+    tree = replace(one.tree, faults=26_000.0, most_runnable=0.42)
+    assert [held.state for held in classify([replace(one, tree=tree)] * 3)][-1] is State.DISK
+    pool = replace(one, tree=replace(tree, blocked=1), wait=Wait(Want.EACH_OTHER, "in memory"))
+    assert [held.state for held in classify([pool] * 3)][-1] is State.DISK
+    swaps = replace(one, tree=tree, host=replace(one.host, swapped_in_pages=25_000.0))
+    assert [held.state for held in classify([swaps] * 3)][-1] is State.MEM
+    computes = replace(one, tree=replace(tree, most_runnable=0.99))
+    sleeps = replace(one, tree=tree, wait=Wait(Want.NETWORK))
+    for other in (computes, sleeps):
+        assert [held.state for held in classify([other] * 3)][-1] is not State.DISK
+
+
+def test_stolen_time_is_the_load_of_others_also_where_the_job_uses_half_of_its_cpus():
+    one = tick(cpu=10, idle=0, children=(0.6, 0.6), gpus=())
+    taken = replace(one, host=replace(one.host, stolen_percent=40.0), tree=replace(one.tree, most_runnable=0.6))
+    assert [held.state for held in classify([taken] * 3)][-1] is State.FOREIGN
+    sleeps = replace(taken, tree=replace(taken.tree, most_runnable=0.1))
+    little = replace(taken, host=replace(one.host, stolen_percent=3.0))
+    for other in (sleeps, little):
+        assert [held.state for held in classify([other] * 3)][-1] is not State.FOREIGN

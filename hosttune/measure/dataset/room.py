@@ -78,16 +78,16 @@ def inode_bytes(fstype: str, files: int, folders: int) -> int:
 def room(*, root: str = "") -> Room:
     """The room of this process; `root` stands before /proc and /sys, for tests."""
     available = parse_meminfo(_read(f"{root}/proc/meminfo")).get("MemAvailable", 0)
-    limits = _limits(root)
+    limits = memory_limits(root=root)
     path, limit = min(limits.items(), key=lambda one: one[1], default=("", None))
     if limit is not None and (limit < available or not available):
         return Room(limit, available, limit, f"limit of {path}")
     return Room(available, available, limit, "available memory" if available else "memory is not known")
 
 
-def _limits(root: str) -> dict[str, int]:
-    """File -> bytes, of the control group of this process and of those above it."""
-    groups = parse_groups(_read(f"{root}/proc/self/cgroup"))
+def memory_limits(pid: int = 0, *, root: str = "") -> dict[str, int]:
+    """File -> bytes, of the control group of a process (0 is this one) and of those above it."""
+    groups = parse_groups(_read(f"{root}/proc/{pid or 'self'}/cgroup"))
     is_v1 = "memory" in groups
     mount = f"{root}{GROUPS}/memory" if is_v1 else f"{root}{GROUPS}"
     names = ("memory.limit_in_bytes",) if is_v1 else ("memory.max", "memory.high")

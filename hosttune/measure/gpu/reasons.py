@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 from hosttune.facts.gpu.health_smi import APPLICATION_CLOCKS, SLOWDOWNS
 
+POWER_CAP = "power limit"  # nvmlClocksEventReasonSwPowerCap: the GPU's own limit, or one that the machine asked for
 REASONS: Mapping[int, str] = {
     0x1: "idle",
     APPLICATION_CLOCKS: "application clocks",
-    0x4: "power limit",
+    0x4: POWER_CAP,
     0x10: "sync boost",
     **SLOWDOWNS,
     0x100: "display clocks",

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from hosttune.frozen import frozen
+from hosttune.measure.gpu.reasons import POWER_CAP
 from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch.history import History, point
+from hosttune.measure.watch.programs import Work
 from hosttune.measure.watch.states import LIMITS, HeldState, State, Trust, step
 from hosttune.measure.watch.tick import (
     CpuLimit,
+    Kills,
+    MemoryTick,
     Mounted,
+    Shm,
     Tick,
     Want,
     gpu_percent,
@@ -19,6 +24,9 @@ from hosttune.measure.watch.tick import (
     room_percent,
 )
 
+FAR_BELOW = 0.75  # of the enforced power limit, which a GPU that it holds back draws
+FULL_MEMORY = 0.9  # of the limit: the kernel takes page cache back before it is reached
+MANY_REFAULTS = 100  # pages a second
 WARM_UP_S = 60.0
 WARM_UP_WITHOUT_GPU_S = 10.0
 WARM_GPU_PERCENT = 20.0
@@ -83,6 +91,7 @@ class GpuAccount:
     power: Mean = field(default_factory=Mean)
     limit: Mean = field(default_factory=Mean)
     reasons: dict[str, float] = field(default_factory=dict)  # seconds
+    capped_s: float = 0.0  # busy, held by a power cap, and drawing far less than its own limit
     was_lost: bool = False
 
 
@@ -91,6 +100,7 @@ MEANS = (
     "run_delay_cores", "cpus", "cpu_some", "io_some", "io_full", "memory_some", "read_bytes", "device_bytes",
     "disk_read_bytes", "disk_written_bytes", "read_await_ms", "in_flight", "refaults", "swapped_in_pages", "mains",
     "children", "active_children", "saturated_children", "active_child_cores", "line_cores", "throttled_percent",
+    "wanting", "wanting_processes", "faults", "stolen_percent",
 )  # fmt: skip
 TOTALS = ("read_bytes", "received_bytes", "device_bytes", "written_bytes", "disk_read_bytes", "disk_written_bytes")
 
@@ -130,6 +140,13 @@ class Account:
         self.waited_for: dict[str, float] = {}  # addresses, files, pipes
         self.waited_s = 0.0
         self.limit: CpuLimit | None = None  # the last that held it back
+        self.works_with: set[Work] = set()
+        self.memory: MemoryTick | None = None
+        self.new_workers = 0  # counted; and in how many looks some were seen
+        self.looks_with_new_workers = 0
+        self.allowances: dict[str, int] = {}  # packets that the cloud held back, by card and counter
+        self.least_shm: Shm | None = None  # when the least of it was free
+        self.kills = Kills()
         self.programs: dict[str, float] = {}  # core seconds by the name of the busiest process of a tick
         self.is_partial = False
         self.has_job_pressure_s = 0.0
@@ -141,6 +158,12 @@ class Account:
         self.last = tick
         self.seconds += tick.seconds
         self._total(tick)
+        self.memory = tick.memory or self.memory
+        for one in tick.allowances:
+            if one.name in self.allowances or len(self.allowances) < MOST_NAMES:
+                self.allowances[one.name] = self.allowances.get(one.name, 0) + one.packets
+        if tick.shm is not None and (self.least_shm is None or tick.shm.free_bytes < self.least_shm.free_bytes):
+            self.least_shm = tick.shm
         if not self.is_warm and self.watched.warm_up_s is None and len(self._cold) < MOST_COLD:
             self._cold.append(tick)
         if tick.is_paused or tick.seconds > max(LOST_S, LOST_TICKS * self.watched.interval_s):
@@ -168,6 +191,7 @@ class Account:
             moved = (disk.read_bytes + disk.written_bytes) * tick.seconds
             self.disk_bytes[disk.name] = self.disk_bytes.get(disk.name, 0.0) + moved
         self._add_mounts(tick)
+        self.works_with.update(tick.works_with or ())
         return self.held
 
     def settled(self) -> Account:
@@ -180,6 +204,7 @@ class Account:
         for tick in self._cold:
             found.add(tick)
         found.watched, found.status = self.watched, self.status
+        found.kills, found.memory = self.kills, self.memory
         return found
 
     def _warms_up(self, tick: Tick) -> bool:
@@ -210,6 +235,16 @@ class Account:
         return kind if kind is not None and self.waits[kind] >= KNOWN_WAIT * self.waited_s else None
 
     @property
+    def is_memory_full(self) -> bool:
+        """Whether its control group has used up its memory limit."""
+        return self.memory is not None and (self.memory.used_bytes or 0) >= FULL_MEMORY * self.memory.limit_bytes
+
+    @property
+    def drops_cache(self) -> bool:
+        """Whether files are read again because the memory limit leaves no room for them in the page cache."""
+        return self.is_memory_full and (self.means["refaults"].value or 0.0) >= MANY_REFAULTS
+
+    @property
     def gpu_neighbours(self) -> tuple[str, ...]:
         """Who was on its GPUs as well, for a fifth of the counted time and more; who was there longest first."""
         known = self.gpu_others
@@ -232,6 +267,9 @@ class Account:
             name = tick.tree.program
             if name in self.programs or len(self.programs) < MOST_NAMES:
                 self.programs[name] = self.programs.get(name, 0.0) + tick.tree.cores * seconds
+        if tick.tree is not None and tick.tree.new_workers:
+            self.new_workers += tick.tree.new_workers
+            self.looks_with_new_workers += 1
         self._add_gpu_others(tick)
         if tick.job is not None:
             self.has_job_pressure_s += seconds
@@ -269,6 +307,9 @@ class Account:
         kept.util.add(gpu.util_percent, seconds)
         kept.power.add(gpu.power_w, seconds)
         kept.limit.add(gpu.power_limit_w, seconds)
+        if POWER_CAP in (gpu.reasons or ()) and gpu.power_w is not None and gpu.power_limit_w is not None:
+            is_far_below = gpu.power_w < FAR_BELOW * gpu.power_limit_w
+            kept.capped_s += seconds if is_far_below and (gpu.util_percent or 0.0) >= LIMITS.gpu_enter else 0.0
         for reason in gpu.reasons or ():
             kept.reasons[reason] = kept.reasons.get(reason, 0.0) + seconds
 
@@ -335,4 +376,8 @@ def _values(tick: Tick) -> dict[str, float | None]:
         "active_children": float(len(active)) if tree else None,
         "saturated_children": float(sum(cores >= LIMITS.saturated_enter for cores in active)) if tree else None,
         "active_child_cores": sum(active) / len(active) if active else None,
+        "stolen_percent": host.stolen_percent if host else None,
+        "faults": tree.faults if tree else None,
+        "wanting": tree.wanting if tree else None,
+        "wanting_processes": tree.wanting_processes if tree else None,
     }

@@ -32,6 +32,7 @@ class Sums(NamedTuple):
     lasting: int  # of these, those of processes that were there at both looks and are there yet
     io: ProcessIo | None
     delay: int | None
+    faults: int = 0
 
 
 _NOTHING = ProcessIo(0, 0, 0)
@@ -42,7 +43,7 @@ def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look:
     not seen then counts from now on."""
     own: dict[int, int] = {}
     waited: dict[int, int] = {}
-    ticks = delay = lasting = 0
+    ticks = delay = lasting = faults = 0
     io = [0, 0, 0]
     for pid, new in now.items():
         old = before.get(pid)
@@ -53,6 +54,7 @@ def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look:
         own[pid] = new.stat.own - (old.stat.own if old else 0)
         lasting += own[pid] if old is not None and new.stat.state not in "ZX" else 0
         ticks += own[pid] + new.stat.ended - (old.stat.ended if old else 0)
+        faults += new.stat.faults - (old.stat.faults if old else 0)
         base = old.io if old else _NOTHING
         if new.io is not None and base is not None:
             io = [total + now_ - was for total, now_, was in zip(io, new.io, base, strict=True)]
@@ -71,6 +73,7 @@ def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look:
         lasting,
         ProcessIo(*(max(0, total) for total in io)) if all(one.io is not None for one in now.values()) else None,
         max(0, delay) if all(one.delay is not None for one in now.values()) else None,
+        max(0, faults),
     )
 
 

@@ -39,14 +39,16 @@ class HostCounters:
         (own, own_was), (whole, whole_was) = zip(now, self._times, strict=True)
         self._times = now
         started, self._started = self._started, counter(content, b"processes")
-        idle = iowait = busy = None
-        if own is not None and own_was is not None and (passed := sum(own) - sum(own_was)) > 0:
+        idle = iowait = busy = stolen = None
+        if own is not None and own_was is not None and (passed := own.total - own_was.total) > 0:
+            stolen = max(0.0, min(100.0, 100 * (own.stolen - own_was.stolen) / passed))
             iowait = max(0.0, min(100.0, 100 * (own.iowait - own_was.iowait) / passed))
             idle = max(0.0, min(100.0, 100 * (1 - (own.busy - own_was.busy) / passed)))
         if whole is not None and whole_was is not None:
             busy = max(0.0, (whole.busy - whole_was.busy) / os.sysconf("SC_CLK_TCK") / seconds)
         pages = self._page_rates(seconds)
-        tick = HostTick(idle, iowait, busy, pages[b"pswpin"], pages[b"pswpout"], pages[b"workingset_refault_file"])
+        swapped = pages[b"pswpin"], pages[b"pswpout"]
+        tick = HostTick(idle, iowait, busy, *swapped, pages[b"workingset_refault_file"], stolen)
         return tick, started is None or started != self._started
 
     def pressure(self, seconds: float) -> Pressure | None:

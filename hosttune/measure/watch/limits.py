@@ -8,9 +8,10 @@ systemd.slice(5), docker run --cgroup-parent, Slurm's cgroup plugins (cgroup.con
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from shlex import quote
+from types import MappingProxyType
 
 from hosttune.facts.cpu.cpu import parse_groups
 from hosttune.measure.cpus import GROUPS, quotas, upwards
@@ -94,24 +95,39 @@ def period_s(path: str) -> float:
     return int(words[-1]) / 1e6 if words and words[-1].isdigit() and len(words[-1]) < 20 else 0.1
 
 
-def setter(path: str) -> str:
-    """Who makes control groups of this name, and where the limit is changed; "" where the name tells nothing. Pure."""
+# How each owner of control groups changes a limit: of CPUs, and of memory.
+_WAYS: Mapping[str, Mapping[str, str]] = MappingProxyType({
+    "cpu": {
+        "slurm": "ask for more with --cpus-per-task", "docker": "--cpus N {short} (--cpuset-cpus for the CPUs)",
+        "podman": "--cpus N {short}", "kubernetes": "resources.limits.cpu of the pod", "systemd": "CPUQuota=",
+    },
+    "memory": {
+        "slurm": "ask for more with --mem", "docker": "--memory N {short}", "podman": "--memory N {short}",
+        "kubernetes": "resources.limits.memory of the pod", "systemd": "MemoryMax=",
+    },
+})  # fmt: skip
+
+
+def setter(path: str, what: str = "cpu") -> str:
+    """Who makes control groups of this name, and where the limit of CPUs or memory is changed; "" if the name does not
+    show it. Pure."""
+    ways = _WAYS[what]
     if job := _JOB.search(path):
-        return f"Slurm job {job[1]}: ask for more with --cpus-per-task"
+        return f"Slurm job {job[1]}: {ways['slurm']}"
     if found := _CONTAINER.search(path):
         short = found[1][:12]
         if "docker" in found[0]:
-            return f"Docker container {short}: docker update --cpus N {short} (--cpuset-cpus for the CPUs)"
+            return f"Docker container {short}: docker update {ways['docker'].format(short=short)}"
         if "libpod" in found[0]:
-            return f"Podman container {short}: podman update --cpus N {short}"
+            return f"Podman container {short}: podman update {ways['podman'].format(short=short)}"
     if "kubepods" in path:
-        return "Kubernetes: resources.limits.cpu of the pod"
+        return f"Kubernetes: {ways['kubernetes']}"
     if "/lxc" in path or "/machine.slice" in path:
         return "the container's own settings (lxc, machinectl)"
     units = [word for word in path.split("/") if word.endswith((".service", ".scope", ".slice"))]
     if units:
         unit = quote(units[-1])  # any name, in a control group that was given to a user
-        return f"systemd unit {unit}: systemctl set-property -- {unit} CPUQuota="
+        return f"systemd unit {unit}: systemctl set-property -- {unit} {ways['systemd']}"
     return ""
 
 

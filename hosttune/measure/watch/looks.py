@@ -7,12 +7,17 @@ from contextlib import suppress
 from dataclasses import replace
 
 from hosttune.measure.gpu.sample import GpuSample, GpuSampler
+from hosttune.measure.watch.allowances import EVERY as ALLOWANCES_EVERY
+from hosttune.measure.watch.allowances import Allowances
 from hosttune.measure.watch.gpus import jobs_gpus
 from hosttune.measure.watch.group import Group
 from hosttune.measure.watch.host import HostCounters
+from hosttune.measure.watch.kept import content_in_time
 from hosttune.measure.watch.limits import CpuLimits
+from hosttune.measure.watch.memory import Freezer, JobMemory
 from hosttune.measure.watch.mounts import MountTable
 from hosttune.measure.watch.others import Others, gpu_users
+from hosttune.measure.watch.programs import Work, mapped_files, works_with
 from hosttune.measure.watch.states import LIMITS
 from hosttune.measure.watch.tick import GpuUser, Mounted, Tick, TreeTick, Wait, room_percent, rounded
 from hosttune.measure.watch.tree import Tree
@@ -22,6 +27,10 @@ from hosttune.measure.watch.waits import Waits
 EARLY = frozenset({1, 2, 5})
 CPUS_EVERY = 30  # looks
 FILES_EVERY = 60
+PROGRAMS_EVERY = 10
+_MOST_PROGRAMS = 4  # of the busiest processes, whose mapped files are looked at
+_MOST_WORDS = 4  # of a command line: python3 -m vllm.entrypoints ...
+_MAPS_BYTES = 1 << 20  # a process with PyTorch, OpenCV and pandas has some 200 KiB
 WORKING_CORES = 0.1
 _MOST_WORKING = 64
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, include/linux/proc_ns.h
@@ -50,6 +59,9 @@ class Looks:
         self.sampler = sampler
         self.tree = Tree(root, follows_group=follows_group)
         self.group = Group(root)
+        self.memory = JobMemory(root)
+        self._freezer = Freezer(root)
+        self._allowances = Allowances()
         self._host = HostCounters()
         self._others = Others()
         self._waits = Waits()
@@ -83,6 +95,8 @@ class Looks:
         wait = None
         if tree is not None and _has_time(tree, self.limits.cpus):
             tree, wait = self._wait(tree, seconds)
+        is_still = tree is None or not tree.cores
+        frozen_by = self._freezer.look() if is_still else ""
         tick = Tick(
             at_s=now_s - self._start_s,
             seconds=seconds,
@@ -99,7 +113,12 @@ class Looks:
             limit=self.limits.limit,
             throttled_percent=throttled,
             wait=wait,
-            is_paused=is_paused or (tree is not None and tree.is_stopped),
+            memory=self.memory.look(),
+            shm=self.memory.shm(),
+            allowances=self._allowances.look() if self._count % ALLOWANCES_EVERY == 0 else (),
+            frozen_by=frozen_by,
+            works_with=self._works_with(),
+            is_paused=is_paused or bool(frozen_by) or (tree is not None and tree.is_stopped),
         )
         others = self._others.look(self.tree.members, now_s) if _is_crowded(tick) else None
         return rounded(replace(tick, others=others))
@@ -140,6 +159,17 @@ class Looks:
         if self._count not in EARLY and self._count % FILES_EVERY and not (tree is not None and tree.blocked):
             return None
         return self._mounts.of(list(self.tree.members))
+
+    def _works_with(self) -> tuple[Work, ...] | None:
+        if self._count not in EARLY and self._count % PROGRAMS_EVERY:
+            return None
+        busiest = sorted(self.tree.members.values(), key=lambda one: -one.cores)[:_MOST_PROGRAMS]
+        paths, words = set[str](), set[str]()
+        for one in busiest:
+            paths |= mapped_files(content_in_time(f"/proc/{one.pid}/maps", _MAPS_BYTES) or b"")
+            paths.update(self._mounts.opened(one.pid))
+            words.update(one.command.decode("utf-8", "replace").split("\0")[:_MOST_WORDS])
+        return works_with(paths, words)
 
 
 def _has_time(tree: TreeTick, cpus: float) -> bool:

@@ -33,7 +33,7 @@ class MountTable:
         counts: dict[str, int] = {}
         members = list(pids)[:_MOST_PROCESSES]
         paths = (
-            [path for pid in members for path in self._opened(pid)]
+            [path for pid in members for path in self.opened(pid)]
             or [path for pid in members for path in self._named(pid)]
             or [self._folder(pid) for pid in members]
         )
@@ -53,7 +53,7 @@ class MountTable:
             for target in ordered
         )
 
-    def _opened(self, pid: int) -> list[str]:
+    def opened(self, pid: int) -> list[str]:
         """Absolute paths; none where this user may not see them."""
         found = []
         folder = f"{self._proc}/{pid}/fd"

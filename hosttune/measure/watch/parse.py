@@ -26,6 +26,7 @@ class ProcessStat(NamedTuple):
     ended: int
     threads: int
     started: int
+    faults: int = 0  # page faults that had to wait for storage
 
 
 class ProcessIo(NamedTuple):
@@ -42,6 +43,11 @@ class CpuTimes(NamedTuple):
     busy: int
     idle: int
     iowait: int
+    stolen: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.busy + self.idle + self.iowait
 
 
 class DiskCounters(NamedTuple):
@@ -70,6 +76,7 @@ def process_stat(content: bytes) -> ProcessStat | None:
             int(fields[13]) + int(fields[14]),
             int(fields[17]),
             int(fields[19]),
+            int(fields[9]),
         )
     except (ValueError, IndexError):
         return None
@@ -113,7 +120,8 @@ def cpu_times(line: bytes) -> CpuTimes | None:
         user, nice, system, idle, iowait, irq, softirq, *rest = fields
     except ValueError:
         return None
-    return CpuTimes(user + nice + system + irq + softirq + (rest[0] if rest else 0), idle, iowait)
+    stolen = rest[0] if rest else 0
+    return CpuTimes(user + nice + system + irq + softirq + stolen, idle, iowait, stolen)
 
 
 def host_times(content: bytes, cpus: frozenset[int] | None) -> CpuTimes | None:
@@ -131,7 +139,7 @@ def host_times(content: bytes, cpus: frozenset[int] | None) -> CpuTimes | None:
                 found.append(times)
     if not found:
         return None
-    return CpuTimes(sum(t.busy for t in found), sum(t.idle for t in found), sum(t.iowait for t in found))
+    return CpuTimes(*map(sum, zip(*found, strict=True)))
 
 
 def counter(content: bytes, name: bytes) -> int | None:

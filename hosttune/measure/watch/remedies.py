@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from hosttune.measure.advice import ADVICE, Advice
 from hosttune.measure.cpus import Cpus
 from hosttune.measure.gpu.reasons import HELD_BACK
 from hosttune.measure.watch.account import Account
-from hosttune.measure.watch.states import State
+from hosttune.measure.watch.endings import Ending, EndKind, ending_of
+from hosttune.measure.watch.programs import Work
+from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want
 from hosttune.measure.watch.verdict import SECOND, VerdictKind, WatchVerdict
 from hosttune.measure.workers import start_workers
 
 _NETWORK = ("nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "9p", "afs", "glusterfs", "virtiofs")
+
+
+FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at most by default)
+STARTS = 4  # looks in which new loaders were seen, and generations of them
+MOSTLY = 4
+CROWDED = 1.5  # tasks for each CPU that want one: more take turns, and wait for each other
+
+
+class Crowd(NamedTuple):
+    """More tasks want a CPU than the job may use: threads of a few processes, or many processes."""
+
+    tasks: int
+    cpus: float
+    are_threads: bool
 
 
 def remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
@@ -26,39 +44,137 @@ def remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
     for state in states:
         for name in _names(state, account, shares.get(state) or 1.0):
             found[name] = _filled(name, account)
+    if (end := _end_advice(ending_of(account))) and end not in found:
+        found = {end: _filled(end, account), **found}
     if any(gpu.was_lost for gpu in account.gpus.values()):
         found = {"lost-gpu": ADVICE["lost-gpu"], **found}
     return tuple(found.values())
 
 
+_ENDS = {
+    EndKind.GROUP_OOM: "oom-group", EndKind.HOST_OOM: "oom-host", EndKind.SHM: "shm", EndKind.STOPPED: "continue",
+    EndKind.FROZEN: "thaw",
+}  # fmt: skip
+_ASKED_FOR = {"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2"}  # who sent it knows why
+
+
+def _end_advice(ending: Ending | None) -> str:
+    if ending is None or ending.what in _ASKED_FOR:
+        return ""
+    return _ENDS.get(ending.kind) or {"SIGKILL": "killed", "SIGBUS": "sigbus"}.get(ending.what, "crashed")
+
+
 def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
     if state is State.WORKERS:
         return _of_workers(account, share)
-    if state is State.DISK:
-        return (*(("fits-memory", "shards") if _is_python(account) else ()), *_of_storage(account), "what-disk-gives")
-    if state is State.WAIT:
-        return _of_waits(account)
-    if state in {State.GPU, State.COLD_GPU}:
-        held = any(HELD_BACK.intersection(gpu.reasons) for gpu in account.gpus.values())
-        found = ("throttled",) if held else ()
-        if account.gpu_neighbours:
-            return (*found, "gpu-shared")
-        return (*found, "gpu-limit" if state is State.GPU else "cold-gpu")
-    if state is State.CPU and not _is_python(account):
-        return ("all-cpus", "governor")
-    return {
-        State.MEM: ("memory", *(("worker-copies",) if _is_python(account) else ()), "fits-memory"),
-        State.CPU: (
-            "draft",
-            *(("gpu-decode",) if _has_gpu(account) else ()),
-            "raw-format",
-            "knee",
-            "governor",
-            "pillow-simd",
-        ),
-        State.FOREIGN: ("foreign",),
-        State.LIMIT: ("limit",),
-    }.get(state, ())
+    ways: Mapping[State, Callable[[Account], tuple[str, ...]]] = {
+        State.MEM: _of_memory, State.DISK: _of_disk, State.WAIT: _of_waits,
+        State.GPU: lambda one: _of_gpu(one, "gpu-limit"),
+        State.COLD_GPU: lambda one: _of_gpu(one, "cold-gpu"),
+        State.CPU: _of_cpu,
+        State.LIMIT: lambda one: (*_of_crowd(one), "limit"),
+        State.FOREIGN: lambda one: ("stolen",) if is_stolen(one) else ("foreign", *_of_crowd(one)),
+        State.IDLE: lambda _: ("hang",),
+    }  # fmt: skip
+    return ways[state](account) if state in ways else ()
+
+
+def _of_memory(account: Account) -> tuple[str, ...]:
+    limit = "memory-limit" if account.is_memory_full else "memory"
+    return (limit, *(("worker-copies",) if _has_loaders(account) else ()), "fits-memory")
+
+
+def _of_cpu(account: Account) -> tuple[str, ...]:
+    new = ("new-workers",) if starts_workers_anew(account) else ()
+    return (*new, *_of_crowd(account), *_of_work(account), "governor")
+
+
+def starts_workers_anew(account: Account) -> bool:
+    """Whether the loaders of a Python are started again and again, as for each short epoch."""
+    return (
+        _is_python(account)
+        and account.looks_with_new_workers >= STARTS
+        and account.new_workers >= STARTS * max(1.0, account.means["children"].value or 0.0)
+    )
+
+
+def is_writing(account: Account) -> bool:
+    """Whether what it waits for at a disk are its own writes: fsync(2), checkpoints, logs."""
+    written, read = account.totals["written_bytes"] or 0.0, account.totals["device_bytes"] or 0.0
+    return written >= LIMITS.reading_bytes and written > MOSTLY * read
+
+
+def _of_disk(account: Account) -> tuple[str, ...]:
+    if is_writing(account):
+        return ("writes", "placement")
+    if maps_its_files(account):
+        return ("mapped", *_of_storage(account))
+    if account.drops_cache:
+        return ("memory-limit", "fits-memory", *_of_storage(account))
+    return (*(("fits-memory", "shards") if _is_python(account) else ()), *_of_storage(account), "what-disk-gives")
+
+
+def _of_gpu(account: Account, own: str) -> tuple[str, ...]:
+    found = ("throttled",) if any(HELD_BACK.intersection(gpu.reasons) for gpu in account.gpus.values()) else ()
+    if account.gpu_neighbours:
+        return (*found, "gpu-shared")
+    return (*found, "power-cap" if is_power_capped(account) else own)
+
+
+def is_power_capped(account: Account) -> bool:
+    """Whether something other than its own limit caps the power of a busy GPU, half of the time."""
+    return any(gpu.capped_s >= 0.5 * account.counted_s > 0 for gpu in account.gpus.values())
+
+
+def crowd_of(account: Account) -> Crowd | None:
+    """The tasks that want a CPU, against the CPUs that the job may use. None if these are enough, or not known."""
+    tasks, processes, cpus = (account.means[name].value for name in ("wanting", "wanting_processes", "cpus"))
+    if tasks is None or processes is None or not cpus or tasks <= CROWDED * cpus or tasks < cpus + 1:
+        return None
+    are_threads = tasks >= CROWDED * processes
+    if not are_threads and processes < max(1.0, cpus) + 1:
+        return None
+    return Crowd(round(tasks), cpus, are_threads)
+
+
+def _of_crowd(account: Account) -> tuple[str, ...]:
+    crowd = crowd_of(account)
+    if crowd is None:
+        return ()
+    if crowd.are_threads:
+        return ("threads",)
+    return ("fewer-workers",) if _is_python(account) else ()
+
+
+def _of_work(account: Account) -> tuple[str, ...]:
+    """How to need less CPU time for what this job works with."""
+    if not _is_python(account) and not account.works_with:
+        return ("all-cpus",)
+    on_gpu = _has_gpu(account)
+    for_work = {
+        Work.REQUESTS: ("server",),
+        Work.VIDEO: ("video", *(("video-on-gpu",) if on_gpu else ())),
+        Work.PICTURES: ("draft", *(("gpu-decode",) if on_gpu else ()), "raw-format", "knee", "pillow-simd"),
+        Work.TEXT: ("tokenize-once",),
+        Work.TABLES: ("fewer-columns",),
+    }
+    found = [name for work, names in for_work.items() if work in account.works_with for name in names]
+    return (*found, *(("profile",) if Work.PICTURES not in account.works_with else ()))
+
+
+def is_stolen(account: Account) -> bool:
+    """Whether the hypervisor has what the job misses."""
+    return (account.means["stolen_percent"].value or 0.0) >= LIMITS.stolen_leave
+
+
+def _has_loaders(account: Account) -> bool:
+    return _is_python(account) and (account.means["children"].value or 0.0) >= 1.5
+
+
+def maps_its_files(account: Account) -> bool:
+    """Whether it reads files by touching mapped pages, more than by read(2)."""
+    faults, read = account.means["faults"].value or 0.0, account.means["read_bytes"].value or 0.0
+    return faults >= LIMITS.many_faults and faults * FAULT_BYTES > read
 
 
 def _has_gpu(account: Account) -> bool:
@@ -75,8 +191,12 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
     """`share`: the part of the time in which loaders were what it waited for; outside of it none is at its limit."""
     mean = {name: kept.value for name, kept in account.means.items()}
     active, saturated = mean["active_children"] or 0.0, (mean["saturated_children"] or 0.0) / share
+    if starts_workers_anew(account):
+        return ("new-workers",)
     if (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0):
         return ("line",)
+    if Work.REQUESTS in account.works_with:
+        return ("server", "profile")
     if not _is_python(account):
         return ("one-thread",)
     if saturated < 0.5:
@@ -95,8 +215,12 @@ def is_one_of_several(account: Account, share: float = 1.0) -> bool:
 
 
 def _of_waits(account: Account) -> tuple[str, ...]:
+    if account.waits_for in {Want.NETWORK, None} and account.allowances:
+        return ("allowance", "store")
     network = ("nfs-read-ahead",) if any(kind.startswith("nfs") for kind in _types(account)) else ()
     kind = account.waits_for
+    if kind is Want.NETWORK and maps_its_files(account):
+        return ("mapped", *network)
     if kind is Want.NETWORK:
         return ("store", *network, *(("overlap-waits",) if _is_python(account) else ()))
     named = {Want.LOCK: "lock", Want.PEER: "peer", Want.EACH_OTHER: "each-other", Want.TIMER: "timer"}
@@ -139,6 +263,14 @@ def _filled(name: str, account: Account) -> Advice:
                 advice, text=f"more loader workers for each GPU process: num_workers={start} instead of {now}"
             )
         return replace(advice, text=f"{advice.text}; {now} are there, {cpus:g} CPUs would carry a few more")
+    if name in {"threads", "fewer-workers"} and (crowd := crowd_of(account)) is not None:
+        most = max(1, int(crowd.cpus))
+        return replace(advice, text=advice.text.format(tasks=crowd.tasks, cpus=crowd.cpus, most=most))
+    if name in {"profile", "continue", "hang"}:
+        return replace(advice, text=advice.text.format(pid=account.watched.pid))
+    if name == "memory-limit" and (memory := account.memory) is not None:
+        by = f" ({memory.by})" if memory.by else ""
+        return replace(advice, text=advice.text.format(path=memory.path + by))
     if name == "limit" and account.limit is not None:
         return replace(advice, text=f"{advice.text}: {limit_source(account.limit)}")
     if name == "foreign" and account.others:

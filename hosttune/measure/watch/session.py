@@ -192,6 +192,7 @@ def _seen(account: Account, looks: Looks, recorder: Recorder | None, ended: str)
         pressure_reason=looks.pressure_reason,
         gpu_reason=looks.sampler.reason,
     )
+    account.kills, account.memory = looks.memory.kills(), account.memory or looks.memory.look()
     notes = (recorder.problem,) if recorder is not None and recorder.problem else ()
     return WatchEnd(account.settled(), ended, notes)
 

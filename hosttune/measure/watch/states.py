@@ -70,6 +70,8 @@ class Limits:
     limit_enter: float = 0.85  # of the CPUs that a limit leaves
     limit_leave: float = 0.70
     free_outside: float = 0.3  # CPUs of the host that are free beyond the limit
+    stolen_enter: float = 15  # of the CPUs that the job may use
+    stolen_leave: float = 8
     others_least: float = 0.25  # cores
     others_room: float = 35  # percent that is free: with more, nobody is kept from a CPU by others
     line_share: float = 0.3  # of the job's cores, those of processes that come and go
@@ -88,6 +90,7 @@ class Limits:
     idle_cores: float = 0.1
     idle_bytes: float = 1 << 20  # a second
     reading_bytes: float = 64 << 10  # a second
+    many_faults: float = 20  # page faults a second that wait for storage
     blocked_enter: float = 0.5  # of the processes that are not asleep
     blocked_leave: float = 0.25
 
@@ -146,6 +149,8 @@ def _is_cold(tick: Tick, *, held: bool) -> bool:
 
 def _is_disk(tick: Tick, *, held: bool) -> bool:
     """Pressure of the host counts where the job itself touches devices: others may wait for a disk of theirs."""
+    if _waits_for_pages(tick):
+        return True
     if _has_io_pressure(tick, held=held):
         return tick.job is not None or _touches_devices(tick) is not False
     seen = pressure(tick)
@@ -158,6 +163,17 @@ def _has_io_pressure(tick: Tick, *, held: bool) -> bool:
     seen = pressure(tick)
     full, some = (LIMITS.io_full_leave, LIMITS.io_some_leave) if held else (LIMITS.io_full_enter, LIMITS.io_some_enter)
     return seen is not None and (_at_least(seen.io_full, full) or _at_least(seen.io_some, some))
+
+
+def _waits_for_pages(tick: Tick) -> bool:
+    """Mapped files are read by page faults, and between them no process computes or queues for half of the time."""
+    tree = tick.tree
+    if tree is None or tree.faults is None or tree.most_runnable is None:
+        return False
+    if tick.wait is not None and not tree.blocked:
+        return False  # it sleeps on something else
+    swapped = (tick.host.swapped_in_pages if tick.host is not None else None) or 0.0
+    return tree.faults >= max(LIMITS.many_faults, 2 * swapped) and tree.most_runnable < LIMITS.runnable
 
 
 def _waits_for_writes(tick: Tick, *, held: bool) -> bool:
@@ -231,12 +247,20 @@ def _uses_its_half(tick: Tick) -> bool | None:
     return tick.tree.cores >= LIMITS.tree_share * tick.cpus
 
 
+def _is_stolen(tick: Tick, *, held: bool) -> bool:
+    """The hypervisor gives CPU time to other machines while a process of the job wants it."""
+    stolen = tick.host.stolen_percent if tick.host is not None else None
+    runnable = tick.tree.most_runnable if tick.tree is not None else None
+    is_wanted = runnable is None or runnable >= LIMITS.runnable
+    return is_wanted and _at_least(stolen, LIMITS.stolen_leave if held else LIMITS.stolen_enter)
+
+
 def _is_cpu(tick: Tick, *, held: bool) -> bool:
-    return _is_short_of_cpu(tick, held=held) and _uses_its_half(tick) is True
+    return not _is_stolen(tick, held=held) and _is_short_of_cpu(tick, held=held) and _uses_its_half(tick) is True
 
 
 def _is_foreign(tick: Tick, *, held: bool) -> bool:
-    return (
+    return _is_stolen(tick, held=held) or (
         _is_short_of_cpu(tick, held=held)
         and _uses_its_half(tick) is False
         and is_kept_waiting(tick) is not False
@@ -419,6 +443,8 @@ def trust(state: State, tick: Tick) -> Trust:
         level = Trust.MEDIUM
     if state is State.DISK and not (_has_io_pressure(tick, held=True) and tick.job is not None):
         level = min(level, Trust.LOW if _touches_devices(tick) is None else Trust.MEDIUM)
+    if state is State.FOREIGN and _is_stolen(tick, held=True):
+        return min(level, Trust.MEDIUM)
     if state is State.FOREIGN and is_kept_waiting(tick) is None:
         return Trust.LOW
     if state in {State.WORKERS, State.WAIT} and tick.gpus and not tick.gpus_are_its:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.sample import GpuSample
+from hosttune.measure.watch.programs import Work
 
 
 class Want(str, Enum):
@@ -77,6 +78,43 @@ class Pressure:
 
 
 @frozen
+class MemoryTick:
+    """The tightest memory limit of the job's control groups: `path` is its file, `by` who set it and where it is
+    changed, "" if that is not known. The page cache of the job's files is in `used_bytes`."""
+
+    limit_bytes: int
+    path: str
+    by: str = ""
+    used_bytes: int | None = None
+
+
+@frozen
+class Shm:
+    """/dev/shm as the job sees it: its size, and what is free of it."""
+
+    size_bytes: int
+    free_bytes: int
+
+
+@frozen
+class HeldBack:
+    """Packets that a cloud queued or dropped since the last look. `name` is a card and its counter: `eth0
+    bw_in_allowance_exceeded`."""
+
+    name: str
+    packets: int
+
+
+@frozen
+class Kills:
+    """Processes that the kernel has killed for memory: `group` in the job's control group since the watch began, `host`
+    everywhere since the last looks."""
+
+    group: int = 0
+    host: int = 0
+
+
+@frozen
 class HostTick:
     """The whole host. `idle_percent` is that of the CPUs that the job may use; waiting for a disk counts as idle."""
 
@@ -86,6 +124,7 @@ class HostTick:
     swapped_in_pages: float | None = None
     swapped_out_pages: float | None = None
     refaults: float | None = None  # pages of files that were dropped and had to be read again
+    stolen_percent: float | None = None  # of the CPUs that the job may use: the hypervisor gave it to other machines
 
 
 @frozen
@@ -117,13 +156,17 @@ class TreeTick:
     most_runnable: float | None = None  # of one process, the largest: the share of its time on a CPU or waiting for one
     line_cores: float | None = None  # of `cores`, those of processes that came or went within the interval
     program: str = ""  # the name of the busiest process
-    blocked: int | None = None  # in uninterruptible sleep at the moment of the look
+    blocked: int | None = None  # with a task in uninterruptible sleep at the moment of the look
     is_stopped: bool = False  # all of them, by a signal
     read_bytes: float | None = None  # what read(2) and its kin returned, the page cache and pipes included (rchar)
     device_bytes: float | None = None  # what had to come from a device (read_bytes of proc_pid_io(5))
     written_bytes: float | None = None
     received_bytes: float | None = None  # over TCP, of sockets that were seen: a lower bound
     is_partial: bool = False  # something of it may not be seen by this user
+    wanting: float | None = None  # tasks that ran or queued for a CPU at the moment of the look
+    faults: float | None = None  # page faults that waited for storage, a second: of mapped files, or of swap
+    new_workers: int = 0  # processes that were forked within the interval to work for another one of the job
+    wanting_processes: int | None = None  # processes with such a task
 
 
 @frozen
@@ -163,6 +206,11 @@ class Tick:
     limit: CpuLimit | None = None  # what keeps the job from other CPUs of the host
     throttled_percent: float | None = None  # of the time, in periods in which the quota held it back
     wait: Wait | None = None  # what it slept on; None where it ran, or on nothing that is known
+    memory: MemoryTick | None = None  # None if there is no limit
+    shm: Shm | None = None
+    allowances: tuple[HeldBack, ...] = ()
+    frozen_by: str = ""  # the folder of the control group that is frozen
+    works_with: tuple[Work, ...] | None = None  # pictures, text ...; looked up now and then
     is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged
 
 

@@ -14,10 +14,11 @@ from contextlib import suppress
 
 from hosttune.host.bounded import process_ids
 from hosttune.measure.watch.counting import Sums, sums
-from hosttune.measure.watch.family import Family, Member, family
+from hosttune.measure.watch.family import Family, Member, family, is_worker
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import ProcessStat, process_stat
 from hosttune.measure.watch.process import FILES, WatchedProcess
+from hosttune.measure.watch.tasks import look_at_tasks
 from hosttune.measure.watch.tick import TreeTick
 
 MOST_MEMBERS = 1 << 15
@@ -41,6 +42,7 @@ class Tree:
         self._follows_group = follows_group
         self._looks = 0
         self._last_look = _now()
+        self._known: frozenset[int] = frozenset()  # at the last look
         self._most_kept = max(8, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_FILES) // FILES)
         self._has_lists = True
         if self._adopt(root):
@@ -61,6 +63,7 @@ class Tree:
         last_look, self._last_look = self._last_look, _now()
         for pid in [pid for pid, one in self.members.items() if not one.look()]:
             del self.members[pid]
+        self._known = frozenset(self.members)
         self._looks += 1
         is_full = self._looks % FULL_EVERY == 0
         if is_full or self._looks <= FIRST_LOOKS:
@@ -133,16 +136,16 @@ class Tree:
         alive = [one for one in self.members.values() if one.is_alive]
         for one in alive:
             one.cores = done.own.get(one.pid, 0) / hertz / seconds
-        self.family = family(
-            [Member(one.pid, one.counters.stat.parent, one.command, one.cores) for one in alive if one.counters],
-            self.root,
-            on_gpu,
-        )
+        who = [Member(one.pid, one.counters.stat.parent, one.command, one.cores) for one in alive if one.counters]
+        self.family = family(who, self.root, on_gpu)
+        by_pid = {one.pid: one for one in who}
+        new = [one for one in who if one.pid not in self._known and one.parent in by_pid]
         mains = [one.cores for one in alive if one.pid in self.family.mains]
         working = [cores for cores in mains if cores >= WORKING_CORES] or mains
         others = self.family.mains | self.family.launchers
         children = sorted((one.cores for one in alive if one.pid not in others), reverse=True)
         states = [one.counters.stat.state for one in alive if one.counters]
+        tasks = look_at_tasks(alive, self._proc)
         return TreeTick(
             processes=len(alive),
             mains=len(mains),
@@ -154,12 +157,16 @@ class Tree:
             line_cores=max(0.0, (done.ticks - done.lasting) / hertz / seconds),
             program=self._program(alive),
             run_delay_cores=None if done.delay is None else done.delay / 1e9 / seconds,
-            blocked=states.count("D"),
+            blocked=tasks.blocked,
             is_stopped=bool(states) and all(state in "Tt" for state in states),
             read_bytes=done.io and done.io.read / seconds,
             device_bytes=done.io and done.io.device / seconds,
             written_bytes=done.io and done.io.written / seconds,
             is_partial=done.io is None or self._is_cut,
+            wanting=tasks.wanting,
+            faults=done.faults / seconds,
+            new_workers=sum(is_worker(one, by_pid[one.parent]) for one in new) if self._known else 0,
+            wanting_processes=tasks.processes,
         )
 
     def _most_runnable(self, alive: list[WatchedProcess], done: Sums, seconds: float) -> float:

@@ -160,8 +160,11 @@ def _was_cold(cuts: tuple[Segment, ...]) -> bool:
     return first is not None and last is not None and first > COLD * last
 
 
-# Two names for one thing that is short: who has it decides between them.
-_TWINS = {State.GPU: State.COLD_GPU, State.CPU: State.FOREIGN, State.FOREIGN: State.CPU}
+# Names for one thing that is short: who has it decides between them.
+_TWINS = {
+    State.GPU: (State.COLD_GPU,), State.DISK: (State.MEM,), State.CPU: (State.FOREIGN, State.LIMIT),
+    State.FOREIGN: (State.CPU,),
+}  # fmt: skip
 RULED_OUT = 0.05  # a state with less than this share, though its signal was seen all the time, was not the cause
 
 
@@ -179,5 +182,6 @@ def _not_the_cause(account: Account, shares: tuple[Share, ...]) -> tuple[State, 
         for state, signal in seen.items()
         if share.get(state, 0.0) < RULED_OUT
         and account.means[signal].seconds >= CARRIED * account.active_s
-        and share.get(_TWINS.get(state, state), 0.0) < RULED_OUT
+        and not (state is State.MEM and account.drops_cache)
+        and all(share.get(twin, 0.0) < RULED_OUT for twin in _TWINS.get(state, ()))
     )

@@ -267,11 +267,12 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     if fault is None and found and entry.target == "/":
         end = "the next boot does not mount it without rootflags=degraded on the kernel command line"
         return replace(line, is_of_device=True, fault=f"{entry.where} {found.sentence}: {end}", way_out=found.way_out)
-    if found is None and (noted := _note_source(facts, sources, line, entry, here, is_required=need.is_required)):
-        return noted
-    if found is None and need.is_required and any(one in facts.mounts.local_data for one in here):
-        return _note_data_disk(sources, line, entry)
-    if found is None or ("comment=cloudconfig" in entry.options and not here):
+    if found is None:
+        noted = _note_source(facts, sources, line, entry, here, is_required=need.is_required)
+        if not noted and need.is_required and any(one in facts.mounts.local_data for one in here):
+            noted = _note_data_disk(sources, line, entry)
+        return noted or line
+    if "comment=cloudconfig" in entry.options and not here:
         return line  # of cloud-init's own disks not every size of instance has each
     if not here and found.kind in {SourceKind.MISSING, SourceKind.TYPE}:
         line = replace(line, is_lost=line.is_absent)

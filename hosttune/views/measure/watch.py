@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import document, to_json
 from hosttune.host.cleaned import clean
+from hosttune.measure.watch.endings import ending_of
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import gpu_percent
 from hosttune.measure.watch.verdict import VerdictKind, judge
-from hosttune.views.measure.watch_words import confidence_text, details, evidence, headline, not_the_cause, time_text
+from hosttune.views.measure.watch_words import (
+    confidence_text,
+    details,
+    ending_text,
+    evidence,
+    headline,
+    not_the_cause,
+    time_text,
+)
 from hosttune.views.terminal import wrapped
 
 if TYPE_CHECKING:
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
     from hosttune.measure.watch.tick import Tick
     from hosttune.views.page import Page
 
+GUIDE = "docs/how-to/slow-training.md"
 _COLOURS = {VerdictKind.ONE: "cyan", VerdictKind.CHANGED: "cyan", VerdictKind.MIXED: "yellow"}
 
 
@@ -31,6 +41,8 @@ def watch_text(seen: WatchEnd, page: Page) -> str:
     screen = page.screen
     columns = screen.columns
     lines = [f"hosttune watch: {command_text(account)}"]
+    if end := ending_text(account):
+        lines += [screen.paint(line, "bold", "red") for line in wrapped(clean(end), columns, rest="  ")]
     title = wrapped(f"verdict: {headline(verdict, account)}", columns, rest="  ")
     lines += [screen.paint(line, "bold", _COLOURS.get(verdict.outcome, "bold")) for line in title]
     if verdict.state is not None and verdict.outcome is not VerdictKind.IDLE:
@@ -46,6 +58,7 @@ def watch_text(seen: WatchEnd, page: Page) -> str:
         lines.append("  to be surer:" if verdict.state is not None else "  what would decide it:")
         for sentence in verdict.would_decide:
             lines += wrapped(clean(sentence), columns, first="    - ", rest="      ")
+    lines.append(f"  step by step: {GUIDE}")
     for note in seen.notes:
         lines += wrapped(clean(note), columns, first="  note: ", rest="    ")
     return "\n".join(lines) + "\n"
@@ -73,6 +86,7 @@ def watch_json(seen: WatchEnd) -> dict[str, Any]:
         "status": seen.status,
         "ended": seen.ended,
         "verdict": verdict,
+        "ending": ending_of(account),
         "sentence": headline(verdict, account),
         "evidence": evidence(verdict, account),
         "advice": remedies(verdict, account),

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.measure.watch.remedies import is_one_of_several
+from hosttune.measure.watch.endings import EndKind, ending_of
+from hosttune.measure.watch.remedies import (
+    crowd_of,
+    is_one_of_several,
+    is_power_capped,
+    is_stolen,
+    is_writing,
+    maps_its_files,
+    starts_workers_anew,
+)
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import Want
 from hosttune.measure.watch.verdict import SECOND, Confidence, VerdictKind, WatchVerdict
@@ -36,9 +45,11 @@ SHORT: Mapping[State, str] = MappingProxyType({
     State.MEM: "memory", State.GPU: "the GPU", State.DISK: "storage", State.CPU: "too little CPU time",
     State.FOREIGN: "others on its CPUs", State.LIMIT: "a limit on its CPUs",
 })  # fmt: skip
+_NO_CRASH = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU")
 _BUSY = {State.GPU: "the GPU is busy", State.COLD_GPU: "the GPU is busy, but cold"}
 _MAIN_LIMIT = "its main process is at the limit of one core"
 _ONE_LIMIT = "one of its processes is at the limit of one core, and the others wait,"
+_NEW_LIMIT = "its loader workers are started anew again and again, and that takes the time"
 _LINE_LIMIT = "its processes run one after the other, one core's worth at a time,"
 WAITS: Mapping[Want, str] = MappingProxyType({
     Want.NETWORK: "it waits for the network", Want.LOCK: "it waits for a lock",
@@ -62,6 +73,25 @@ def headline(verdict: WatchVerdict, account: Account) -> str:
     if len(verdict.segments) > 1:
         return f"{text} ({changes(verdict)}{_cold(verdict)})"
     return f"{text} ({_shares(verdict)})" if sum(one.share >= SECOND for one in verdict.shares) > 1 else text
+
+
+def ending_text(account: Account) -> str:
+    """How the job ended, or why it does not go on; "" if it ended by itself, or goes on."""
+    end = ending_of(account)
+    if end is None:
+        return ""
+    memory, shm = account.memory, account.least_shm
+    limit = f" (limit {_size(memory.limit_bytes)} by {memory.path})" if memory is not None else ""
+    killed = counted(account.kills.group, "process", "processes")
+    text = {
+        EndKind.GROUP_OOM: f"{killed} of its control group killed by the kernel: out of memory{limit}",
+        EndKind.HOST_OOM: "killed by the kernel: out of memory, and no limit of its own is visible",
+        EndKind.SHM: f"/dev/shm ({_size(shm.size_bytes)}) was full" if shm else "",
+        EndKind.SIGNAL: f"killed by {end.what}" if end.what in _NO_CRASH else f"crashed with {end.what}",
+        EndKind.STOPPED: "all its processes are stopped by a signal (SIGSTOP, Ctrl-Z)",
+        EndKind.FROZEN: f"its control group is frozen: {end.what}",
+    }[end.kind]
+    return f"ended: {text}" if end.has_ended else text
 
 
 def _shares(verdict: WatchVerdict) -> str:
@@ -104,6 +134,8 @@ def evidence(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
         _reading(account),
         _disks(account),
         _mounts(account),
+        _cache(account),
+        _allowances(account),
     ]
     return tuple(line for line in lines if line)
 
@@ -161,34 +193,90 @@ def _storage(account: Account) -> Mounted | None:
 
 
 def _meaning(state: State, account: Account) -> str:
-    mean = {name: kept.value for name, kept in account.means.items()}
-    saturated = mean["saturated_children"] or 0.0
-    if state is State.LIMIT and account.limit is not None:
-        limit = account.limit
-        held = mean["throttled_percent"]
-        times = f", which held it back {held:.0f} % of the time" if held else ""
-        busy = mean["busy_cores"]
-        free = ", while others are free" if busy is not None and limit.of - busy >= LIMITS.free_outside else ""
-        return f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs{times}{free}"
-    if state is State.WAIT and account.waits_for is not None:
-        names = sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:2]
-        return f"{WAITS[account.waits_for]}{f' ({join_words(names)})' if names else ''}"
-    if state in {State.GPU, State.COLD_GPU} and account.gpu_neighbours:
+    words: Mapping[State, Callable[[Account], str]] = {
+        State.MEM: _memory, State.DISK: _waiting_for_storage, State.LIMIT: _limit, State.CPU: _crowd,
+        State.WORKERS: _workers, State.WAIT: _sleep, State.FOREIGN: _stolen,
+        State.COLD_GPU: lambda one: _busy_gpu(one, State.COLD_GPU), State.GPU: lambda one: _busy_gpu(one, State.GPU),
+    }  # fmt: skip
+    return (words[state](account) if state in words else "") or MEANINGS[state]
+
+
+def _memory(account: Account) -> str:
+    limit = account.memory
+    if limit is None or not account.is_memory_full:
+        return ""
+    return f"{MEANINGS[State.MEM]}, within its limit of {_size(limit.limit_bytes)} ({limit.path})"
+
+
+def _busy_gpu(account: Account, state: State) -> str:
+    if account.gpu_neighbours:
         return f"{_BUSY[state]}, with this job or with others that are on it as well"
-    if state is State.WORKERS:
-        is_line = (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0)
-        what = _LINE_LIMIT if is_line else _MAIN_LIMIT if saturated < 0.5 else MEANINGS[state]
-        if not is_line and is_one_of_several(account):
-            what = _ONE_LIMIT
-        room = mean["room_percent"]
-        is_free = room is None or room >= LIMITS.room_some
-        return f"{what} while {'CPUs are free' if is_free else 'the job gets the CPU time that it asks for'}"
+    if is_power_capped(account):
+        return f"{_BUSY[State.GPU]}, and something else than its own limit caps its power"
+    return ""
+
+
+def _limit(account: Account) -> str:
+    limit = account.limit
+    if limit is None:
+        return ""
+    held, busy = account.means["throttled_percent"].value, account.means["busy_cores"].value
+    times = f", which held it back {held:.0f} % of the time" if held else ""
+    free = ", while others are free" if busy is not None and limit.of - busy >= LIMITS.free_outside else ""
+    threads = f"; {_threads(account)}" if _threads(account) else ""
+    return f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs{times}{free}{threads}"
+
+
+def _crowd(account: Account) -> str:
+    if starts_workers_anew(account):
+        return _NEW_LIMIT
+    return f"{_threads(account)}: they take turns, and wait for each other" if _threads(account) else ""
+
+
+def _stolen(account: Account) -> str:
+    if not is_stolen(account):
+        return ""
+    stolen = account.means["stolen_percent"].value or 0.0
+    return f"the hypervisor gives {stolen:.0f} % of its CPU time to other machines (steal)"
+
+
+def _sleep(account: Account) -> str:
+    if account.waits_for is None:
+        return ""
+    names = sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:2]
+    return f"{WAITS[account.waits_for]}{f' ({join_words(names)})' if names else ''}"
+
+
+def _workers(account: Account) -> str:
+    mean = {name: kept.value for name, kept in account.means.items()}
+    saturated, room = mean["saturated_children"] or 0.0, mean["room_percent"]
+    is_line = (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0)
+    if starts_workers_anew(account):
+        return _NEW_LIMIT
+    what = _LINE_LIMIT if is_line else _MAIN_LIMIT if saturated < 0.5 else MEANINGS[State.WORKERS]
+    if not is_line and is_one_of_several(account):
+        what = _ONE_LIMIT
+    is_free = room is None or room >= LIMITS.room_some
+    return f"{what} while {'CPUs are free' if is_free else 'the job gets the CPU time that it asks for'}"
+
+
+def _waiting_for_storage(account: Account) -> str:
     written, read = (account.means[f"disk_{what}_bytes"].value or 0 for what in ("written", "read"))
     storage = _storage(account)
     is_served = storage is not None and storage.fstype.startswith("fuse")
-    if state is State.DISK and written > 4 * read and not is_served:
-        return "it waits for storage, which is busy with writing" + _of(storage_of(account))
-    return MEANINGS[state] + (_of(storage_of(account)) if state is State.DISK else "")
+    text = MEANINGS[State.DISK]
+    if is_writing(account):
+        text = "it waits for storage, to which it writes itself (checkpoints, logs, fsync)"
+    elif maps_its_files(account):
+        text = "it waits for storage, page by page of files that it has mapped"
+    elif written > 4 * read and not is_served:
+        text = "it waits for storage, which is busy with writing"
+    return text + _of(storage_of(account))
+
+
+def _threads(account: Account) -> str:
+    crowd = crowd_of(account)
+    return f"{crowd.tasks} threads want {crowd.cpus:.3g} CPUs" if crowd is not None and crowd.are_threads else ""
 
 
 def _of(storage: str) -> str:
@@ -268,6 +356,8 @@ def _processors(account: Account) -> str:
         parts.append(f"{room:.0f} % of {'them' if cores is not None and cpus else 'the CPUs'} are free")
     if delay is not None and delay >= 0.05:
         parts.append(f"its processes wait for {delay:.1f} {'more' if cores is not None else 'CPUs'}")
+    if mean["wanting"] is not None and cpus and mean["wanting"] > cpus:
+        parts.append(f"{mean['wanting']:.0f} of its threads run or queue for one")
     if account.others and mean["busy_cores"] is not None:
         busiest = sorted(account.others, key=lambda name: -account.others[name])[:3]
         parts.append(f"busiest of the others: {join_words(busiest)}")
@@ -331,6 +421,19 @@ def _waiting(account: Account) -> str:
 def _mounts(account: Account) -> str:
     storage = storage_of(account)
     return f"its files lie on {storage}" if storage else ""
+
+
+def _cache(account: Account) -> str:
+    limit = account.memory
+    if limit is None or not account.drops_cache:
+        return ""
+    return f"its memory limit ({_size(limit.limit_bytes)}, {limit.path}) is full: page cache is dropped and read again"
+
+
+def _allowances(account: Account) -> str:
+    most = sorted(account.allowances, key=lambda name: -account.allowances[name])[:3]
+    parts = [f"{name} {account.allowances[name]:,} packets" for name in most]
+    return f"the cloud queued or dropped: {join_words(parts)}" if parts else ""
 
 
 def _disks(account: Account) -> str:

@@ -1,0 +1,74 @@
+"""How a job ended, or why it stopped: what the kernel counted and the status say. Pure."""
+
+from __future__ import annotations
+
+import signal
+from enum import Enum
+
+from hosttune.frozen import frozen
+from hosttune.measure.watch.account import Account
+
+SMALL_SHM = 1 << 30  # bytes: Docker's is 64 MiB; half of the memory elsewhere (tmpfs(5))
+_FULL, _FILLING = 0.1, 0.5  # of /dev/shm that is free; it may fill up between two looks
+_SIGNALLED = 128  # a shell's status of a command that a signal ended is 128 and its number
+_STOPPED_SHARE = 0.5
+
+
+class EndKind(str, Enum):
+    """What ended the job, or keeps it from going on."""
+
+    GROUP_OOM = "out of memory in its control group"
+    HOST_OOM = "out of memory on the host"
+    SHM = "full /dev/shm"
+    SIGNAL = "signal"
+    STOPPED = "stopped by a signal"
+    FROZEN = "frozen"
+
+
+@frozen
+class Ending:
+    """`what` is the signal's name, or the folder of the control group that is frozen or short of memory. `has_ended`
+    is False for a job that goes on although the kernel has killed some of its processes, or that is stopped."""
+
+    kind: EndKind
+    what: str = ""
+    has_ended: bool = True
+
+
+def ending_of(account: Account) -> Ending | None:
+    """None for a job that goes on, or ended by itself."""
+    status, last, kills = account.status, account.last, account.kills
+    name = _signal_name(status)
+    path = account.memory.path if account.memory is not None else ""
+    if kills.group and path:
+        return Ending(EndKind.GROUP_OOM, path, has_ended=bool(status))
+    if (kills.group or kills.host) and name == "SIGKILL":
+        return Ending(EndKind.HOST_OOM)
+    if status and _is_shm_full(account, name):
+        return Ending(EndKind.SHM)
+    if name:
+        return Ending(EndKind.SIGNAL, name)
+    if status is None and last is not None and account.paused_s >= _STOPPED_SHARE * account.seconds:
+        if last.frozen_by:
+            return Ending(EndKind.FROZEN, last.frozen_by, has_ended=False)
+        if last.tree is not None and last.tree.is_stopped:
+            return Ending(EndKind.STOPPED, has_ended=False)
+    return None
+
+
+def _signal_name(status: int | None) -> str:
+    try:
+        return signal.Signals((status or 0) - _SIGNALLED).name
+    except ValueError:
+        return ""
+
+
+def _is_shm_full(account: Account, name: str) -> bool:
+    """SIGBUS is what a write to a mapped file gets that has no room. A loader that dies so ends its main process with
+    an ordinary status."""
+    shm = account.least_shm
+    if shm is None or shm.size_bytes <= 0:
+        return False
+    share = shm.free_bytes / shm.size_bytes
+    is_full = share < _FULL and shm.free_bytes < SMALL_SHM
+    return is_full or (name == "SIGBUS" and shm.size_bytes <= SMALL_SHM and share < _FILLING)

@@ -1,0 +1,99 @@
+"""What a job works with: pictures, film, text, tables, or requests. Advice on decoders is for a job that decodes.
+
+Two signs: the libraries that its busiest processes have mapped (proc_pid_maps(5)), and the suffixes of the data files
+that they have open or mapped. Libraries only show what was imported: PyTorch's vision package brings picture
+decoders into jobs that open no picture. So pictures need a file beside the library: one of their own, or a container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from types import MappingProxyType
+
+from hosttune.frozen import frozen
+
+
+class Work(str, Enum):
+    """What a job works with, those first that advice is for first."""
+
+    REQUESTS = "requests"
+    VIDEO = "video"
+    PICTURES = "pictures"
+    TEXT = "text"
+    TABLES = "tables"
+
+
+@frozen
+class Signs:
+    """`libraries` are parts of paths, `suffixes` those of data files, `commands` names of programs and modules."""
+
+    libraries: tuple[str, ...]
+    suffixes: frozenset[str] = frozenset()
+    commands: frozenset[str] = frozenset()
+
+
+# Paths as the packages' wheels and distributions have them (auditwheel puts shared libraries in NAME.libs).
+SIGNS: Mapping[Work, Signs] = MappingProxyType({
+    Work.REQUESTS: Signs(
+        ("/vllm/_C", "/sgl_kernel/", "/httptools/", "libtritonserver"),
+        commands=frozenset({"vllm", "sglang", "tritonserver", "uvicorn", "gunicorn", "hypercorn", "ollama"}),
+    ),
+    Work.VIDEO: Signs(
+        ("libavcodec", "/decord/", "/torchcodec/", "libnvcuvid"),
+        frozenset({".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v"}),
+        frozenset({"ffmpeg"}),
+    ),
+    Work.PICTURES: Signs(
+        ("libjpeg", "libturbojpeg", "libnvjpeg", "/PIL/_imaging", "/cv2", "libopencv_imgcodecs", "/torchvision/image",
+         "libdali", "/simplejpeg/", "libwebp", "libpng16", "/imagecodecs/"),
+        frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".jp2", ".bmp"}),
+    ),
+    Work.TEXT: Signs(("/tokenizers/", "/sentencepiece/", "libsentencepiece", "/tiktoken/", "/spacy/")),
+    Work.TABLES: Signs(
+        ("/polars/", "/duckdb", "libarrow", "/pandas/_libs/"),
+        frozenset({".parquet", ".csv", ".feather", ".orc", ".arrow"}),
+    ),
+})  # fmt: skip
+# What may hold pictures, among other things.
+_CONTAINERS = frozenset({".tar", ".mdb", ".lmdb", ".h5", ".hdf5", ".zip", ".tfrecord", ".rec", ".arrow", ".parquet"})
+_SHIPPED_WITH = ("opencv",)  # brings FFmpeg with it, whatever it is used for
+
+
+def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Work, ...]:
+    """`paths` are open and mapped files, `commands` the words of command lines. Pure."""
+    files = set(paths)
+    suffixes = {_suffix(path) for path in files}
+    names = {word.rpartition("/")[2].partition(".")[0] for word in commands}
+    has_library = {
+        work: any(part in path and not _is_shipped(path, part) for path in files for part in signs.libraries)
+        for work, signs in SIGNS.items()
+    }
+    has_file = {work: bool(suffixes & signs.suffixes) for work, signs in SIGNS.items()}
+    found = {work for work in Work if names & SIGNS[work].commands}
+    found |= {work for work in (Work.REQUESTS, Work.VIDEO, Work.TEXT, Work.TABLES) if has_library[work]}
+    if has_library[Work.PICTURES] and not has_library[Work.TEXT] and suffixes & _CONTAINERS:
+        found.add(Work.PICTURES)
+    found |= {work for work in (Work.VIDEO, Work.PICTURES) if has_file[work] and has_library[work]}
+    if Work.PICTURES in found and not has_file[Work.TABLES]:
+        found.discard(Work.TABLES)  # labels
+    return tuple(work for work in Work if work in found)
+
+
+def mapped_files(maps: bytes) -> set[str]:
+    """The files in /proc/PID/maps. A line that was cut off at the end is left out. Pure."""
+    found = set()
+    for line in maps.split(b"\n")[:-1]:
+        at = line.find(b" /")
+        if at >= 0:
+            found.add(line[at + 1 :].decode("utf-8", "replace"))
+    return found
+
+
+def _suffix(path: str) -> str:
+    name = path.rpartition("/")[2]
+    return f".{name.rpartition('.')[2].lower()}" if "." in name else ""
+
+
+def _is_shipped(path: str, part: str) -> bool:
+    return part == "libavcodec" and any(word in path for word in _SHIPPED_WITH)

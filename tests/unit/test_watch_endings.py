@@ -1,0 +1,135 @@
+"""How a job ended, or why it stands still, is the first line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from hosttune.measure.watch.account import Account
+from hosttune.measure.watch.endings import EndKind, ending_of
+from hosttune.measure.watch.memory import Freezer, JobMemory
+from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.session import WatchEnd
+from hosttune.measure.watch.tick import Kills, MemoryTick, Shm
+from hosttune.measure.watch.verdict import judge
+from hosttune.views.measure.watch import watch_text
+from hosttune.views.page import Page
+from hosttune.views.terminal import Screen
+from tests.unit.watch_scenarios import WATCHED, tick
+
+MEMORY = MemoryTick(100 << 20, "/sys/fs/cgroup/job/memory.max", "", 99 << 20)
+DOCKERS = Shm(64 << 20, 1 << 20)
+
+
+NO_KILLS = Kills()
+
+
+def ended(status, kills=NO_KILLS, one=None, **of_tick):
+    account = Account(WATCHED)
+    for _ in range(10):
+        account.add(replace(one or tick(0.0, 60.0, idle=99, main=0.01, read=0.0), **of_tick))
+    account.status, account.kills = status, kills
+    return account
+
+
+def report(account):
+    return watch_text(WatchEnd(account, "the command has ended"), Page(screen=Screen(width=100))).splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("account", "kind", "line", "advice"),
+    [
+        (ended(137, Kills(1, 1), memory=MEMORY), EndKind.GROUP_OOM, "ended: 1 process of its control group killed", "it needs more memory"),
+        (ended(0, Kills(2, 2), memory=MEMORY), EndKind.GROUP_OOM, "2 processes of its control group killed", "it needs more memory"),
+        (ended(137, Kills(0, 1)), EndKind.HOST_OOM, "ended: killed by the kernel", "the host ran out"),
+        (ended(137, Kills(1, 1)), EndKind.HOST_OOM, "ended: killed by the kernel: out of memory, and no limit", "the host ran out"),
+        (ended(137), EndKind.SIGNAL, "ended: killed by SIGKILL", "no kill for memory was counted"),
+        (ended(139), EndKind.SIGNAL, "ended: crashed with SIGSEGV", "see where it failed"),
+        (ended(143), EndKind.SIGNAL, "ended: killed by SIGTERM", ""),
+        (ended(1, shm=DOCKERS), EndKind.SHM, "ended: /dev/shm (64.0 MiB) was full", "loader workers hand batches"),
+        (ended(135, shm=Shm(64 << 20, 60 << 20)), EndKind.SIGNAL, "ended: crashed with SIGBUS", "a file that it had mapped"),
+        (ended(135, shm=Shm(64 << 20, 20 << 20)), EndKind.SHM, "ended: /dev/shm", "loader workers hand batches"),
+        (ended(None, is_paused=True, frozen_by="/sys/fs/cgroup/job"), EndKind.FROZEN, "its control group is frozen: /sys/", "its control group"),
+        (ended(None, is_paused=True, one=tick(tree=replace(tick().tree, is_stopped=True))), EndKind.STOPPED, "all its processes are stopped", "continue it with: kill -CONT 4242"),
+    ],
+)  # fmt: skip
+def test_end_is_the_first_line_with_what_shows_or_continues_it(account, kind, line, advice):
+    assert ending_of(account).kind is kind
+    assert report(account).startswith(line)
+    assert not advice or remedies(judge(account), account)[0].text.startswith(advice)
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        ended(0),
+        ended(1),
+        ended(None),
+        ended(0, Kills(0, 3)),
+        ended(0, shm=DOCKERS),
+        ended(1, shm=Shm(64 << 20, 60 << 20)),
+    ],
+)
+def test_job_that_ended_by_itself_or_goes_on_has_no_such_line(account):
+    assert ending_of(account) is None
+    assert report(account).startswith("verdict: ")
+
+
+def built(tmp_path, line, files):
+    (tmp_path / "proc/42").mkdir(parents=True)
+    (tmp_path / "proc/42/cgroup").write_text(line)
+    (tmp_path / "proc/vmstat").write_text("oom_kill 3\n")
+    for path, content in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    return {"proc": str(tmp_path / "proc"), "groups": str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [("4:memory:/job\n0::/\n", "memory/job/memory.oom_control"), ("0::/job\n", "job/memory.events")],
+)
+def test_kills_in_its_own_group_are_counted_from_the_begin_on(tmp_path, line, path):
+    memory = JobMemory(42, **built(tmp_path, line, {path: "oom_kill 7\n"}))
+    memory.look()
+    assert memory.kills() == Kills(0, 0)
+    (tmp_path / path).write_text("low 0\noom_kill 9\n")
+    (tmp_path / "proc/vmstat").write_text("pswpin 1\noom_kill 5\n")
+    assert memory.kills() == Kills(2, 2)
+    for _ in range(2):
+        memory.look()
+    assert memory.kills() == Kills(2, 0)  # what the host killed long ago did not end this job
+
+
+def test_kills_in_a_scope_that_is_gone_are_those_of_the_group_above(tmp_path):
+    files = {"a/memory.events": "oom_kill 1\n", "a/b/memory.events": "oom_kill 0\n"}
+    memory = JobMemory(42, **built(tmp_path, "0::/a/b\n", files))
+    (tmp_path / "a/b/memory.events").unlink()
+    (tmp_path / "a/b").rmdir()
+    (tmp_path / "a/memory.events").write_text("oom_kill 2\n")
+    assert memory.kills().group == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "content", "folder"),
+    [
+        ("6:freezer:/a/b\n0::/\n", "freezer/a/freezer.self_freezing", "1\n", "freezer/a"),
+        ("0::/a/b\n", "a/cgroup.freeze", "1\n", "a"),
+        ("0::/a/b\n", "a/cgroup.freeze", "0\n", ""),
+    ],
+)
+def test_frozen_group_is_found_in_both_versions(tmp_path, line, path, content, folder):
+    found = Freezer(42, **built(tmp_path, line, {path: content})).look()
+    assert found == (str(tmp_path / folder) if folder else "")
+
+
+def test_room_in_shm_is_that_of_the_job():
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert (
+            JobMemory(child.pid).shm().size_bytes == os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize
+        )
+        child.send_signal(signal.SIGKILL)

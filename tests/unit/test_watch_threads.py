@@ -1,0 +1,95 @@
+"""Threads against CPUs: 16 and 1 of them, recorded on 2 CPUs and under a quota of half a CPU; and how they are counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hosttune.measure.watch import tasks
+from hosttune.measure.watch.process import WatchedProcess
+from hosttune.measure.watch.recording import replay
+from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.states import State
+from hosttune.measure.watch.tasks import MOST_READ, look_at_tasks
+from hosttune.measure.watch.verdict import judged
+from hosttune.views.measure.watch_words import evidence, headline
+from tests.unit.watch_scenarios import WATCHED, jittered, tick
+
+FOLDER = Path(__file__).resolve().parent / "watch_ticks/threads"
+
+
+def seen(name):
+    watched, ticks = replay(str(FOLDER / f"{name}.jsonl"))
+    verdict, account = judged(ticks, watched)
+    return verdict, account, [advice.text for advice in remedies(verdict, account)]
+
+
+@pytest.mark.parametrize("name", ["16-on-2-CPUs", "16-in-half-a-CPU"])
+def test_threads_that_want_more_than_its_cpus_come_first(name):
+    verdict, account, texts = seen(name)
+    assert " threads want " in headline(verdict, account)
+    assert " threads want " in texts[0]
+    assert "OMP_NUM_THREADS=1" in texts[0]
+
+
+@pytest.mark.parametrize("name", ["1-on-2-CPUs", "1-in-half-a-CPU"])
+def test_one_thread_is_never_too_many(name):
+    verdict, account, texts = seen(name)
+    assert not any("threads want" in text for text in (headline(verdict, account), *texts))
+
+
+def test_under_a_quota_more_cpus_come_last_and_cpu_time_is_not_ruled_out():
+    verdict, _, texts = seen("16-in-half-a-CPU")
+    assert texts[-1].startswith("give it more CPUs: ")
+    assert State.CPU not in verdict.not_the_cause
+
+
+def crowded(wanting, processes, **other):
+    one = tick(cpu=90, idle=0, delay=1.0, gpus=(), **other)
+    verdict, account = judged(
+        jittered(replace(one, tree=replace(one.tree, wanting=wanting, wanting_processes=processes)), 60, seed=5),
+        WATCHED,
+    )
+    return [advice.text for advice in remedies(verdict, account)]
+
+
+def test_many_processes_are_no_threads():
+    texts = crowded(8.0, 8, children=(0.25,) * 8)
+    assert texts[0] == "8 processes want 2 CPUs: num_workers=2 is enough"
+    assert "threads want" not in crowded(3.0, 3, children=(0.6,) * 3)[0]
+
+
+def process(folder, pid, main, threads):
+    """A built /proc: `threads` are states of the threads beside the main one."""
+    line = "{} (x) {} 1 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 {} 0 7 0 0"
+    for number, state in ((pid, main), *enumerate(threads, pid + 1)):
+        task = folder / str(pid) / "task" / str(number)
+        task.mkdir(parents=True)
+        (task / "stat").write_text(line.format(number, state, 1))
+    (folder / str(pid) / "stat").write_text(line.format(pid, main, 1 + len(threads)))
+    found = WatchedProcess(pid, str(folder), is_kept=False)
+    assert found.look()
+    return found
+
+
+def test_reader_thread_that_waits_for_storage_blocks_its_process(tmp_path):
+    reader = process(tmp_path, 100, "S", ["S", "D", "S"])
+    beside = process(tmp_path, 200, "S", ["D", "R"])
+    assert look_at_tasks([reader], str(tmp_path)) == (0, 0, 1)
+    assert look_at_tasks([reader, beside], str(tmp_path)) == (1, 1, 1)
+
+
+def test_process_of_very_many_threads_costs_a_bounded_look(tmp_path, monkeypatch):
+    found = process(tmp_path, 1000, "R", ["R"] * 1500)
+    read = []
+    content_of = tasks.content_of
+    monkeypatch.setattr(tasks, "content_of", lambda path: read.append(path) or content_of(path))
+    assert look_at_tasks([found], str(tmp_path)) == (1501, 1, 0)
+    assert len(read) <= MOST_READ
+
+
+def test_evidence_names_the_threads():
+    verdict, account, _ = seen("16-on-2-CPUs")
+    assert "of its threads run or queue for one" in " ".join(evidence(verdict, account))
