@@ -213,10 +213,9 @@ def nvidia_of_other_system(facts: Facts) -> AptDecision | None:
     for source in sources:
         match = _OF_SYSTEM.search(source.value) if any(site in source.value for site in NVIDIA_SITES) else None
         if match and match[1] != own:
-            what = f"{source.place} has NVIDIA's archive for {_WITH_ARCHIVE[match[1]]} ({source.value})"
-            return AptDecision(
-                what, f"take that line out, and sudo apt-get update: its driver does not fit {facts.os.name}"
-            )
+            system = _WITH_ARCHIVE[match[1]]
+            what = f"{source.place} has NVIDIA's archive for {system} ({source.value}), and this is {facts.os.name}"
+            return AptDecision(what, "take that line out, as its driver does not fit, and sudo apt-get update")
     return None
 
 

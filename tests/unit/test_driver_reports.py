@@ -171,7 +171,7 @@ def test_host_without_a_driver_gets_none_of_another_distributions_archive():
     facts.apt.sources = (Placed(ubuntus, "/etc/apt/sources.list.d/cuda.list", 1),)
     (state,) = states(facts)
     assert "cuda.list:1 has NVIDIA's archive for Ubuntu" in state.evidence
-    assert state.way_out.startswith("take that line out, and sudo apt-get update: its driver does not fit Debian GNU")
+    assert state.way_out.startswith("take that line out, as its driver does not fit, and sudo apt-get update; then")
     assert "apt-get install nvidia-driver" in state.way_out
 
 
