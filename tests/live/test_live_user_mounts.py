@@ -201,9 +201,9 @@ fuse_mirror.serve(*sys.argv[3:])
 
 
 @contextlib.contextmanager
-def broken(target: Path, after_s: int = 0) -> Iterator[None]:
+def broken(target: Path, after_s: int = 0, mode: str = "40000") -> Iterator[None]:
     """A FUSE file system of a user that says of everything that it cannot be read, and takes its time."""
-    words = (sys.executable, "-c", BROKEN, Path(HERE).parent, str(after_s), target, target, str(EVE))
+    words = (sys.executable, "-c", BROKEN, Path(HERE).parent, str(after_s), target, target, str(EVE), mode)
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout
@@ -270,3 +270,22 @@ def scenario_silent(folder: Path) -> None:
                 assert tuple(look_at_places(facts)) == ()
                 assert [one.stopped for one in facts.stopped.filesystems if one.target == str(target)] == [""]
         run("umount", target)
+
+
+def test_what_a_user_mounts_under_a_name_that_is_looked_for_is_not_waited_for(folder):
+    passes(HERE, "names", folder)
+
+
+def scenario_names(folder: Path) -> None:  # noqa: ARG001 - the interface of all scenarios
+    """A segment of shared memory as NCCL names it, and the folder of Ray."""
+    for place in ("/dev/shm", "/tmp"):
+        run("mount", "-t", "tmpfs", "-o", "mode=1777", "none", place)
+    for name in ("nccl-abcdef", "nccl-ghijkl"):
+        Path(f"/dev/shm/{name}").touch()
+        os.chown(f"/dev/shm/{name}", EVE, EVE)
+    Path("/tmp/ray").mkdir()
+    os.chown("/tmp/ray", EVE, EVE)
+    with broken(Path("/dev/shm/nccl-abcdef"), 300, "100000"), broken(Path("/tmp/ray"), 300):
+        facts = Facts(LiveReader())
+        assert [one.name for one in facts.shm.files] == ["nccl-ghijkl"]
+        assert "Ray" not in [one.program for one in facts.spills.all]
