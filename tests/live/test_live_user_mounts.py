@@ -276,7 +276,7 @@ def test_what_a_user_mounts_under_a_name_that_is_looked_for_is_not_waited_for(fo
     passes(HERE, "names", folder)
 
 
-def scenario_names(folder: Path) -> None:  # noqa: ARG001 - the interface of all scenarios
+def scenario_names(folder: Path) -> None:
     """A segment of shared memory as NCCL names it, and the folder of Ray."""
     for place in ("/dev/shm", "/tmp"):
         run("mount", "-t", "tmpfs", "-o", "mode=1777", "none", place)
