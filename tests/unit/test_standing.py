@@ -164,7 +164,10 @@ def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_hos
     [
         ("Id=x.socket\nResult=trigger-limit-hit\nWantedBy=sockets.target\n", False),
         ("Result=resources\nId=x.socket\nWantedBy=sockets.target\n", True),
-        ("Id=x.socket\nResult=exit-code\nBusName=org.freedesktop.fwupd\nWantedBy=\nRequiredBy=\n", False),  # by any call
+        (
+            "Id=x.socket\nResult=exit-code\nBusName=org.freedesktop.fwupd\nWantedBy=\nRequiredBy=\n",
+            False,
+        ),  # by any call
         ("Id=x.socket\nResult=exit-code\nBusName=org.freedesktop.login1\nWantedBy=multi-user.target\n", True),
         ("Id=x.socket\nResult=exit-code\nBusName=a.b\nWantedBy=\nRequiredBy=c.service\n", True),
         ("Id=x.socket\nResult=exit-code\nBusName=\nWantedBy=\nRequiredBy=\n", True),  # a timer may have started it
