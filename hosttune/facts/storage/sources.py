@@ -441,6 +441,14 @@ class Sources:
         place = self._facts.reader.resolve(f"/sys/block/{name}")
         return isinstance(place, str) and _ISCSI.search(place) is not None
 
+    def find_snapshots(self, source: str) -> tuple[str, ...]:
+        """The volumes of the device mapper that have one tag, as an origin of LVM and its snapshots; empty for one."""
+        found = self.find(source) or ()
+        are_volumes = all(raw(self._disks[name], "kind") == "dm" for name in found)
+        held = [self._held.get(name) for name in found]
+        is_plain = all(one is not None and not one.is_member and one.fstype not in _OF_MANY for one in held)
+        return found if len(found) > 1 and are_volumes and is_plain else ()
+
     def _identity(self, name: str) -> str:
         """What a disk says of itself, the same by each path to it; empty where that is not known."""
         for attribute in ("device/wwid", "wwid", "device/serial", "serial", "device/cid"):

@@ -331,6 +331,13 @@ def _note_source(
         note = f"{note} mounts is chance"
         # That the folder is empty is storage-mounted's: a copied disk itself takes nothing from a node.
         return replace(line, is_of_device=True, is_absent=False, note=note, way_out=_COPIES)
+    if volumes := sources.find_snapshots(entry.source):
+        told = ", ".join(map(sources.describe, volumes[:3]))
+        remark = f"{entry.where} names {entry.source}, which {len(volumes)} volumes have ({told}), as a snapshot has"
+        todo = "name it by its path, /dev/VG/LV: then no boot can mount a snapshot (lvmteam/lvm2#146)"
+        return replace(
+            line, is_of_device=True, remark=f"{remark}: udev prefers the origin, if both are there", way_out=todo
+        )
     return None
 
 
