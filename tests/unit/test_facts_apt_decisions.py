@@ -245,3 +245,11 @@ def test_preferences_longer_than_what_is_kept_compiled_explain_nothing():
 
 def test_address_of_an_archive_that_is_none_names_no_site():
     assert word_for("", "", "http://[x noble/main") == "http://[x"
+
+
+def test_address_on_a_row_of_its_own_counts():
+    """deb822(5): a row that begins with a blank goes on with the field above it."""
+    stanza = "Types: deb\nURIs:\n https://developer.download.nvidia.com/a/\n http://b/\nSuites: /\nEnabled: no\n"
+    (found,) = switched_off(stanza, "/etc/apt/sources.list.d/x.sources")
+
+    assert (found.value, found.line) == ("https://developer.download.nvidia.com/a/ http://b/ /", 6)
