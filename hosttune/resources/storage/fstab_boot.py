@@ -59,8 +59,8 @@ MAY_FAIL = frozenset({"no-netdev"})
 _NOTED = frozenset({"waits-for-network", "early-automount"})
 _MIRRORED = frozenset({"/boot/efi", "/efi"})  # copied to a second disk on purpose, so that each of them starts the host
 _COPIES = (
-    "detach the copy, or give it a name of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, "
-    "sgdisk -G). See which one is which first: sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS"
+    "see which of them is the copy (sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS); detach it, or give it a name "
+    "of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, sgdisk -G)"
 )
 _NO = frozenset({"0", "no", "n", "false", "f", "off"})  # systemd's parse_boolean
 _HANGS_FROM, _UBUNTU_HANGS_FROM = 258, (26, 4)  # systemd/systemd#39177, open in November 2026
