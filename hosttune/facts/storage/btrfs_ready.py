@@ -43,8 +43,8 @@ def find_incomplete(facts: Facts, sources: Sources, entry: FstabEntry, mounts: I
     what = f"names {entry.source}, a btrfs of which a disk is missing{which}: udev calls it not ready{still}"
     todo = (
         f"attach the disk; or mount it by hand (sudo mount -o degraded {quote(entry.source)} {quote(entry.target)}), "
-        f"and put another in its place (sudo btrfs replace start DEVID /dev/NEW {quote(entry.target)}), or take it out, "
-        f"which needs room on the others (sudo btrfs device remove missing {quote(entry.target)})"
+        f"and put another in its place (sudo btrfs replace start DEVID /dev/NEW {quote(entry.target)}), or take "
+        f"it out, which needs room on the others (sudo btrfs device remove missing {quote(entry.target)})"
     )
     return SourceFault(SourceKind.MISSING, what, todo)
 
