@@ -68,8 +68,8 @@ MAY_FAIL = frozenset({"no-netdev"})
 _NOTED = frozenset({"waits-for-network", "early-automount", "needs-nofail", "union-order"})
 _MIRRORED = frozenset({"/boot/efi", "/efi"})  # copied to a second disk on purpose, so that each of them starts the host
 _COPIES = (
-    "detach the copy, or give it a name of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, "
-    "sgdisk -G). See which one is which first: sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS"
+    "see which of them is the copy (sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS); detach it, or give it a name "
+    "of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, sgdisk -G)"
 )
 _NO = frozenset({"0", "no", "n", "false", "f", "off"})  # systemd's parse_boolean
 _KERNEL_NAME = regex(r"/dev/(?:(?:x?v|s|h)d[a-z]{1,3}\d{0,3}|nvme\d{1,3}n\d{1,3}(?:p\d{1,3})?)")
