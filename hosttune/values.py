@@ -38,6 +38,16 @@ class Unreadable:
     reason: str
 
 
+class PartlyRead:
+    """A list of which a part could not be read: `known` is what could, `reason` why there may be more."""
+
+    __slots__ = ("known", "reason")
+
+    def __init__(self, known: tuple[Any, ...], reason: str) -> None:
+        self.known = known
+        self.reason = reason
+
+
 NOT_RECORDED: Final = "not in this record"  # how the reason of an Unreadable begins where a record holds no answer
 
 
