@@ -95,9 +95,8 @@ _SHARE_USER = regex(
     re.IGNORECASE,
 )  # mount.cifs(8): user=NAME%PASSWORD; curlftpfs(1): user=NAME:PASSWORD; no user=1000:1000
 _HEADER = regex(
-    r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*(?:\[[ \t]*)?[\"']?)(?![ \t]|\(masked\)(?!\w))(?:[^\n\"']|"
-    + _INNER
-    + r")+",
+    r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*(?:\[[ \t]*)?[\"']?)(?![ \t]|\(masked\)(?!\w))"
+    r"(?:[^\n\"']|" + _INNER + r")+",
     re.IGNORECASE,
 )
 _BLOCK = regex(r"-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY[A-Z0-9 ]{0,40})-----")

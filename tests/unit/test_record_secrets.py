@@ -162,7 +162,7 @@ FILES = (
     ("/etc/environment", 'https_proxy=http://bob:a"{}@proxy:3128\n'),
     ("/etc/profile.d/b.sh", "export DB_TOKEN='a'{} DB_PASSWORD=\"\"{}\n"),
     ("/opt/site/agent.conf", "password: off]{}\n"),
-    ("/opt/site/agent.conf", "Authorization: Bearer a\"{}\n"),
+    ("/opt/site/agent.conf", 'Authorization: Bearer a"{}\n'),
     ("/etc/sysctl.d/10-a.conf", "~# root is {}\nvm.swappiness = 10\n"),
     ("/etc/modprobe.d/a.conf", "install foo curl -u bob:{} http://h; modprobe --ignore-install foo\n"),
     ("/etc/modprobe.d/b.conf", "options wifi psk={}\n"),

@@ -131,7 +131,7 @@ def tmpfs_bytes(value: str, ram_bytes: int = 0) -> int | None:
 
 
 def _may_hide(text: str) -> bool:
-    """Whether it is worth a closer look; each line and each sentence about one is asked, which IGNORECASE makes slow."""
+    """Whether it is worth a closer look. Each line and each sentence is searched, which IGNORECASE makes slow."""
     return _MAYBE_SECRET.search(text.casefold()) is not None
 
 

@@ -10,7 +10,15 @@ from functools import lru_cache
 from shlex import quote
 
 from hosttune.errors import Refused
-from hosttune.facts.storage.fstab_lines import LONGEST_LINE, MOST_LINES, FstabLine, FstabText, LineKind, Problem, others_of
+from hosttune.facts.storage.fstab_lines import (
+    LONGEST_LINE,
+    MOST_LINES,
+    FstabLine,
+    FstabText,
+    LineKind,
+    Problem,
+    others_of,
+)
 from hosttune.facts.storage.fstab_options import decode, is_automount, items
 from hosttune.facts.storage.fstab_readers import GETMNTENT_LIMIT, Fields
 from hosttune.facts.storage.fstab_reasons import disagreement, false_blank
