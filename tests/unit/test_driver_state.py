@@ -107,7 +107,7 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True,
+        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False,
     }  # fmt: skip
     quiet = {
         "silent": (), "wants_reset": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
@@ -153,7 +153,12 @@ def host(
         managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here, slurm=False),
         processes=defaultdict(lambda: SimpleNamespace(commands=())),
         dcgm=SimpleNamespace(version=""),
-        role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else ""),
+        role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else "", is_desktop="desktop" in here),
+        containers=SimpleNamespace(
+            has_operator_toolkit="operator toolkit" in here,
+            has_toolkit="hook" in here or "cdi" in here,
+            is_legacy="hook" in here,
+        ),
         packages=Packages(
             {name: (version, "install ok installed") for name, version in here_too.items()}
             | ({half: (PACKAGE, "install ok half-configured")} if half else {}),
@@ -211,6 +216,21 @@ def test_update_that_costs_a_package_is_advised_as_plan_would_take_it(name, way)
     assert state.name == "update offered"
     assert state.way_out.startswith(way)
     assert "is refused: apt would remove" in state.way_out
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"here": ("desktop",)},
+        {"here": ("hook",)},
+        {"here": ("operator toolkit",)},
+        {"is_vgpu_manager": True},
+        {"nvidia": {"smi": "absent"}},
+        {"lacks_uvm": False},
+    ],
+)
+def test_missing_cuda_device_is_no_fault_where_something_makes_it_or_nothing_needs_it(more):
+    assert "CUDA device missing" not in names(host(**{"lacks_uvm": True} | more))
 
 
 def packages(*names, **versions):
@@ -274,6 +294,7 @@ TABLE = {
     "not loaded": (NOT_LOADED, "is not loaded", "modprobe"),
     "nvidia-smi refuses": ({"nvidia": {"smi": "refused", "refusal": "no devices", "problem": "nvidia-smi: No devices were found"}}, "No devices", "NVRM"),
     "nvidia-smi missing": ({"nvidia": {"smi": "absent"}}, "nvidia-smi is not installed", "sudo apt-get install 'nvidia-utils-580-server=580.126.20*'"),
+    "CUDA device missing": ({"lacks_uvm": True, "here": ("cdi",)}, "/dev/nvidia-uvm is missing, as is nvidia-modprobe", "sudo apt-get install nvidia-modprobe\nsudo nvidia-modprobe -u -c=0"),
     "other packages broken": (
         {"half": "nvidia-fs-dkms"}, "nvidia-fs-dkms (half-configured): none is of the driver", "see /var/lib/dkms/nvidia-fs/580.126.20/build/make.log",
     ),

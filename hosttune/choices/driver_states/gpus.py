@@ -320,6 +320,24 @@ def smi_missing(facts: Facts) -> Told | None:
     )
 
 
+def uvm_missing(facts: Facts) -> Told | None:
+    """CUDA has no device, and nothing makes it when a program starts. Where that is not known, nothing is claimed. A
+    vGPU manager and a desktop compute nothing, and tools of containers with a hook of their own make it as root."""
+    if attempt(lambda: facts.driver.lacks_uvm) is not True or attempt(lambda: facts.nvidia.smi) != "answers":
+        return None
+    if facts.driver.is_vgpu_manager or attempt(lambda: facts.role.is_desktop) is True:
+        return None
+    containers = facts.containers
+    if attempt(lambda: containers.has_operator_toolkit or (containers.has_toolkit and containers.is_legacy)) is True:
+        return None
+    return (
+        "CUDA starts only for root, and in no container: /dev/nvidia-uvm is missing, as is nvidia-modprobe, which makes "
+        "it when a program starts",
+        "sudo apt-get install nvidia-modprobe\nsudo nvidia-modprobe -u -c=0\n"
+        f"if the device is still missing, see why: sudo modprobe nvidia_uvm; {KERNEL_LOG}",
+    )
+
+
 def fabric(facts: Facts) -> Told | None:
     """Only the packages: whether the service runs is gpu-fabric's."""
     if not has_switches(facts) or not (found := fabric_packages(facts)):
