@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.driver_states.mixed import stopped_by_mixture
 from hosttune.choices.next_kernel import (
     OF_KERNEL,
+    are_headers_here,
     commands,
     dkms_packages,
     failed_log,
@@ -27,6 +28,7 @@ from hosttune.choices.other_build import distribution_build, former_build, newer
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
+    PREBUILT,
     PackageRole,
     is_driver_package,
     parse_package,
@@ -113,14 +115,18 @@ def repair_of(facts: Facts) -> str:
 def bring_module(facts: Facts, stop: Stop, kernel: str) -> str:
     """What brings the module to a kernel while packages are not whole: their repair, which configures half-way packages
     that bring it, or lets apt work again."""
-    if is_brought_by_repair(facts, stop):
+    if is_brought_by_repair(facts, stop, kernel):
         return f"what solves `{stop.state}`, which brings the module too"
     return f"what solves `{stop.state}`, then {commands(facts, kernel)}"
 
 
-def is_brought_by_repair(facts: Facts, stop: Stop) -> bool:
-    """Whether the repair brings a module that is missing."""
-    return stop.cause is Cause.BUILD or any(role_of(one.name) in BRINGS_MODULES for one in facts.packages.broken)
+def is_brought_by_repair(facts: Facts, stop: Stop, kernel: str) -> bool:
+    """Whether the repair brings the module that this kernel lacks. DKMS leaves out kernels whose headers are missing,
+    and says that as a warning only."""
+    if stop.cause is Cause.BUILD:
+        return True
+    roles = {role_of(one.name) for one in facts.packages.broken}.intersection(BRINGS_MODULES)
+    return bool(roles.intersection(PREBUILT)) or (bool(roles) and are_headers_here(facts, kernel))
 
 
 def is_boot_full(facts: Facts) -> bool:

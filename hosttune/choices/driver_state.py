@@ -183,11 +183,14 @@ def _after(state: DriverState, found: list[DriverState]) -> DriverState:
         before = (BootOutlook.HARMS,)
     if same := next((one.name for one in found if one.boot in before and state.way_out in one.way_out), ""):
         return replace(state, way_out=f"what solves `{same}` does this too")
-    first = next((one.name for one in found if one.boot in before or _is_before_update(state, one)), "")
+    first = [one.name for one in found if one.boot in before or _is_before_update(state, one)]
     if state.way_out.startswith("after `"):
         return state
     if first:
-        return replace(state, way_out=f"after `{first}` is solved: {state.way_out}")
+        # A reboot comes after all of them; for the rest the first one leads.
+        names = first if state.boot is BootOutlook.MENDS else first[:1]
+        said = " and ".join(f"`{name}`" for name in names)
+        return replace(state, way_out=f"after {said} {'are' if len(names) > 1 else 'is'} solved: {state.way_out}")
     return replace(state, waits_for_reboot=True) if state.boot is BootOutlook.MENDS else state
 
 

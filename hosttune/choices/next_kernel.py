@@ -112,10 +112,10 @@ def _newer_installer(facts: Facts) -> str:
 
 def has_headers(facts: Facts, kernel: str) -> bool:
     """Whether the headers of a kernel are installed, or apt may have them."""
-    return _are_headers_here(facts, kernel) or not lacks(facts, headers_for(kernel))
+    return are_headers_here(facts, kernel) or not lacks(facts, headers_for(kernel))
 
 
-def _are_headers_here(facts: Facts, kernel: str) -> bool:
+def are_headers_here(facts: Facts, kernel: str) -> bool:
     """Also those of a half-way package, whose script waits for a build itself."""
     package = facts.packages[headers_for(kernel)]
     return package.is_installed or package.status in ("half-configured", "unpacked")
@@ -123,7 +123,7 @@ def _are_headers_here(facts: Facts, kernel: str) -> bool:
 
 def _with_headers(facts: Facts, kernel: str, build: str, then: str = " && ") -> str:
     """A build, after the headers of the kernel where those are not here."""
-    if _are_headers_here(facts, kernel):
+    if are_headers_here(facts, kernel):
         return build
     names = " ".join(map(quote, (headers_for(kernel), *_headers_to_come(facts, kernel))))
     install = "sudo apt-get install "

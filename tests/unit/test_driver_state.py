@@ -218,6 +218,32 @@ def test_update_that_costs_a_package_is_advised_as_plan_would_take_it(name, way)
     assert "is refused: apt would remove" in state.way_out
 
 
+@pytest.mark.parametrize("has_headers", [False, True])
+def test_repair_of_dkms_brings_no_module_to_a_kernel_without_headers(has_headers):
+    """It builds for the kernels that have some, and ends well: then a reboot would start a kernel without a module."""
+    dkms = "nvidia-dkms-580-server-open"
+    found = {
+        one.name: one.way_out
+        for one in states(
+            host(
+                half=dkms,
+                half_way=f"dpkg stopped half-way with {dkms} (half-configured)",
+                names=(f"linux-headers-{NEXT}",) if has_headers else ("linux-base",),
+                boot={"next_kernel": NEXT},
+                has_module_for_next_kernel=False,
+                loaded_version="580.95.05",
+                lacking="",
+            )
+        )
+    }
+    way, install = found["module missing for the next kernel"], f"sudo apt-get install linux-headers-{NEXT}"
+    assert way.startswith("do not reboot before: what solves `broken packages`")
+    assert (install in way) is not has_headers
+    assert found["mismatch"].startswith(
+        "after `broken packages` and `module missing for the next kernel` are solved: drain the host and reboot"
+    )
+
+
 @pytest.mark.parametrize(
     "more",
     [
