@@ -19,10 +19,21 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin, get_
 
 from hosttune import __version__
 from hosttune.errors import BadInput, Fault, Where
-from hosttune.facts.base import KnownPart
 from hosttune.frozen import stored
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Absent, Address, Change, FileValue, Finding, Plan, Receipt, Unreadable, Value
+from hosttune.values import (
+    ABSENT,
+    Absent,
+    Address,
+    Change,
+    FileValue,
+    Finding,
+    PartlyRead,
+    Plan,
+    Receipt,
+    Unreadable,
+    Value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -143,7 +154,7 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (str, str),
     (bytes, _bytes_to_json),
     (Unreadable, lambda value: {"type": "unreadable", "reason": value.reason}),
-    (KnownPart, lambda part: [*(to_json(item) for item in part.known), to_json(Unreadable(part.reason))]),
+    (PartlyRead, lambda part: [*(to_json(item) for item in part.known), to_json(Unreadable(part.reason))]),
     (FileValue, _file_to_json),
     (Address, str),
     (Mapping, lambda items: {str(key): to_json(item) for key, item in items.items()}),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import Enum
-from typing import Final, TypeAlias, TypeVar, final
+from typing import Any, Final, TypeAlias, TypeVar, final
 
 from hosttune.frozen import frozen
 
@@ -36,6 +36,16 @@ class Unreadable:
     """The thing asked for may exist, but could not be looked at; `reason` is a phrase for people."""
 
     reason: str
+
+
+class PartlyRead:
+    """A list of which a part could not be read: `known` is what could, `reason` why there may be more."""
+
+    __slots__ = ("known", "reason")
+
+    def __init__(self, known: tuple[Any, ...], reason: str) -> None:
+        self.known = known
+        self.reason = reason
 
 
 NOT_RECORDED: Final = "not in this record"  # how the reason of an Unreadable begins where a record holds no answer

@@ -58,6 +58,7 @@ _KERNEL_VALUE = regex(r"[\w.,:+-]{1,64}")
 _TITLE = regex(r"slurmstepd: \[[\d.+]{1,40}(?:batch|extern|interactive)?\]")
 _PROGRAM = regex(r"[\w./@+:-]{1,4000}")
 _VARIABLE = regex(r"\$\{?[A-Z][A-Z0-9_]{0,80}\}?")
+_VARIABLE_NAME: Final = regex(r"^[ \t]*(?:export[ \t]{1,9})?(\w{1,80})=")
 _LEAD: Final = "-@:+!|"
 _SYSCTL: Final = "/proc/sys/"
 
@@ -81,10 +82,17 @@ def short_job(content: str, kind: str) -> str:
 
 def shared_job(content: str, kind: str) -> str:
     """Of a crontab, script or file of variables what facts read, lines in place."""
+    if kind == "script" and not content.startswith("#!"):  # pam_env and systemd read no command behind a `;`
+        content = "\n".join("" if _is_secret_variable(row) else row for row in content.split("\n"))
     lines = bare_lines(content, kind).split("\n")
     variables = _merge_rows([], _variables(content))  # they begin a line
     told = _merge_rows(variables, ((number, line) for number, line in enumerate(lines, 1) if line))
     return "\n".join(_merge_rows(_merge_rows(told, _kernel_values(content)), _limits(content))) + "\n"
+
+
+def _is_secret_variable(row: str) -> bool:
+    found = _VARIABLE_NAME.match(row)
+    return found is not None and has_secret_name(found[1])
 
 
 def _merge_rows(lines: Iterable[str], more: Iterable[tuple[int, str]]) -> list[str]:

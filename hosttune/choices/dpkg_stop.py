@@ -173,11 +173,9 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     fix = f"fix what {failed_log(facts, kernels[0]) or failed[0].log} names, then sudo dpkg --configure -a"
     if ready := prebuilt_instead(facts, kernels[0]):
         return Stop(Cause.BUILD, said, f"{ready} (if apt has none: {fix})")
-    if unused := removable_packages(facts, *kernels):
+    if unused := [*map(quote, removable_packages(facts, *kernels))]:
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
-        fix += (
-            f"; or, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(map(quote, unused))}"
-        )
+        fix += f"; or, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
     others = (newer_build(facts) or former_build(facts) or distribution_build(facts), _boot_other(facts, kernels))
     return Stop(Cause.BUILD, said, "; or ".join(part for part in (*others, fix) if part))
 

@@ -168,10 +168,8 @@ def _without_prebuilt(facts: Facts, kernel: str) -> str:
     """Where apt has no module for this kernel: another kernel, or the module compiled here, where apt has that."""
     driver, ways = facts.driver, list[str]()
     if other := other_kernel(facts, kernel):
-        unused = removable_packages(facts, kernel)
-        remove = (
-            f", and remove {kernel} until there is a module for it: sudo apt-get remove {' '.join(map(quote, unused))}"
-        )
+        unused = [*map(quote, removable_packages(facts, kernel))]
+        remove = f", and remove {kernel} until there is a module for it: sudo apt-get remove {' '.join(unused)}"
         ways.append(f"let {other} boot, which has one{remove if unused else ' (choose it in GRUB)'}")
     compiled = (f"nvidia-dkms-{driver.name}", headers_for(kernel))
     if has_all(facts, *compiled):

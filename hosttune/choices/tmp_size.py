@@ -139,7 +139,10 @@ def _why_not_by_default(case: TmpCase) -> str:
     if case.scheduler:
         return f"{case.scheduler}: files that jobs put into a tmpfs count as memory of the jobs ({_ALL_THE_SAME})"
     if not case.slow_disk:
-        return f"/tmp is on {case.place}, not known to be a hard disk, and training gains nothing ({_ALL_THE_SAME})"
+        where = (
+            f"/tmp is on {case.place}, not known to be a hard disk" if case.place else "the disk of /tmp is not known"
+        )
+        return f"{where}, and training gains nothing ({_ALL_THE_SAME})"
     if case.disks:
         return f"{case.disks[0]} is the better place for temporary files ({_ALL_THE_SAME})"
     if case.age:
@@ -213,7 +216,7 @@ def _with_reasons(case: TmpCase, facts: Facts) -> TmpCase:
     """What the default hangs on besides. Raises UnknownFact."""
     mount = None if facts.reader.persistent_only else facts.mounts.at.get("/tmp") or facts.mounts.at.get("/")
     if mount is None:
-        return replace(case, place="a disk that is not known")
+        return replace(case, disks=())
     slow = f"{mount.target}, a hard disk" if mount.is_rotational else ""
     slow = f"{mount.target}, a network file system" if mount.is_network else slow
     case = replace(

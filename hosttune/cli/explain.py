@@ -55,8 +55,9 @@ def _named(name: str, catalog: Catalog) -> Rule:
 
     rule = catalog.rules.get(catalog.current(name))
     if rule is None:
+        near = "" if name in GONE else nearest(name, catalog.rules)
         message = gone_note(name) if name in GONE else f"no rule is called {name}"
-        raise HosttuneError(message, hint=nearest(name, catalog.rules) or "see: hosttune rules")
+        raise HosttuneError(message, hint=near or "see: hosttune rules")
     for note in name_notes(catalog, (name,)):
         tell(f"hosttune: {note}")
     return rule

@@ -56,21 +56,24 @@ def parse_sources(content: str, path: str) -> Iterator[tuple[Placed, bool]]:
 
 
 def _of_stanzas(content: str, path: str, *, is_off: bool) -> Iterator[tuple[Placed, bool]]:
-    fields: dict[str, str] = {}
+    fields: dict[str, list[str]] = {}  # the words of each, with those of the rows that go on with it
     lines: dict[str, int] = {}
+    last = ""
     for number, row in enumerate((*content.splitlines(), ""), 1):
         if row.startswith("#"):
             continue
         name, colon, value = row.partition(":")
         if not row.strip():
             if fields.get("uris"):
-                is_on = not is_off and fields.get("enabled", "").lower() not in _NO
-                what = " ".join(fields.get(key, "") for key in ("uris", "suites", "components"))
+                is_on = not is_off and " ".join(fields.get("enabled", ())).lower() not in _NO
+                what = " ".join(word for key in ("uris", "suites", "components") for word in fields.get(key, ()))
                 yield _placed(what, path, 0 if is_off else lines["uris" if is_on else "enabled"]), is_on
-            fields, lines = {}, {}
-        elif colon and row[0] not in " \t":
-            fields[name.strip().lower()] = value.strip()
-            lines[name.strip().lower()] = number
+            fields, lines, last = {}, {}, ""
+        elif row[0] in " \t":
+            fields.get(last, []).extend(row.split())
+        elif colon:
+            last = name.strip().lower()
+            fields[last], lines[last] = value.split(), number
 
 
 def _placed(what: str, path: str, line: int) -> Placed:

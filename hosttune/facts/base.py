@@ -9,7 +9,7 @@ from functools import partial, wraps
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
 from hosttune.frozen import Lazy, aside, stored
-from hosttune.values import Unreadable
+from hosttune.values import PartlyRead, Unreadable
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -47,7 +47,7 @@ class Fact:
         return value
 
 
-class KnownPart:
+class KnownPart(PartlyRead):
     """A list of which a part could not be read: `known` is what could, never empty, `reason` why there may be more.
 
     An iteration gives what is known and then raises UnknownFact. So `any` is true as soon as a known item decides, and
@@ -55,11 +55,7 @@ class KnownPart:
     kept so without a word in the code that looks for it, and "no fault" still needs every answer.
     """
 
-    __slots__ = ("known", "reason")
-
-    def __init__(self, known: tuple[Any, ...], reason: str) -> None:
-        self.known = known
-        self.reason = reason
+    __slots__ = ()
 
     def __iter__(self) -> Iterator[Any]:
         yield from self.known

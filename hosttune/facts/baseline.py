@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from hosttune.codec import decoded, dumps, other_format, to_json
 from hosttune.codec import document as headed
 from hosttune.errors import BadInput
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.counted import GPUS, Counter, Part, counters, parts
+from hosttune.facts.base import Fact, UnknownFact, attempt, known_part, lazy, shared
+from hosttune.facts.counted import GPUS, Counter, Part, counters, parts, uncounted
 from hosttune.facts.reading import day_of, text
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
@@ -98,7 +98,7 @@ def collect(reader: Reader, facts: Facts) -> Baseline:
     return Baseline(
         learned_on=lazy(lambda: day_of(kept.learned_at) if (kept := file()) else ""),
         lost=lazy(lambda: _lost(kept, facts) if (kept := file()) else ()),
-        counters=lazy(lambda: tuple(_growths(kept, facts)) if (kept := file()) else ()),
+        counters=lazy(lambda: _growths(kept, facts) if (kept := file()) else ()),
         slots=lazy(lambda: _things(kept.parts, GPUS) if (kept := file()) else ()),
         whose=lazy(lambda: kept.name if (kept := file()) and is_sibling(kept, facts) else "it"),
     )
@@ -184,7 +184,7 @@ def _read(reader: Reader) -> Learned | None:
 
 
 def _lost(learned: Learned, facts: Facts) -> tuple[str, ...]:
-    """What is missing. Raises UnknownFact where nothing is that can be read, and something cannot."""
+    """What is missing; a part of it where something could not be read."""
     there, unread = parts(facts)
     now = {(part.kind, part.name): part for part in there}
     found = []
@@ -195,9 +195,7 @@ def _lost(learned: Learned, facts: Facts) -> tuple[str, ...]:
             continue
         if less := less_than(part, now.get((part.kind, part.name), Part(part.kind, part.name, 0))):
             found.append(less)
-    if unknown and not found:
-        raise unknown
-    return tuple(found)
+    return known_part(found, unknown)
 
 
 def less_than(then: Part, now: Part) -> str:
@@ -210,9 +208,13 @@ def less_than(then: Part, now: Part) -> str:
     return f"{then.name}: {now.amount:g} instead of {then.amount:g}{which}"
 
 
-def _growths(learned: Learned, facts: Facts) -> Iterator[Growth]:
-    is_same = learned.machine and learned.machine == facts.host.machine_id_hash
-    return growths(learned, learn_baseline(facts, learned.tool_version)) if is_same else iter(())
+def _growths(learned: Learned, facts: Facts) -> tuple[Growth, ...]:
+    """A part of them where a counter that was learned could not be read now."""
+    if not learned.machine or learned.machine != facts.host.machine_id_hash:
+        return ()
+    found = tuple(growths(learned, learn_baseline(facts, learned.tool_version)))
+    is_whole = {one.name for one in learned.counters} == {one.name for one in found}
+    return found if is_whole else known_part(found, uncounted(facts))
 
 
 def growths(learned: Learned, now: Learned) -> Iterator[Growth]:

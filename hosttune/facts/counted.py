@@ -6,12 +6,12 @@ A table for each. To add something, add its function: it raises UnknownFact wher
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, attempt, keep_known, known_items, lacking_of
 from hosttune.facts.memory.memory import as_sold
 from hosttune.frozen import frozen
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -59,11 +59,18 @@ def parts(facts: Facts) -> tuple[tuple[Part, ...], Mapping[str, UnknownFact]]:
 
 def counters(facts: Facts) -> tuple[Counter, ...]:
     """The errors that the host counts, as far as they can be read."""
-    found: list[Counter] = []
-    for tell in _COUNTERS:
-        with suppress(UnknownFact):
-            found += tell(facts)
-    return tuple(found)
+    found = attempt(_counted, facts)
+    return () if isinstance(found, Unreadable) else tuple(known_items(found))
+
+
+def uncounted(facts: Facts) -> UnknownFact | None:
+    """Why some of them could not be read; None where all could."""
+    found = attempt(_counted, facts)
+    return UnknownFact(found.reason) if isinstance(found, Unreadable) else lacking_of(found)
+
+
+def _counted(facts: Facts) -> tuple[Counter, ...]:
+    return keep_known(lambda tell: tell(facts), _COUNTERS)
 
 
 def _named(name: str, things: Iterator[str]) -> _Told:

@@ -53,7 +53,7 @@ class Rank(Fact):
     workers: int  # processes that it forked and that have its GPU open
     cpus: float  # that it may use: affinity, and the quota of its control groups; 0 where that is not known
     threads: int  # OMP_NUM_THREADS, 0 where that is not set
-    default_threads: int  # that OpenMP starts if it is not set: its affinity, whatever its quota; 0 if it is not Python
+    affinity: int  # CPUs that it may use whatever its quota: OpenMP starts as many threads if that is not set
     debug: tuple[str, ...]  # "CUDA_LAUNCH_BLOCKING (waits for every kernel)"
 
 
@@ -63,6 +63,7 @@ class Jobs(Fact):
 
     ranks: tuple[Rank, ...]
     cpus: float  # that all ranks together may use: of those that share them, once; 0 where that is not known
+    all_cpus: int  # of the host
 
     @property
     def workers(self) -> int:
@@ -71,15 +72,19 @@ class Jobs(Fact):
 
     @property
     def threads(self) -> int:
-        """OMP_NUM_THREADS over all ranks. A rank that does not set it counts as many as the CPUs of its affinity if
+        """OMP_NUM_THREADS over all ranks. A Python that does not set it counts as many as the CPUs of its affinity if
         these are all CPUs of the host, or if a quota gives it less; ranks that are bound to CPUs share none of them.
         """
-        return sum(rank.threads or rank.default_threads for rank in self.ranks)
+        return sum(rank.threads or self._default_threads(rank) for rank in self.ranks)
 
     @property
     def unset(self) -> int:
         """The ranks that do not set OMP_NUM_THREADS, and start a thread for each CPU."""
-        return sum(not rank.threads and rank.default_threads > 0 for rank in self.ranks)
+        return sum(not rank.threads and self._default_threads(rank) > 0 for rank in self.ranks)
+
+    def _default_threads(self, rank: Rank) -> int:
+        is_wide = rank.affinity >= self.all_cpus or rank.cpus < rank.affinity
+        return rank.affinity if rank.is_python and is_wide else 0
 
     @property
     def pythons(self) -> tuple[Rank, ...]:
@@ -108,7 +113,8 @@ def collect(reader: Reader, facts: Facts) -> Jobs:
     processes = shared(_gpu_processes, reader, facts)
     quotas = shared(lambda: {group: _quota(reader, group) for group in {one.cgroup for one in processes().values()}})
     return Jobs(
-        ranks=lazy(lambda: _ranks(processes(), quotas(), facts.cpu.threads)),
+        ranks=lazy(lambda: _ranks(processes(), quotas())),
+        all_cpus=lazy(lambda: facts.cpu.threads),
         cpus=lazy(lambda: _together(facts.jobs.ranks, {one.pid: one.cgroup for one in processes().values()}, quotas())),
     )
 
@@ -119,9 +125,9 @@ def _gpu_processes(reader: Reader, facts: Facts) -> Mapping[int, Process]:
     return {one.pid: one for one in listed if one.pid in pids}
 
 
-def _ranks(gpu: Mapping[int, Process], quotas: Mapping[str, float | None], all_cpus: int) -> tuple[Rank, ...]:
+def _ranks(gpu: Mapping[int, Process], quotas: Mapping[str, float | None]) -> tuple[Rank, ...]:
     trees = Counter(_tops(gpu).values())
-    return tuple(_rank(gpu[pid], size - 1, quotas[gpu[pid].cgroup], all_cpus) for pid, size in sorted(trees.items()))
+    return tuple(_rank(gpu[pid], size - 1, quotas[gpu[pid].cgroup]) for pid, size in sorted(trees.items()))
 
 
 def _tops(gpu: Mapping[int, Process]) -> Mapping[int, int]:
@@ -137,25 +143,23 @@ def _tops(gpu: Mapping[int, Process]) -> Mapping[int, int]:
     return tops
 
 
-def _rank(process: Process, workers: int, quota: float | None, all_cpus: int) -> Rank:
+def _rank(process: Process, workers: int, quota: float | None) -> Rank:
     own = dict(one.partition("=")[::2] for one in process.variables)
     first = process.command[0] if process.command not in ((), (CUT,)) else process.name
     program = first.rpartition("/")[2]
     reason = f"the environment of {process.name} ({process.pid}) could not be read whole"
     cut = unread(reason) if CUT in process.variables else None
     threads = own.get("OMP_NUM_THREADS", "").partition(",")[0]
-    is_python = program.startswith("python")
-    is_wide = process.cpus >= all_cpus or (quota is not None and process.cpus > quota)
     return Rank(
         name=f"{process.name} ({process.pid})",
         pid=process.pid,
         user=process.user,
-        is_python=is_python,
+        is_python=program.startswith("python"),
         is_contained=bool(container_of(process.cgroup)),
         workers=workers,
         cpus=min(float(process.cpus), quota) if quota is not None and process.cpus else float(process.cpus),
         threads=int(threads) if threads.isdecimal() and len(threads) < 5 else cut or 0,
-        default_threads=process.cpus if is_python and is_wide else 0,
+        affinity=process.cpus,
         debug=cut or debug_in(process.variables),
     )
 

@@ -50,9 +50,8 @@ def read_failed_units(reader: Reader) -> Iterator[Found]:
     failed = [name for name in failed_units(reader) if not _OF_OTHERS.fullmatch(name)]
     told = read_failures(reader, failed) if failed else {}
     for name in failed:
-        if name not in {GATE, CONTINUE} and not _is_by_users(
-            told.get(name, {})
-        ):  # they hold work until the trial is over
+        is_gate = name in {GATE, CONTINUE}  # they hold work until the trial is over
+        if not is_gate and not _is_by_users(told.get(name, {})):
             yield Sign(Aspect.FAILED_UNIT, name)
 
 

@@ -23,8 +23,13 @@ _WORDS = (
     r"(?-i:(?<=[A-Z0-9])_(?:KEY|AUTH))(?=\d?[\"']?\s*[=:]\s*[\"']?[^\s\"']{6}))"
 )
 _HINT = regex(_WORDS, re.IGNORECASE)
-# A word that is no secret, or the start of an object or a list of JSON.
-_HARMLESS = r"(?:(?:yes|no|true|false|none|null|on|off|\(masked\))(?=[\s,;&\\\"'}\])]|$)|[{\[]\s*(?:[\\\"'{}\[\]]|$))"
+# A word that is no secret, or the start of an object or a list of JSON. `true;X` can be a secret, as `'a'X` can.
+_HARMLESS = (
+    r"(?:(?:yes|no|true|false|none|null|on|off)(?=[;&\"'}\])]{0,16}(?:[\s,]|\\[nrt\\\"']|$))|"
+    r"\(masked\)(?=[\s,;&\\\"'}\])]|$)|[{\[]\s*(?:[\\\"'{}\[\]]|$))"
+)
+# A quote within a value: a letter follows it, and no blank, comma or bracket, as it does where it ends the value.
+_INNER = r"[\"'](?=[\"']?\w)"
 # NAME=value, NAME: value, "NAME": "value"; in options of a mount `,,` is a comma of the value. Text in quotes
 # may have quotes of its own behind backslashes: such a value ends at the next of them. What `credentials=`
 # names is a file, not a secret.
@@ -33,6 +38,11 @@ _ASSIGNMENT = regex(
     (?!{_HARMLESS})(?:(?<=\\["'])(?:[^"'\\\n]|\\(?!\\{{0,15}}["']))+|(?<=")(?:\\.|[^"\\\n])+|(?<=')(?:\\.|[^'\\\n])+
     |(?!\\{{0,15}}["'])(?:[^\s,;&"'}}\])]|,,)+)""",
     re.IGNORECASE | re.VERBOSE,
+)
+# What a shell takes for one word: NAME="a"b, NAME=''b.
+_GLUED = regex(
+    rf"(?P<name>{_WORDS}\d?[\"']?\s*(?:=|:(?!/))[ \t]*)(?<!credentials=)(?:\"[^\"\n]*\"|'[^'\n]*')(?=\w)[^\s,]+",
+    re.IGNORECASE,
 )
 # NAME = ["value", ...] of TOML and JSON, which stays a list.
 _LIST = regex(
@@ -50,7 +60,7 @@ _LINE = regex(
 # An option of a mount goes on to the next comma; a bracket, quote or semicolon ends it only where nothing follows.
 _OPTION = regex(
     rf"(?P<name>{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}|\s|\\{{0,15}}[\"'])"
-    r"(?:,,|[^\s,\"';&})\]]|'(?=\w)|[;&})\]](?=[^\s,\"';&})\]]))+",
+    rf"(?:\\,|,,|[^\s,\"';&}})\]]|{_INNER}|[;&}})\]](?=[^\s,\"';&}})\]]))+",
     re.IGNORECASE,
 )
 # In Options= of a unit file with its blanks (systemd.mount(5)); a variable in quotes goes on to the next of them.
@@ -70,15 +80,23 @@ _LONGEST_NAME: Final = 200  # characters of a path that a colon follows
 _NAME: Final = string.ascii_letters + string.digits + "_.-"  # of a name in it
 
 # A password may have slashes; of `//host:8080/x@y` the digits are a port.
-_URL_USER = regex(r"://(?:[^\s/\"<>]+|[^\s/:\"<>@]{1,64}:(?!\d{1,5}(?:[/\s]|$))[^\s\"<>@]{1,256})@")
+_URL_USER = regex(
+    rf"://(?:(?:[^\s/\"<>]|{_INNER})+|[^\s/:\"<>@]{{1,64}}:(?!\d{{1,5}}(?:[/\s]|$))(?:[^\s\"<>@]|{_INNER}){{1,256}})@"
+)
 # `user:password@host` without a scheme. At most 256 characters, or `x:,x:,` would be looked through from each colon.
-_LOGIN = regex(r"(?<![^\s/,=\"'])(?P<name>[^\s/:@,=\"']{0,64}:)(?!\(masked\))[^\s/\"']{1,256}@")
-URL_PARAMETER = regex(r"(?P<name>[?&](?:x-(?:amz|goog)-)?(?:sig|signature|key)=)([^\s&\"'#]+)", re.IGNORECASE)
+_LOGIN = regex(
+    r"(?<![^\s/,=\"'])(?P<name>[^\s/:@,=\"']{0,64}:)(?!\(masked\)@)[^\s/\"'](?:[^\s/\"']|" + _INNER + r"){0,255}@"
+)
+URL_PARAMETER = regex(
+    r"(?P<name>[?&](?:x-(?:amz|goog)-)?(?:sig|signature|key)=)((?:[^\s&\"'#]|" + _INNER + r")+)", re.IGNORECASE
+)
 _SHARE_USER = regex(
-    r"(?P<name>\buser(?:name)?=)[^\s,%:=/\"']*(?:%|:(?!\d+(?![^\s,\"'])))(?:[^\s,\"']|'(?=\w))+", re.IGNORECASE
+    r"(?P<name>\buser(?:name)?=)[^\s,%:=/\"']*(?:%|:(?!\d+(?![^\s,\"'])))(?:\\,|,,|[^\s,\"']|" + _INNER + r")+",
+    re.IGNORECASE,
 )  # mount.cifs(8): user=NAME%PASSWORD; curlftpfs(1): user=NAME:PASSWORD; no user=1000:1000
 _HEADER = regex(
-    r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*(?:\[[ \t]*)?[\"']?)(?![ \t]|\(masked\))[^\n\"']+",
+    r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*(?:\[[ \t]*)?[\"']?)(?![ \t]|\(masked\)(?!\w))"
+    r"(?:[^\n\"']|" + _INNER + r")+",
     re.IGNORECASE,
 )
 _BLOCK = regex(r"-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY[A-Z0-9 ]{0,40})-----")
@@ -195,7 +213,7 @@ def _mask_assignments(line: str) -> str:
     line = _LINE.sub(_masked, line)
     line = _QUOTED_VARIABLE.sub(_mask_variable, line)
     line = _VARIABLE.sub(_mask_variable, line)
-    line = _OPTION.sub(_masked, line)
+    line = _OPTION.sub(_masked, _GLUED.sub(_masked, line))
     return _ASSIGNMENT.sub(_mask_assignment, _LIST.sub(_masked, line))
 
 

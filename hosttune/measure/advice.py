@@ -145,8 +145,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "limit; journalctl -k -g 'oom-kill' shows which process had how much",
     ),
     "oom-host": Advice(
-        "the host ran out of memory, or a limit above this container was met: journalctl -k -g 'Out of memory' shows who "
-        "had how much",
+        "the host ran out of memory, or a limit above this container was met: journalctl -k -g 'Out of memory' shows "
+        "who had how much",
         rule="memory-pressure",
     ),
     "shm": Advice(

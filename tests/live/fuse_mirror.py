@@ -2,7 +2,7 @@
 are handed out in the order in which files are looked up. Speaks the kernel's protocol itself (include/uapi/linux/fuse.h,
 version 7.31), read only, one request after the other, so that no library is needed.
 
-As a program: `python fuse_mirror.py SOURCE TARGET [UID]` serves until it is unmounted; only root can start it. With a
+As a program: `python fuse_mirror.py SOURCE TARGET [UID [MODE]]` serves until it is unmounted; only root can start it. With a
 UID it is what fusermount3 makes for that user: the user's mount, served by the user's process.
 """
 
@@ -79,9 +79,9 @@ class Mirror:
         return out
 
 
-def serve(source: str, target: str, uid: str = "0") -> None:
+def serve(source: str, target: str, uid: str = "0", mode: str = "40000") -> None:
     device = os.open("/dev/fuse", os.O_RDWR)
-    options = f"fd={device},rootmode=40000,user_id={uid},group_id={uid},default_permissions,allow_other"
+    options = f"fd={device},rootmode={mode},user_id={uid},group_id={uid},default_permissions,allow_other"
     libc = ctypes.CDLL(None, use_errno=True)
     flags = NOSUID_NODEV if int(uid) else 0
     if libc.mount(b"mirror", os.fsencode(target), b"fuse.mirror", flags, options.encode()) != 0:

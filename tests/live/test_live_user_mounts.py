@@ -24,8 +24,9 @@ from hosttune.host.process import locate
 from hosttune.host.rooted import RootReader
 from hosttune.measure.bench import scratch
 from hosttune.measure.bench.read_python import user_python
+from hosttune.resources.storage.fstab_places import look_at_places
 from hosttune.values import ABSENT, Unreadable
-from tests.live.namespace import loop_disk, passes, run
+from tests.live.namespace import loop_disk, own_etc, passes, run
 
 HERE = __file__
 EVE, BOB = 54311, 54312
@@ -185,31 +186,33 @@ def scenario_scratch(folder: Path) -> None:
 
 
 BROKEN = """
-import errno, sys
+import errno, sys, time
 sys.path.insert(0, sys.argv[1])
 import fuse_mirror
 class Broken(fuse_mirror.Mirror):
     def answer(self, what, node, body):
         if what == fuse_mirror.GETATTR or what == fuse_mirror.LOOKUP:
+            time.sleep(int(sys.argv[2]))
             raise OSError(errno.EIO, "")
         return super().answer(what, node, body)
 fuse_mirror.Mirror = Broken
-fuse_mirror.serve(*sys.argv[2:])
+fuse_mirror.serve(*sys.argv[3:])
 """
 
 
 @contextlib.contextmanager
-def broken(target: Path) -> Iterator[None]:
-    """A FUSE file system of a user that says of everything that it cannot be read."""
-    words = (sys.executable, "-c", BROKEN, Path(HERE).parent, target, target, str(EVE))
+def broken(target: Path, after_s: int = 0, mode: str = "40000") -> Iterator[None]:
+    """A FUSE file system of a user that says of everything that it cannot be read, and takes its time."""
+    words = (sys.executable, "-c", BROKEN, Path(HERE).parent, str(after_s), target, target, str(EVE), mode)
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout
             assert server.stdout.readline() == "mounted\n"
             yield
         finally:
-            run("umount", "--lazy", target)
+            server.kill()
             server.wait(timeout=30)
+            run("umount", "--lazy", target)
 
 
 def test_user_who_mounts_errors_over_a_disk_does_not_make_it_a_dead_one(folder):
@@ -241,3 +244,48 @@ def scenario_errors(folder: Path) -> None:
                     (found,) = (one for one in Facts(reader).stopped.filesystems if one.target == str(target))
                     assert found.stopped == ""
         run("umount", target)
+
+
+def test_what_a_user_mounts_over_a_place_of_fstab_is_not_waited_for(folder):
+    passes(HERE, "silent", folder)
+
+
+def scenario_silent(folder: Path) -> None:
+    """At the place, and at a folder above it: a server that never answers held every command for ever."""
+    own, target = folder / "eve", folder / "eve/disk"
+    own.mkdir()
+    etc = own_etc(folder)
+    with loop_disk(folder / "image", "mkfs.ext4", "-q") as disk:
+        target.mkdir()
+        (etc / "fstab").write_text(f"{disk} {target} ext4 defaults,nofail 0 2\n")
+        run("mount", disk, target)
+        for place in (own, target):
+            os.chown(place, EVE, EVE)
+        for place in (target, own):
+            with broken(place, 300):
+                facts = Facts(LiveReader())
+                (entry,) = facts.fstab.entries
+                assert entry.path == str(target)
+                assert facts.mounts.expected[0].below == ""
+                assert tuple(look_at_places(facts)) == ()
+                assert [one.stopped for one in facts.stopped.filesystems if one.target == str(target)] == [""]
+        run("umount", target)
+
+
+def test_what_a_user_mounts_under_a_name_that_is_looked_for_is_not_waited_for(folder):
+    passes(HERE, "names", folder)
+
+
+def scenario_names(folder: Path) -> None:
+    """A segment of shared memory as NCCL names it, and the folder of Ray."""
+    for place in ("/dev/shm", "/tmp"):
+        run("mount", "-t", "tmpfs", "-o", "mode=1777", "none", place)
+    for name in ("nccl-abcdef", "nccl-ghijkl"):
+        Path(f"/dev/shm/{name}").touch()
+        os.chown(f"/dev/shm/{name}", EVE, EVE)
+    Path("/tmp/ray").mkdir()
+    os.chown("/tmp/ray", EVE, EVE)
+    with broken(Path("/dev/shm/nccl-abcdef"), 300, "100000"), broken(Path("/tmp/ray"), 300):
+        facts = Facts(LiveReader())
+        assert [one.name for one in facts.shm.files] == ["nccl-ghijkl"]
+        assert "Ray" not in [one.program for one in facts.spills.all]

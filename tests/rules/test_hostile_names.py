@@ -36,63 +36,11 @@ USERS_MOUNTS = "".join(
         (903, "253:77", "mnt", "xfs", "/dev/mapper/luks-", ""),
     )
 )
-PROGRAMS = [
-    "systemctl",
-    "mount",
-    "umount",
-    "rm",
-    "mv",
-    "cp",
-    "mkdir",
-    "chown",
-    "chmod",
-    "install",
-    "findmnt",
-    "lsblk",
-    "blkid",
-    "du",
-    "df",
-    "fuser",
-    "lsof",
-    "kill",
-    "printf",
-    "echo",
-    "tee",
-    "sysctl",
-    "docker",
-    "podman",
-    "kubectl",
-    "scontrol",
-    "udevadm",
-    "tune2fs",
-    "xfs_admin",
-    "xfs_repair",
-    "btrfs",
-    "zpool",
-    "mdadm",
-    "swapoff",
-    "swapon",
-    "journalctl",
-    "hosttune",
-    "apt-get",
-    "dpkg",
-    "cat",
-    "ls",
-    "ps",
-    "nsenter",
-    "setfacl",
-    "passwd",
-    "userdel",
-    "crontab",
-    "nvidia-smi",
-    "ip",
-    "ethtool",
-    "modprobe",
-    "sed",
-    "grep",
-    "find",
-]
-COMMAND = re.compile(rf"sudo |(?:^|[:;(`] ?|&& |\| )(?:{'|'.join(PROGRAMS)}) ")
+PROGRAMS = (
+    "systemctl|mount|umount|rm|mv|cp|mkdir|chown|chmod|install|findmnt|lsblk|blkid|du|df|fuser|lsof|kill|printf|echo|tee|sysctl|"
+    "docker|podman|kubectl|scontrol|udevadm|tune2fs|xfs_admin|xfs_repair|btrfs|zpool|mdadm|swapoff|swapon|journalctl|hosttune|apt-get|dpkg|cat|ls|ps|nsenter|setfacl|passwd|userdel|crontab|nvidia-smi|ip|ethtool|modprobe|sed|grep|find"
+)
+COMMAND = re.compile(rf"sudo |(?:^|[:;(`] ?|&& |\| )(?:{PROGRAMS}) ")
 
 
 class Renamed:

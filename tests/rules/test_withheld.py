@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
 from hosttune.engine.health import Fitness, judge
 from hosttune.engine.policy import Policy
 from hosttune.host.door import BeforeReader
-from hosttune.host.record import read_record
 from hosttune.values import Unreadable, Verdict
 from tests.rules.test_cases import CASES, CATALOG, host_of
 
@@ -25,7 +25,11 @@ ASKED = health_rules(CATALOG, BASE)
 REASON = "withheld"
 SINGLE, SETS = 6, 2  # draws of a case: one answer, some of the answers
 OTHER_CASES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "health"
-RECORDS = sorted(OTHER_CASES.glob("*/record.json"))
+REPORTS = {
+    path.parent.name: case
+    for path in sorted(OTHER_CASES.glob("*/case.yaml"))
+    if not (case := yaml.safe_load(path.read_text(encoding="utf-8")))["host"].endswith(".json")  # a record beside it
+}
 # The kernel log proves the Xid errors of these cases, and only nvidia-smi's answer waives them (recovery action None).
 WAIVED_BY_SMI = "from which the driver asks for no recovery"
 
@@ -174,13 +178,13 @@ def test_one_device_of_unknown_class_hides_no_fault_of_another(rule, case):
             assert sick <= faults_in(after), path
 
 
-@pytest.mark.skipif(not RECORDS, reason="the cases of public reports are not here")
-@pytest.mark.parametrize("path", RECORDS, ids=[path.parent.name for path in RECORDS])
-def test_report_of_a_sick_node_never_becomes_fit(path):
-    door = Withholding(read_record(str(path)))
+@pytest.mark.skipif(not REPORTS, reason="the cases of public reports are not here")
+@pytest.mark.parametrize("name", REPORTS)
+def test_sick_node_of_a_public_report_never_becomes_fit(name):
+    door = Withholding(host_of(REPORTS[name]))
     before = findings_of(door, ASKED)
     if judge(before).fitness not in {Fitness.IMPAIRED, Fitness.UNFIT}:
         return
-    for withheld in list(drawn(door, path.parent.name))[-SETS:]:
+    for withheld in list(drawn(door, name))[-SETS:]:
         after = judge(findings_of(Withholding(door.base, frozenset(withheld)), ASKED))
         assert after.fitness is not Fitness.FIT, sorted(map(str, withheld))

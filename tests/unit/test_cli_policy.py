@@ -228,3 +228,7 @@ def test_policy_names_the_rules_that_were_taken_out(run, tmp_path):
 
     assert status == 0
     assert err.count("cpu-irqbalance was taken out") == 1
+
+
+def test_no_other_rule_is_meant_by_one_that_was_taken_out(run):
+    assert "did you mean" not in run("explain", "framework-modern-tools", "--host", H100)[2]

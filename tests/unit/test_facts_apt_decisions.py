@@ -269,3 +269,11 @@ def test_archive_of_nvidia_for_another_distribution_is_named_with_its_line(relea
     if found:
         assert f"{path}:2 has NVIDIA's archive for {'Ubuntu' if 'ubuntu' in repository else 'Debian'}" in found.what
         assert "take that line out" in found.undo
+
+
+def test_address_on_a_row_of_its_own_counts():
+    """deb822(5): a row that begins with a blank goes on with the field above it."""
+    stanza = "Types: deb\nURIs:\n https://developer.download.nvidia.com/a/\n http://b/\nSuites: /\nEnabled: no\n"
+    (found,) = switched_off(stanza, "/etc/apt/sources.list.d/x.sources")
+
+    assert (found.value, found.line) == ("https://developer.download.nvidia.com/a/ http://b/ /", 6)

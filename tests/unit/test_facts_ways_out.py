@@ -40,6 +40,18 @@ def test_the_action_that_asks_for_most_decides():
     assert way_of(("a word of tomorrow",), SLOT, place) == way_of(("CONTACT_SUPPORT",), SLOT, place)
 
 
+def test_what_was_switched_off_for_a_reset_is_switched_on_again():
+    found = steps("RESET_GPU", is_persistence_kept=True)
+    off, on = (next(i for i, step in enumerate(found) if step.endswith(f"-pm {mode}")) for mode in (0, 1))
+    assert off < found.index(RESET) < on
+
+
+def test_fabric_manager_of_a_container_is_no_service_of_the_host():
+    found = steps("RESET_FABRIC", is_kubernetes=True, driver_root="/run/nvidia/driver")
+    assert not any("systemctl" in step for step in found)
+    assert any(step.endswith(": sudo reboot") for step in found)
+
+
 def test_way_of_a_suspect_board_has_the_programs_of_the_driver_that_is_here():
     found = steps("SUSPECT_BOARD", has_dcgm=True, driver_root="/run/nvidia/driver")
     assert f"{RUN_REPORT}: sudo chroot /run/nvidia/driver nvidia-bug-report.sh" in found
@@ -65,7 +77,8 @@ def test_slurm_node_is_drained_by_slurm():
 
 def test_kubernetes_node_gets_the_way_of_kubernetes():
     found = steps("RESET_GPU", host="GPU01", is_kubernetes=True, has_operator=True, driver_root="/run/nvidia/driver")
-    assert found[0] == "drain the node: kubectl drain gpu01 --ignore-daemonsets --delete-emptydir-data"
+    assert found[0].endswith(": kubectl drain gpu01 --ignore-daemonsets --delete-emptydir-data")
+    assert "deletes the emptyDir volumes" in found[0]
     off = next(at for at, step in enumerate(found) if "deploy.dcgm-exporter=false" in step)
     reset = found.index(f"reset the GPU: sudo chroot /run/nvidia/driver nvidia-smi -r -i {SLOT}")
     on = next(at for at, step in enumerate(found) if "deploy.dcgm-exporter=true" in step)

@@ -89,6 +89,7 @@ def test_btrfs_that_udev_waits_for_ends_the_boot(options):
 
     assert "a btrfs of which a disk is missing" in found.fault
     assert "ends in the emergency shell" in found.fault
+    assert "sudo btrfs device remove missing /storage0)" in found.way_out
     assert ("whatever `degraded` says" in found.fault) is (options == "degraded")
 
 
@@ -125,3 +126,35 @@ def test_device_with_an_odd_uuid_is_held_to_its_type():
 
     assert "holds vfat" in found.fault
     assert found.way_out == "write vfat as its type"
+
+
+EFI = "UUID=96BE-5EAB /ftp/efi vfat umask=0077 0 1"
+
+
+@pytest.mark.parametrize(
+    ("line", "pool", "files", "count"),
+    [
+        (EFI, POOL, {}, 1),  # openzfs/zfs#13295
+        (EFI.replace("umask", "x-systemd.requires=zfs-mount.service,umask"), POOL, {}, 0),
+        (EFI, POOL, {"/run/systemd/generator/ftp.mount": ""}, 0),
+        (f"ftp /ftp zfs defaults 0 0\n{EFI}", POOL, {}, 0),
+        (EFI, "", {}, 0),
+        (EFI.replace("/ftp/efi", "/ftp"), POOL, {}, 0),  # the folder itself
+        ("nas:/x /ftp/efi nfs4 nofail 0 0", POOL, {}, 0),  # after all that is local
+    ],
+)
+def test_line_below_what_zfs_mounts_by_itself_is_noted(line, pool, files, count):
+    found = bind_notes(line, ROOT + pool, files=files, folders=("/ftp/efi",))
+
+    assert ["mounts below /ftp (zfs)" in one.note for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("fstype", "swaps", "count"), [("btrfs", "", 1), ("zfs", "", 1), ("ext4", "", 0), ("btrfs", "/s/f", 0)]
+)
+def test_swap_file_that_its_file_system_does_not_take_is_noted(fstype, swaps, count):
+    rows = f"Filename Type Size Used Priority\n{swaps + ' file 9 0 -2' if swaps else ''}\n"
+    files = {"/s/f": "x", "/proc/swaps": rows}
+    found = bind_notes("/s/f none swap sw 0 0", ROOT + f"30 22 0:45 / /s rw - {fstype} x rw\n", files=files, folders=())
+
+    assert ["which is there and not in use" in one.note for one in found] == [True] * count

@@ -365,18 +365,22 @@ def test_encrypted_container_of_root_is_found_by_its_name():
     assert fault("/dev/mapper/of-dm-5 /data ext4 nofail 0 2", held=held, devices=UNLOCKED) is None
 
 
+PARTS = {"/sys/block/sda/sda3/size": "9000\n", "/sys/block/sda/sda3/dev": "8:3\n", "/dev/sda": ""}
+TWO = (*HELD, ("sda3", "/dev/sda3", "xfs", "", OTHER, "", ""))
+
+
 @pytest.mark.parametrize(
-    ("source", "fstype", "way_out"),
+    ("source", "fstype", "held", "way_out"),
     [
-        ("/dev/sda", "ext4", "write UUID=0a11-22"),
-        ("/dev/disk/by-id/ata-x", "auto", "write UUID=0a11-22"),
-        ("/dev/sda", "xfs", "name the partition that is meant"),
+        ("/dev/sda", "xfs", TWO, f"write UUID={OTHER}, if /dev/sda3"),
+        ("/dev/disk/by-id/ata-x", "auto", TWO, f"write UUID={OTHER}, if /dev/sda3"),
+        ("/dev/sda", "ext4", TWO, f"write UUID={UUID}, if /dev/sdb"),  # never what is mounted elsewhere: here /
+        ("/dev/sda", "btrfs", TWO, "name the partition that is meant"),
     ],
 )
-def test_whole_disk_with_partitions(source, fstype, way_out):
-    facts = host(
-        f"{source} /scratch {fstype} defaults 0 2", links={"/dev/disk/by-id/ata-x": "/dev/sda"}, more={"/dev/sda": ""}
-    )
+def test_whole_disk_with_partitions(source, fstype, held, way_out):
+    links = {"/dev/disk/by-id/ata-x": "/dev/sda"}
+    facts = host(f"{source} /scratch {fstype} defaults 0 2", held=held, links=links, more=PARTS)
     found = find_fault(Sources(facts), facts.fstab.entries[0], ())
     assert found.kind is SourceKind.TYPE
     assert "a whole disk, whose partitions hold what is on it: /dev/sda2 (UUID=0a11-22, ext4)" in found.sentence

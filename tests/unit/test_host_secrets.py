@@ -83,6 +83,39 @@ def test_secret_is_masked(text):
     assert S not in mask_text(text)
 
 
+BEGINS = (
+    "true;", "none)", "yes&", "off]", "on}", "no'", "false\\", "''", '""', "'a'", '"a"', 'a"', "a'", "{", "[", "=", "#", "$", "a,,", "1;", "***",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("begin", BEGINS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "//nas/a /m cifs user=u,pass={},rw 0 0", "DB_PASSWORD={}", "export DB_TOKEN={} x", "password: {}", "https://h/x?a=1&token={}",
+        "Authorization: Bearer {}", "//nas/a /m cifs username=u%{},rw 0 0",
+    ],
+)  # fmt: skip
+def test_secret_with_an_odd_begin_is_masked(text, begin):
+    assert S not in mask_text(text.format(f"{begin}{S}"))
+
+
+@pytest.mark.parametrize("begin", [one for one in BEGINS if one not in ("#", "{", "[")])
+def test_password_of_an_address_with_an_odd_begin_is_masked(begin):
+    assert S not in mask_text(f"https://u:{begin}{S}@h/x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"token":true,"a":"b"}', '{"a":{"token":null}}', "token=none; b=1", "f(token=None)", "x='token=no'", '"http://a","b@c"', "password: off",
+        '{"url":"http://a","mail":"b@c"}', 'src="http://a/b"',
+    ],
+)  # fmt: skip
+def test_word_that_is_no_secret_is_left_where_it_ends(text):
+    assert mask_text(text) == text
+
+
 @pytest.mark.parametrize(
     "token",
     [

@@ -12,6 +12,10 @@ UNIT = "/usr/lib/systemd/system/kubelet.service"
 DROP_IN = f"{UNIT}.d/10-kubeadm.conf"
 CONFIG = "/var/lib/kubelet/config.yaml"
 FLAGS = "/var/lib/kubelet/kubeadm-flags.env"
+PREPARES = {
+    "/etc/systemd/system/prepare.service": "[Service]\nExecStart=/opt/prepare.sh\n",
+    "/etc/systemd/system/multi-user.target.wants/prepare.service": "/etc/systemd/system/prepare.service",
+}
 # As in kubernetes/release, cmd/krel/templates/latest/kubeadm/10-kubeadm.conf
 HOST = {
     "/etc/fstab": "/swap.img none swap sw 0 0\n",
@@ -57,6 +61,8 @@ def facts(changes=(), shared=False):
         ({f"{UNIT}.d/20-swap.conf": "[Service]\nExecStartPre=/sbin/swapoff -a\n"}, False),
         ({"/var/spool/cron/crontabs/root": "@reboot /sbin/swapoff -a\n"}, False),
         ({"/etc/rc.local": "#!/bin/sh\nswapoff -a\n"}, False),
+        ({**PREPARES, "/opt/prepare.sh": "#!/bin/sh\nswapoff -a\n"}, False),
+        ({**PREPARES, "/opt/prepare.sh": "#!/bin/sh\n# swapoff -a\n"}, True),
     ],
 )
 def test_kubelet_refuses_swap_unless_its_settings_or_the_boot_say_otherwise(changes, refuses, shared):

@@ -103,3 +103,13 @@ FUSE = "41 40 0:60 / /home/shared rw - fuse /home/shared rw,user_id=0\n"
 def test_what_is_mounted_by_hand_on_a_share_can_hang_a_reboot(line, mounts, count):
     notes = [one.note for one in look_at_boot_lines(host(line, *mounts)) if "the next reboot can hang" in one.note]
     assert len(notes) == count
+
+
+@pytest.mark.parametrize(("source", "count"), [(f"UUID={UUID}", 1), ("/dev/mapper/of-dm-0", 0)])
+def test_volume_and_its_snapshot_of_one_uuid_are_remarked_by_fstab_only(source, count):
+    volumes = [(f"of-dm-{n}", f"/dev/mapper/of-dm-{n}", "ext4", "", UUID, "", "") for n in (0, 1)]
+    devices = [("dm-0", "253:0", ("sdb",)), ("dm-1", "253:1", ("sdb",))]
+    mount = "31 22 253:0 / /data rw - ext4 /dev/mapper/of-dm-0 rw\n"
+    facts = host(f"{source} /data ext4 defaults 0 2", mount, held=(HELD[0], *volumes), devices=devices)
+    (line,) = [one for one in look_at_boot_lines(facts) if one.target == "/data"]
+    assert (line.fault, line.note, "as a snapshot has" in line.remark) == ("", "", bool(count))

@@ -36,6 +36,8 @@ LINES = (
     "/swap.img none swap sw,NAME={} 0 0", "UUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f /m ext4 nofail,NAME={} 0 0",
     "//nas/a /m cifs username=u,NAME\\075{} 0 0", "//nas/a /m cifs NAME=a\\054{} 0 0", "https://me:{}\\100h/x /m davfs rw 0 0",
     "https://h/b?sv=1&sig={} /m fuse rw 0 0", "https://h/b\\077sig={} /m fuse rw 0 0", "https://h/b?sig=a\\040{} /m fuse rw 0 0",
+    '//nas/a /m cifs NAME=""{} 0 0', '//nas/a /m cifs NAME="a"{} 0 0', "//nas/a /m cifs NAME=true;{} 0 0", "//nas/a /m cifs NAME=no'{} 0 0",
+    '//nas/a /m cifs user=u%a"{} 0 0', "//nas/a /m cifs user=u%a,,{} 0 0", 'https://me:a"{}@h/x /m davfs rw 0 0', "me:a'{}@h:/x /m fuse.sshfs rw 0 0",
     "# managed by ansible, NAME={}", "NAME={} /m", "LABEL=a /m ext4 x-systemd.device-timeout,NAME={} 0 0",
 )  # fmt: skip
 MOUNTS = (("me:{}@h:/x", "rw,NAME={}"), ("https://me:{}@h/", "rw"), ("curlftpfs#me:{}@h", "rw,user=me:{}"))

@@ -162,6 +162,7 @@ def test_on_a_slow_disk_it_gets_a_tenth_of_ram_and_at_most_64_gib(ram_gib, gib):
         ({"has_tmpfs": True}, "in memory already"),
         ({"scheduler": "slurmd.service runs"}, "slurmd.service runs: files that jobs put"),
         ({"slow_disk": "", "place": "/ (ext4)"}, "not known to be a hard disk"),
+        ({"slow_disk": ""}, "the disk of /tmp is not known, and training gains nothing"),  # of an image
         ({"disks": ("/data (3 TiB)",), "has_tmpdir": True}, "/data (3 TiB) is the better place"),
         ({"age": "10d (/etc/tmpfiles.d/a.conf:1)"}, "kept for a time (10d"),
         ({"used_bytes": 17 * GIB}, "17 GiB are in /tmp, more than a quarter of 64 GiB"),

@@ -36,10 +36,9 @@ def test_record_reads_back_as_it_was(tmp_path):
             at_s=3.0,
         ),
         replace(
-            tick(
-                memory=MemoryTick(1 << 30, "/m", used_bytes=5), shm=Shm(9, 8), frozen_by="/f", works_with=(Work.TEXT,)
-            ),
+            tick(idle=75.0, shm=Shm(9, 8), frozen_by="/f", works_with=(Work.TEXT,)),
             at_s=4.0,
+            memory=MemoryTick(1 << 30, "/m", used_bytes=5),
             allowances=(HeldBack("eth0 pps_allowance_exceeded", 3),),
         ),
     )

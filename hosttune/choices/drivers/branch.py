@@ -66,7 +66,7 @@ def describe_support_end(facts: Facts, number: int) -> str:
 
 
 def describe_last(facts: Facts) -> str:
-    """That no later branch drives a GPU of this host, as a sentence; empty where one does, or nobody knows."""
+    """That no later branch drives a GPU of this host, as a sentence; empty if one does, or if it is not known."""
     rows = sorted((row for row in facts.branches.rows.values() if row.first and row.last), key=lambda row: row.number)
     for generation in facts.gpus.generations:
         driving = [row for row in rows if row.drives(generation)]

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.commands import boot_commands
 from hosttune.facts.containers.docker_flags import started_commands
 from hosttune.facts.managers import running_services
 from hosttune.facts.reading import if_absent, names_in, text
@@ -69,15 +70,15 @@ def _is_true(word: str) -> bool:
 
 
 def _swaps_off(facts: Facts) -> Iterator[bool]:
-    """Whether something of the boot takes swap away before it: the unit itself, one of that purpose, or a job."""
-    names = [one for one in facts.units.enabled if "swap" in one and one.endswith(".service")]
-    for unit in (_UNIT, *sorted(names)):
-        for key in ("ExecStartPre", "ExecStart"):
-            commands = started_commands(facts.reader, facts, unit, key)
-            yield any(_SET_OFF in word for words, _ in commands for word in words)
+    """Whether something of the boot takes swap away: a unit, the kubelet's too, a script that it starts, or a job."""
+    for command in boot_commands(facts.reader, facts, {_UNIT, *facts.units.enabled}):
+        yield _takes_swap_away(command.text)
     for path in _JOBS:
-        rows = if_absent(text(facts.reader, path), "").splitlines()
-        yield any(_SET_OFF in row and not row.lstrip().startswith("#") for row in rows)
+        yield _takes_swap_away(if_absent(text(facts.reader, path), ""))
+
+
+def _takes_swap_away(commands: str) -> bool:
+    return any(_SET_OFF in row and not row.lstrip().startswith("#") for row in commands.splitlines())
 
 
 __all__ = ["CONFIG", "refuses_swap"]

@@ -110,7 +110,7 @@ def collect(reader: Reader, facts: Facts) -> GpuMemories:
 
 
 def _ask(reader: Reader, facts: Facts) -> Mapping[str, Sizes]:
-    """Nothing waits for this answer alone: without it the sizes are those of names and sysfs."""
+    """Optional: without an answer the sizes are those of names and sysfs."""
     smi = attempt(lambda: facts.nvidia.smi)
     if isinstance(smi, Unreadable) or smi in _NOT_ASKED:
         return {}
@@ -119,22 +119,22 @@ def _ask(reader: Reader, facts: Facts) -> Mapping[str, Sizes]:
 
 
 def _memory(reader: Reader, gpu: Gpu, sizes: Callable[[], Mapping[str, Sizes]]) -> GpuMemory:
-    def told() -> Sizes:
+    def answered() -> Sizes:
         return sizes().get(gpu.slot, Sizes(0, 0))
 
     return GpuMemory(
         gpu.slot,
-        lazy(lambda: 0 if gpu.is_vgpu else told().memory or gpu.named_bytes),
-        lazy(lambda: _window(reader, gpu.slot, told().window)),
+        lazy(lambda: 0 if gpu.is_vgpu else answered().memory or gpu.named_bytes),
+        lazy(lambda: _window(reader, gpu.slot, answered().window)),
         lazy(is_whole_by_design, gpu),
     )
 
 
-def _window(reader: Reader, slot: str, told: int) -> int:
+def _window(reader: Reader, slot: str, reported: int) -> int:
     """The window that sysfs shows, or that nvidia-smi reports. Raises UnknownFact if neither can be read."""
     shown = attempt(lambda: window_in(if_absent(text(reader, f"{DEVICES}/{slot}/resource"), "")))
     if isinstance(shown, Unreadable):
-        if not told:
+        if not reported:
             raise UnknownFact(shown.reason)
-        return told
-    return min(filter(None, (shown, told)), default=0)
+        return reported
+    return min(filter(None, (shown, reported)), default=0)

@@ -138,7 +138,8 @@ def _gpu(reader: Reader, facts: Facts, slot: str, vendor: str, vendor_id: str) -
         driver=lazy(driver_of, reader, slot),
         uncorrected=lazy(lambda: errors()[0]),
         corrected=lazy(lambda: errors()[1]),
-        fault=lazy(lambda: facts.device_log.amd_faults.get(slot, "") if vendor == "AMD" else ""),
+        # one that a virtual machine has now (vfio-pci) is that machine's
+        fault=lazy(lambda: facts.device_log.amd_faults.get(slot, "") if driver_of(reader, slot) == "amdgpu" else ""),
     )
 
 

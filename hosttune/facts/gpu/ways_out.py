@@ -119,7 +119,8 @@ def _runs(facts: Facts, name: str) -> bool:
 def _drain(place: RecoveryPlace, slot: str) -> list[str]:
     if place.is_kubernetes:
         node = quote(place.host.lower() or "NODE")
-        return [f"drain the node: kubectl drain {node} --ignore-daemonsets --delete-emptydir-data"]
+        what = "drain the node, which deletes the emptyDir volumes of its pods"
+        return [f"{what}: kubectl drain {node} --ignore-daemonsets --delete-emptydir-data"]
     if place.is_slurm:
         node = quote(place.host.partition(".")[0] or "NODE")
         why = quote(f"GPU {slot}" if slot else "GPU")
@@ -170,6 +171,7 @@ def _let_go(place: RecoveryPlace, slot: str) -> tuple[list[str], list[str]]:
         before.append(
             f"switch persistence mode off, as a container has its daemon: {place.prefix(f'nvidia-smi{which} -pm 0')}"
         )
+        after.append(f"switch persistence mode on again: {place.prefix(f'nvidia-smi{which} -pm 1')}")
     return before, after
 
 
@@ -191,6 +193,9 @@ def _reset_fabric(place: RecoveryPlace, slot: str) -> list[str]:
     """NVSwitches are reset with all GPUs of their board, while Fabric Manager does not run."""
     if place.is_vm:
         return WAYS["RESTART_VM"](place, slot)
+    if place.driver_root:
+        reboot = "reboot, because Fabric Manager runs in the container of the driver: sudo reboot"
+        return [*_drain(place, slot), *_report(place), reboot, SUPPORT]
     before, after = _let_go(place, "")
     return [
         *_drain(place, slot), *_report(place), *before,

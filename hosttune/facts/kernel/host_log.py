@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, known_part, lazy, shared
 from hosttune.facts.gpu.gpu_errors import ago
 from hosttune.facts.kernel.kernel_log import lines_of, message_of
 from hosttune.facts.reading import names_in
 from hosttune.frozen import frozen
 from hosttune.host.secrets import mask_text
 from hosttune.regex import regex
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -128,9 +129,12 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
         corrected_of=certain(lambda: modules_in(recent())),
         ended_by_hardware=certain(lambda: severities(lines(), is_amd=is_amd())["before"] > 0),
         cards=lazy(
-            lambda: tuple(
-                _as_seen(card, facts)
-                for card in cards_in(_slots(reader, facts), lines(), recent(), _since_settled(facts, timed(), now))
+            lambda: known_part(
+                (
+                    _as_seen(card, facts)
+                    for card in cards_in(_slots(reader, facts), lines(), recent(), _since_settled(facts, timed(), now))
+                ),
+                _find_lacking(facts),
             )
         ),
         peermem_errors=certain(lambda: sum(map(bool, map(_PEERMEM.match, lines())))),
@@ -162,6 +166,12 @@ def _slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
     portless, said = attempt(lambda: facts.portless.slots), attempt(lambda: facts.device_log.mlx5_faults)
     lost = (*(portless if isinstance(portless, tuple) else ()), *(said if isinstance(said, Mapping) else ()))
     return (*(slot for slot in ends if _IS_SLOT.fullmatch(slot)), *lost)
+
+
+def _find_lacking(facts: Facts) -> UnknownFact | None:
+    """Why a card without ports may be missing among those."""
+    portless = attempt(lambda: facts.portless.slots)
+    return UnknownFact(portless.reason) if isinstance(portless, Unreadable) else None
 
 
 def _since_settled(facts: Facts, timed: Sequence[tuple[float | None, str]], now: float) -> list[str]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.limits.session_limits import amount
-from hosttune.facts.reading import hint
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
+from hosttune.values import NOT_RECORDED, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -30,7 +30,7 @@ _OF_ALL_SERVICES = "system.conf/Manager/DefaultLimitNPROC"
 
 @frozen
 class HostTables(Fact):
-    """How full they are. A counter that is not there, or cannot be read, counts nothing: it proves no fault."""
+    """How full they are. A counter that is not there, or that an older record lacks, counts nothing."""
 
     connections: int
     most_connections: int  # 0 if connections are not tracked
@@ -53,21 +53,28 @@ class HostTables(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> HostTables:
-    files = shared(lambda: files_in(hint(reader, _FILES)))
+    files = shared(lambda: files_in(_counter(reader, _FILES)))
     processes = shared(_session_processes, facts)
     jobs = shared(_job_processes, facts)
     return HostTables(
-        connections=lazy(lambda: parse_digits(hint(reader, f"{_CONNTRACK}_count").strip(), 0)),
-        most_connections=lazy(lambda: parse_digits(hint(reader, f"{_CONNTRACK}_max").strip(), 0)),
+        connections=lazy(lambda: parse_digits(_counter(reader, f"{_CONNTRACK}_count").strip(), 0)),
+        most_connections=lazy(lambda: parse_digits(_counter(reader, f"{_CONNTRACK}_max").strip(), 0)),
         files=lazy(lambda: files()[0]),
         most_files=lazy(lambda: files()[1]),
-        has_dropped=lazy(lambda: facts.device_log.conntrack_full > 0 and may_be_own(hint(reader, _STATISTICS))),
+        has_dropped=lazy(lambda: facts.device_log.conntrack_full > 0 and may_be_own(_counter(reader, _STATISTICS))),
         has_refused_files=lazy(lambda: facts.device_log.files_exhausted),
         session_processes=lazy(lambda: processes()[0]),
         session_processes_place=lazy(lambda: processes()[1]),
         job_processes=lazy(lambda: jobs()[0]),
         job_processes_place=lazy(lambda: jobs()[1]),
     )
+
+
+def _counter(reader: Reader, path: str) -> str:
+    answer = reader.read(path)
+    if isinstance(answer, Unreadable) and not answer.reason.startswith(NOT_RECORDED):
+        raise UnknownFact(answer.reason)
+    return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else ""
 
 
 def files_in(content: str) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.reading import if_absent, names_in, not_told, text
+from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
@@ -81,7 +82,7 @@ def collect(reader: Reader, facts: Facts) -> Shm:
     return Shm(
         size_bytes=lazy(lambda: mount().total_bytes),
         available_bytes=lazy(lambda: mount().available_bytes),
-        files=lazy(_files, reader),
+        files=lazy(_files, reader, facts),
         containers=lazy(_containers, reader, facts),
     )
 
@@ -93,8 +94,10 @@ def _mount(reader: Reader, facts: Facts) -> Mount:
     return mount
 
 
-def _files(reader: Reader) -> tuple[ShmFile, ...]:
-    names = [name for name in names_in(reader, SHM) if _LEFT.fullmatch(name)]
+def _files(reader: Reader, facts: Facts) -> tuple[ShmFile, ...]:
+    """Without what a user mounted there under such a name: that may give no answer."""
+    ways = ways_of(facts)
+    names = [name for name in names_in(reader, SHM) if _LEFT.fullmatch(name) and not ways.way(f"{SHM}/{name}")[1]]
     if len(names) > _MOST_FILES:
         raise UnknownFact(f"{SHM} holds more than {_MOST_FILES} files that are called as those of NCCL and PyTorch")
     found = []

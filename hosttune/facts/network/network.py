@@ -9,8 +9,8 @@ from __future__ import annotations
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, shared
-from hosttune.facts.reading import derived, if_absent, integer, is_there, line, require_known, text
+from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.reading import counter, derived, if_absent, integer, is_there, line, require_known, text
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -152,5 +152,4 @@ def speed_of(reader: Reader, folder: str) -> int:
     """The speed, Mb/s, of an interface by its folder in sysfs; 0 where nothing tells it: drivers that do not know it,
     and links that are down, answer EINVAL, or -1; InfiniBand's have it in /sys/class/infiniband.
     """
-    speed = attempt(integer, reader, f"{folder}/speed")
-    return speed if isinstance(speed, int) and speed > 0 else 0
+    return max(0, counter(reader, f"{folder}/speed"))

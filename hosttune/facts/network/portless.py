@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.gpu.gpus import DEVICES, driver_of
 from hosttune.facts.gpu.platforms import is_bridged
-from hosttune.facts.reading import is_there, line, names_in, sure
+from hosttune.facts.reading import if_absent, is_there, line, names_in, sure
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
@@ -61,7 +61,7 @@ def _with_ports(reader: Reader) -> frozenset[str]:
     """The slots to which network interfaces and RDMA devices belong."""
     folders = ("/sys/class/net", "/sys/class/infiniband")
     places = [reader.resolve(f"{one}/{name}/device") for one in folders for name in names_in(reader, one)]
-    return frozenset(place.rpartition("/")[2] for place in places if isinstance(place, str))
+    return frozenset(if_absent(place, "").rpartition("/")[2] for place in places)
 
 
 def _has_rdma(reader: Reader) -> bool:

@@ -8,6 +8,7 @@ Sources: systemd, rules.d/64-btrfs.rules (ID_BTRFS_READY, SYSTEMD_READY) and htt
 from __future__ import annotations
 
 from functools import lru_cache
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt, raw
@@ -41,8 +42,9 @@ def find_incomplete(facts: Facts, sources: Sources, entry: FstabEntry, mounts: I
     still = ", whatever `degraded` says" if "degraded" in entry.options else ""
     what = f"names {entry.source}, a btrfs of which a disk is missing{which}: udev calls it not ready{still}"
     todo = (
-        "attach the disk; or mount it by hand (sudo mount -o degraded) and put another in its place "
-        "(sudo btrfs replace start), or take it out (sudo btrfs device remove missing), which needs room on the others"
+        f"attach the disk; or mount it by hand (sudo mount -o degraded {quote(entry.source)} {quote(entry.target)}), "
+        f"and put another in its place (sudo btrfs replace start DEVID /dev/NEW {quote(entry.target)}), or take "
+        f"it out, which needs room on the others (sudo btrfs device remove missing {quote(entry.target)})"
     )
     return SourceFault(SourceKind.MISSING, what, todo)
 

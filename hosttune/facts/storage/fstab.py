@@ -6,6 +6,7 @@ look at.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -27,6 +28,8 @@ from hosttune.facts.storage.fstab_lines import (
 from hosttune.facts.storage.fstab_options import decode, is_automount, is_on_demand, items, masked_field, masked_line
 from hosttune.facts.storage.mounts import is_network
 from hosttune.frozen import frozen
+from hosttune.host.mountinfo import folders_above
+from hosttune.host.mountinfo import parse as parse_mounts
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -130,7 +133,8 @@ def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subj
         return Fstab((), exists=False)
     document = parse(data)
     problem = document.problems[0] if document.problems else None
-    entries = [entry_of(document, line, _path(line, reader)) for line in document.entries]
+    of_users = _mounts_of_users(reader)
+    entries = [entry_of(document, line, _path(line, reader, of_users)) for line in document.entries]
     return Fstab(
         tuple(_distinct(entries)),
         tuple(_problems(document)),
@@ -155,7 +159,14 @@ def _misread(document: FstabText, line: FstabLine) -> Misread:
     )  # fmt: skip
 
 
-def _path(line: FstabLine, reader: Reader) -> str:
+def _mounts_of_users(reader: Reader) -> frozenset[str]:
+    """Where users mounted FUSE file systems: fusermount3(1) lets them do that at each folder that they own."""
+    table = ABSENT if reader.persistent_only else reader.read("/proc/self/mountinfo")
+    lines = parse_mounts(table) if isinstance(table, bytes) else ()
+    return frozenset(one.target for one in lines if one.fuse_user > 0)
+
+
+def _path(line: FstabLine, reader: Reader, of_users: frozenset[str]) -> str:
     """Where the target of a line leads, symbolic links resolved; empty where that is not to be asked."""
     fields = line.fields
     if fields is None or not fields.target.startswith(b"/") or not line.target:
@@ -163,6 +174,9 @@ def _path(line: FstabLine, reader: Reader) -> str:
     # looking at a target whose server is gone, or that an automount waits on, would hang
     if is_network(decode(fields.fstype), decode(fields.source)) or b"automount" in fields.options:
         return ""
+    target = posixpath.normpath(line.target)
+    if not of_users.isdisjoint((target, *folders_above(target))):
+        return ""  # nor does it have to answer what a user mounted there, or on the way
     path = reader.resolve(line.target)
     return path if isinstance(path, str) else ""
 

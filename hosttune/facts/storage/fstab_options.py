@@ -24,7 +24,7 @@ _AUTOMOUNTS = frozenset({"x-systemd.automount", "comment=systemd.automount"})  #
 # In front of the name of an option stands whatever people take for a separator.
 # What ends so names a secret; `keyfile=` and `credentials=` name a file. A doubled comma is one of the value.
 _NAMES = r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|key(?:[_-]?id)?|token|psk|credential|bearer|auth)\d?"
-_SECRETS = regex(rf"(^|[^\w.-])([\w.-]*{_NAMES}=)(\"[^\"]*\"|(?:\\,|,,|[^,])*)", re.IGNORECASE)
+_SECRETS = regex(rf"(^|[^\w.-])([\w.-]*{_NAMES}=)((?:\"[^\"]*\"|\\,|,,|[^,])*)", re.IGNORECASE)
 _SECRET_NAME = regex(rf"(?:^|[^\w.-])[\w.-]*{_NAMES}\Z", re.IGNORECASE)
 _USER_SECRET = regex(
     r"(^|[^\w-])((?:user|username)=[^,%:]{0,512}(?:%|:(?!\d+(?:,|$))))((?:\\,|,,|[^,])*)", re.IGNORECASE
@@ -131,7 +131,7 @@ def tmpfs_bytes(value: str, ram_bytes: int = 0) -> int | None:
 
 
 def _may_hide(text: str) -> bool:
-    """Whether it is worth a closer look; each line and each sentence about one is asked, which IGNORECASE makes slow."""
+    """Whether it is worth a closer look. Each line and each sentence is searched, which IGNORECASE makes slow."""
     return _MAYBE_SECRET.search(text.casefold()) is not None
 
 

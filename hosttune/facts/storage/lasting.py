@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
 
-# systemd mounts a machine id of this boot alone over an empty file that it cannot write: with it, no note would last
+# over an empty file that it cannot write systemd mounts a machine id of only this boot: with it, no note would last
 _LASTING = ("/", "/etc", "/etc/machine-id", "/var/lib/hosttune/ready.json")
 _RAM_DISK = regex(r"/dev/(?:ram|zram)\d+$|/live-rw$")  # live-rw: dracut's copy-on-write over an image
 _LAYERED = frozenset({"overlay", "aufs"})

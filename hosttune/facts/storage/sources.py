@@ -275,9 +275,7 @@ class Sources:
         """The devices with a file system that no mount, no swap and no line uses: of each type the first ones. No loop
         device: a user can make one of a file (udisks2), and no line is to name that.
         """
-        lines = (*self.entries, *self._facts.fstab.misread)
-        used = {name for one in lines for name in self.find(one.source) or ()}
-        used |= self._mounted | (self.swapped or frozenset())
+        used = self._used
         found: dict[str, list[str]] = {}
         for name, one in sorted(self._held.items()):
             if (
@@ -288,6 +286,17 @@ class Sources:
             ):
                 same.append(name)
         return found
+
+    @cached_property
+    def _used(self) -> frozenset[str]:
+        """The devices that a mount, a swap or a line uses."""
+        lines = (*self.entries, *self._facts.fstab.misread)
+        named = frozenset(name for one in lines for name in self.find(one.source) or ())
+        return named | self._mounted | (self.swapped or frozenset())
+
+    def is_used(self, name: str) -> bool:
+        """Whether a mount, a swap or a line uses a device."""
+        return name in self._used
 
     @cached_property
     def swapped(self) -> frozenset[str] | None:
@@ -462,6 +471,14 @@ class Sources:
         place = self._facts.reader.resolve(f"/sys/block/{name}")
         return isinstance(place, str) and _ISCSI.search(place) is not None
 
+    def find_snapshots(self, source: str) -> tuple[str, ...]:
+        """The volumes of the device mapper that have one tag, as an origin of LVM and its snapshots; empty for one."""
+        found = self.find(source) or ()
+        are_volumes = all(raw(self._disks[name], "kind") == "dm" for name in found)
+        held = [self._held.get(name) for name in found]
+        is_plain = all(one is not None and not one.is_member and one.fstype not in _OF_MANY for one in held)
+        return found if len(found) > 1 and are_volumes and is_plain else ()
+
     def _identity(self, name: str) -> str:
         """What a disk says of itself, the same by each path to it; empty where that is not known."""
         for attribute in ("device/wwid", "wwid", "device/serial", "serial", "device/cid"):
@@ -621,11 +638,13 @@ def _find_other_type(
 def _explain_partitions(sources: Sources, entry: FstabEntry, name: str, parts: tuple[str, ...]) -> SourceFault:
     wanted = entry.fstype.split(",")
     fitting = [one for one in parts if (held := sources.holds(one)) and _fits(held.fstype, wanted)]
+    fitting = [one for one in fitting if not sources.is_used(one)] or list(sources.find_unused(entry))
     told = ", ".join(map(sources.describe, parts[:_MOST])) + (" ..." if len(parts) > _MOST else "")
     what = f"names {_name(sources, entry, name)}, a whole disk, whose partitions hold what is on it: {told}"
-    todo = (
-        f"write {sources.name_like('UUID=', fitting[0])}" if len(fitting) == 1 else "name the partition that is meant"
-    )
+    todo = "name the partition that is meant"
+    if len(fitting) == 1:
+        meant = sources.describe(fitting[0])
+        todo = f"write {sources.name_like('UUID=', fitting[0])}, if {meant} is meant, which nothing uses"
     return SourceFault(SourceKind.TYPE, what, f"{todo}; no mkfs on the disk, which would destroy them")
 
 

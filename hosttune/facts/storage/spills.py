@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.reading import if_absent, text
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_rows
+from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -74,7 +75,7 @@ def _all(reader: Reader, facts: Facts) -> tuple[Spill, ...]:
     found += _enroot(reader) if is_enroot else ()
     found += _apptainer(reader, facts)
     found += _spark(reader) if "spark" in present else ()
-    found += _ray(reader, present)
+    found += _ray(reader, facts, present)
     return tuple(found)
 
 
@@ -176,8 +177,9 @@ def _spark(reader: Reader) -> tuple[Spill, ...]:
     return (Spill("Spark", f"Spark spills into {named}"),) if named else ()
 
 
-def _ray(reader: Reader, present: tuple[str, ...]) -> tuple[Spill, ...]:
-    if isinstance(reader.stat("/tmp/ray"), Stat):
+def _ray(reader: Reader, facts: Facts, present: tuple[str, ...]) -> tuple[Spill, ...]:
+    is_mount = ways_of(facts).way("/tmp/ray")[1]  # of a user, say, which may give no answer
+    if not is_mount and isinstance(reader.stat("/tmp/ray"), Stat):
         return (Spill("Ray", "Ray keeps logs and what it spills in /tmp/ray, which exists (--temp-dir names another)"),)
     if "ray" in present:
         return (Spill("Ray", "Ray runs as a service, and spills into /tmp/ray unless --temp-dir names another folder"),)

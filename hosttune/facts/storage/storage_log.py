@@ -87,9 +87,7 @@ class HungTask(Fact):
 
     name: str  # python (4711)
     waits_in: str  # the function of the kernel that it sleeps in; empty where that is hidden
-    may_be_staged: bool = (
-        False  # a FUSE file system of a user, or an NFS server of a pod, may hold it: no fault of this host
-    )
+    may_be_staged: bool = False  # a FUSE file system of a user, or an NFS server of a pod, may hold it: no fault here
 
 
 @frozen

@@ -52,9 +52,9 @@ class Ways:
 
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
-        """Those that a path reaches; none where they are not known."""
+        """Those that a path reaches, those of users over a place of the host's too; none where they are not known."""
         try:
-            return self._facts.mounts.visible
+            return tuple(one for one in self._facts.mounts.all if one.is_topmost or one.is_of_user)
         except UnknownFact:
             return ()
 

@@ -159,9 +159,9 @@ class Account:
         self.seconds += tick.seconds
         self._total(tick)
         self.memory = tick.memory or self.memory
-        for one in tick.allowances:
-            if one.name in self.allowances or len(self.allowances) < MOST_NAMES:
-                self.allowances[one.name] = self.allowances.get(one.name, 0) + one.packets
+        for held in tick.allowances:
+            if held.name in self.allowances or len(self.allowances) < MOST_NAMES:
+                self.allowances[held.name] = self.allowances.get(held.name, 0) + held.packets
         if tick.shm is not None and (self.least_shm is None or tick.shm.free_bytes < self.least_shm.free_bytes):
             self.least_shm = tick.shm
         if not self.is_warm and self.watched.warm_up_s is None and len(self._cold) < MOST_COLD:

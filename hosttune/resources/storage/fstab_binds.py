@@ -1,4 +1,4 @@
-"""What a boot makes of a bind mount whose source is on something that the boot mounts later, or is not there.
+"""What a boot makes of a bind mount whose source, or a line whose folder, is on what it mounts later, or not there.
 
 Sources: systemd.mount(5) (a bind mount is started after the mount units that hold its source; x-systemd.requires=),
 systemd, src/core/mount.c (mount_enter_mounting makes a source that is missing), zfs-mount-generator(8), and
@@ -10,8 +10,8 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
-from hosttune.facts.storage.fstab_types import ON_DISK
-from hosttune.facts.storage.mounts import mount_below, unit_name
+from hosttune.facts.storage.fstab_types import ON_DISK, is_remote_to_systemd
+from hosttune.facts.storage.mounts import effective, mount_below, unit_name
 from hosttune.facts.storage.sources import sources_of
 from hosttune.facts.storage.ways import ways_of
 from hosttune.host.paths import PATH_MAX
@@ -66,6 +66,25 @@ def find_bind_fault(facts: Facts, entry: FstabEntry, here: Sequence[Mount]) -> B
     unit = "zfs-mount.service" if is_zfs else f"UNIT, the unit that mounts {mount.target}"
     again = f"; when nothing uses it: sudo umount {quote(entry.target)} && sudo mount {quote(entry.target)}"
     return BindFault(sentence, f"add x-systemd.requires={unit}{again if is_wrong else ''}", is_wrong)
+
+
+def find_nesting_fault(facts: Facts, entry: FstabEntry) -> BindFault:
+    """What a boot makes of a line below something that no line and no unit mounts, as a dataset of ZFS."""
+    parent = entry.path.rpartition("/")[0]
+    is_after_disks = is_remote_to_systemd(effective(entry.fstype, entry.source), frozenset(entry.options))
+    if facts.reader.persistent_only or not parent or len(parent) >= PATH_MAX or is_after_disks:
+        return BindFault()
+    mount = mount_below(facts, parent)
+    if mount is None or mount.is_of_user or not _is_late(facts, mount):
+        return BindFault()
+    if any(word.startswith(_ORDERED) for word in entry.options):
+        return BindFault()
+    sentence = (
+        f"mounts below {mount.target} ({mount.fstype}), which no line of fstab and no unit file mounts: a boot can "
+        "come before that, which then hides it"
+    )
+    unit = "zfs-mount.service" if mount.fstype == "zfs" else f"UNIT, the unit that mounts {mount.target}"
+    return BindFault(sentence, f"add x-systemd.requires={unit}")
 
 
 def _explain_missing(facts: Facts, entry: FstabEntry, source: str) -> BindFault:

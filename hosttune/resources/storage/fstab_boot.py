@@ -34,7 +34,7 @@ from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
-from hosttune.resources.storage.fstab_binds import find_bind_fault
+from hosttune.resources.storage.fstab_binds import find_bind_fault, find_nesting_fault
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, is_failing, lint
 from hosttune.resources.storage.fstab_lint_options import is_required, option_remarks, refused_by
 from hosttune.resources.storage.fstab_needs import find_needs
@@ -50,6 +50,14 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.mounts import Mount
     from hosttune.resources.storage.fstab_lint import ShownRemark
 
+# btrfs(5), SWAPFILE SUPPORT; zpoolconcepts(7) of OpenZFS names only volumes for swap.
+_SWAP_ON = {
+    "btrfs": (
+        "btrfs takes a swap file only on one disk, without copy-on-write, compression and snapshots of its subvolume",
+        "make it anew: sudo btrfs filesystem mkswapfile (btrfs-progs 6.1), in a subvolume of its own; see sudo dmesg",
+    ),
+    "zfs": ("ZFS takes no swap files", "use a partition, or a file on another file system"),
+}
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
 # Errors with which a boot goes on, and mounts what it mounted before.
@@ -60,8 +68,8 @@ MAY_FAIL = frozenset({"no-netdev"})
 _NOTED = frozenset({"waits-for-network", "early-automount", "needs-nofail", "union-order"})
 _MIRRORED = frozenset({"/boot/efi", "/efi"})  # copied to a second disk on purpose, so that each of them starts the host
 _COPIES = (
-    "detach the copy, or give it a name of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, "
-    "sgdisk -G). See which one is which first: sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS"
+    "see which of them is the copy (sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS); detach it, or give it a name "
+    "of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, sgdisk -G)"
 )
 _NO = frozenset({"0", "no", "n", "false", "f", "off"})  # systemd's parse_boolean
 _KERNEL_NAME = regex(r"/dev/(?:(?:x?v|s|h)d[a-z]{1,3}\d{0,3}|nvme\d{1,3}n\d{1,3}(?:p\d{1,3})?)")
@@ -308,6 +316,8 @@ def _note_source(
 ) -> BootLine | None:
     """What may go wrong at a boot though a source is there and right; None for nothing."""
     bind = find_bind_fault(facts, entry, here)
+    if not bind.sentence:
+        bind = find_nesting_fault(facts, entry)
     if bind.sentence:
         is_absent = line.is_absent or bind.is_shown_wrong
         return replace(line, note=f"{entry.where} {bind.sentence}", way_out=bind.way_out, is_absent=is_absent)
@@ -328,6 +338,13 @@ def _note_source(
         note = f"{note} mounts is chance"
         # That the folder is empty is storage-mounted's: a copied disk itself takes nothing from a node.
         return replace(line, is_of_device=True, is_absent=False, note=note, way_out=_COPIES)
+    if volumes := sources.find_snapshots(entry.source):
+        told = ", ".join(map(sources.describe, volumes[:3]))
+        remark = f"{entry.where} names {entry.source}, which {len(volumes)} volumes have ({told}), as a snapshot has"
+        todo = "name it by its path, /dev/VG/LV: then no boot can mount a snapshot (lvmteam/lvm2#146)"
+        return replace(
+            line, is_of_device=True, remark=f"{remark}: udev prefers the origin, if both are there", way_out=todo
+        )
     return None
 
 
@@ -432,6 +449,9 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
         )
         todo = found.way_out if is_there else f"{found.way_out}; or add nofail"
         yield replace(place, way_out=todo, note=f"{where} {found.sentence}: {end}")
+    elif not is_device and (hint := _find_swap_hint(facts, entry.source)):
+        note = f"{where} names {entry.source}, which is there and not in use: {hint[0]}"
+        yield replace(place, way_out=hint[1], note=note, is_of_device=False)
     elif not is_device and entry.source.startswith("/") and _is_file_missing(facts, entry.source):
         above = mount_below(facts, entry.source)
         on = above.target if above else "/"
@@ -439,6 +459,15 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
         note = f"{where} names {entry.source}, which is not there{hidden}: its swap fails at each boot"
         seen = ", and look below the mount: sudo mount --bind / /mnt, if that is free" if hidden else ""
         yield replace(place, way_out=f"make the file again (mkswap(8)), or take the line out{seen}", note=note)
+
+
+def _find_swap_hint(facts: Facts, path: str) -> tuple[str, str] | None:
+    """Why a swap file that is there cannot be used on its file system, and the way out; None for nothing."""
+    if facts.reader.persistent_only or not path.startswith("/") or ways_of(facts).way(path)[1]:
+        return None
+    mount = mount_below(facts, path)
+    known = _SWAP_ON.get(mount.fstype) if mount else None
+    return known if known and getattr(facts.reader.stat(path), "type", "") == "file" else None
 
 
 def _is_file_missing(facts: Facts, path: str) -> bool:
