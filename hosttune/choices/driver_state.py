@@ -307,6 +307,7 @@ STATES: Mapping[str, Look] = {
     "nvidia-smi refuses": gpus.refused,
     "nvidia-smi missing": gpus.smi_missing,
     "CUDA device missing": gpus.uvm_missing,
+    "driver files gone": gpus.files_gone,
     "fabric different": gpus.fabric,
     "fabric down": gpus.fabric_down,
     "reboot pending": modules.reboot_pending,
@@ -320,7 +321,7 @@ STATES: Mapping[str, Look] = {
 # are advice.
 DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
     "broken packages": True, "in part": True, "other packages broken": False, "nvidia-smi missing": False,
-    "CUDA device missing": True,
+    "CUDA device missing": True, "driver files gone": False,
     "GPU lost": True, "GPU reset required": True, "GSP firmware": True,
     "GPU not set up": True, "vGPU guest": True, "runfile": False,
     "mixed versions": mixed.splits_driver, "unmet dependencies": False, "mixed sources": False,

@@ -218,6 +218,19 @@ def test_update_that_costs_a_package_is_advised_as_plan_would_take_it(name, way)
     assert "is refused: apt would remove" in state.way_out
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"nvidia": {"smi": "answers"}},  # a container's own, or one that lies where no known file is
+        {"userspace_version": VERSION},
+        {"kernels_with_module": (KERNEL,)},
+        {"here": ("operator",)},
+    ],
+)
+def test_loaded_driver_of_which_something_is_known_is_not_gone(more):
+    assert "driver files gone" not in names(host(**GONE | more))
+
+
 @pytest.mark.parametrize("has_headers", [False, True])
 def test_repair_of_dkms_brings_no_module_to_a_kernel_without_headers(has_headers):
     """It builds for the kernels that have some, and ends well: then a reboot would start a kernel without a module."""
@@ -274,6 +287,10 @@ MIXED_SOURCES = {
     "archives": {"origins": ("NVIDIA", "Ubuntu", "Ubuntu")},
 }
 NOT_LOADED = {"loaded_version": ""}
+GONE = {
+    "packages": (), "branch": "", "name": "", "flavour": "", "userspace_version": "", "modules": (), "kernels_with_module": (),
+    "has_module_for_running_kernel": False, "nvidia": {"smi": "absent"},
+}  # fmt: skip
 TABLE = {
     "in part": ({"is_gone": True}, "580.126.20 is on the disk no more", "do not reboot before"),
     "broken packages": ({"half_way": HALF}, "nvidia-dkms-580", "sudo dpkg --configure -a; sudo apt-get -f install"),
@@ -320,6 +337,9 @@ TABLE = {
     "not loaded": (NOT_LOADED, "is not loaded", "modprobe"),
     "nvidia-smi refuses": ({"nvidia": {"smi": "refused", "refusal": "no devices", "problem": "nvidia-smi: No devices were found"}}, "No devices", "NVRM"),
     "nvidia-smi missing": ({"nvidia": {"smi": "absent"}}, "nvidia-smi is not installed", "sudo apt-get install 'nvidia-utils-580-server=580.126.20*'"),
+    "driver files gone": (
+        GONE, "nothing else of its driver is known here", "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia, or drain the host and reboot",
+    ),
     "CUDA device missing": ({"lacks_uvm": True, "here": ("cdi",)}, "/dev/nvidia-uvm is missing, as is nvidia-modprobe", "sudo apt-get install nvidia-modprobe\nsudo nvidia-modprobe -u -c=0"),
     "other packages broken": (
         {"half": "nvidia-fs-dkms"}, "nvidia-fs-dkms (half-configured): none is of the driver", "see /var/lib/dkms/nvidia-fs/580.126.20/build/make.log",
