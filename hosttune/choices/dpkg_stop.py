@@ -19,10 +19,11 @@ from hosttune.choices.next_kernel import (
     are_headers_here,
     commands,
     dkms_packages,
-    failed_log,
+    lacked_compiler,
     packages_of_kernels,
     prebuilt_instead,
     removable_packages,
+    repair_build,
 )
 from hosttune.choices.other_build import distribution_build, former_build, newer_build
 from hosttune.facts.base import UnknownFact, attempt
@@ -169,10 +170,15 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     half = facts.driver.half_way or _say_stopped(of_kernels)
     if facts.driver.half_way and of_kernels:
         half = f"{half}, {', '.join(f'{one.name} ({one.status})' for one in of_kernels)}"
-    said = f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({failed[0].log}), so {half}"
-    fix = f"fix what {failed_log(facts, kernels[0]) or failed[0].log} names, then sudo dpkg --configure -a"
+    lacked = lacked_compiler(facts, kernels[0])
+    why = f"; the build took an older compiler than {lacked}, which built the kernel" if lacked else ""
+    said = f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({failed[0].log}{why}), so {half}"
+    repair = repair_build(facts, kernels[0]) or f"fix what {failed[0].log} names"
+    fix = f"{repair}, then sudo dpkg --configure -a"
     if ready := prebuilt_instead(facts, kernels[0]):
         return Stop(Cause.BUILD, said, f"{ready} (if apt has none: {fix})")
+    if lacked:
+        return Stop(Cause.BUILD, said, fix)
     if unused := [*map(quote, removable_packages(facts, *kernels))]:
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
         fix += f"; or, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"

@@ -110,6 +110,18 @@ def test_driver_of_nvidias_archive_gets_no_module_of_ubuntus():
     assert "remove that kernel" not in only.repair
 
 
+def test_compiler_that_the_build_lacked_comes_before_any_other_way():
+    """Another version of the driver, or an older kernel, would leave it as it is."""
+    cuda = [paragraph(name, "590.48.01-1ubuntu1", state) for name, state in
+            (("nvidia-kernel-common", "installed"), ("nvidia-dkms-open", HALF), ("nvidia-driver-590-open", UNPACKED))]  # fmt: skip
+    stop = find_stop(host(*cuda, META, dkms=(replace(FAILED, compiler="gcc-12"),)))
+    assert stop.repair == (
+        "bring gcc-12, which built the kernel: sudo apt-get install gcc-12; sudo update-alternatives --install "
+        "/usr/bin/gcc gcc /usr/bin/gcc-12 12, then sudo dpkg --configure -a"
+    )
+    assert "took an older compiler than gcc-12, which built the kernel" in stop.evidence
+
+
 def test_half_configured_dkms_package_counts_as_here():
     assert is_compiled(host(COMMON, DKMS))
 
