@@ -59,7 +59,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
             is_installed=True, has_module_for_running_kernel=True, has_module_for_next_kernel=True, is_on_disk=True,
             userspace_version="580.142", is_foreign=False, held=(), is_mismatched=False, loaded_version=loaded,
         ),
-        kernel=SimpleNamespace(release=RUNNING), os=SimpleNamespace(is_ubuntu=ubuntu),
+        kernel=SimpleNamespace(release=RUNNING), os=SimpleNamespace(is_ubuntu=ubuntu, id="ubuntu", version_id="24.04"),
         boot=SimpleNamespace(kernels=kernels, next_kernel=next_kernel, secure_boot=secure_boot),
         archives=GivenArchives(origins=origins, packages_there=[(one.name, one.version) for one in of_driver], updates=()),
         boot_room=SimpleNamespace(is_full=full, way_out="sudo apt-get autoremove --purge"),
