@@ -166,7 +166,9 @@ def host(
         ),
         kernel=SimpleNamespace(release=KERNEL, architecture="x86_64"),
         units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric, load_state="loaded")},
-        os=SimpleNamespace(is_ubuntu=ubuntu, id="ubuntu" if ubuntu else "other", version_id="24.04", name="Ubuntu 24.04"),
+        os=SimpleNamespace(
+            is_ubuntu=ubuntu, id="ubuntu" if ubuntu else "other", version_id="24.04", name="Ubuntu 24.04"
+        ),
         boot=SimpleNamespace(**files | (boot or {})),
         archives=GivenArchives(
             **{"origins": ("Ubuntu",), "updates": (), "kept_back": (), "without_origin": (), "packages_there": there}

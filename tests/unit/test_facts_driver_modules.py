@@ -248,7 +248,10 @@ BUILT_BY = "  The kernel was built by: x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1u
     [
         (f"{BUILT_BY}cc: error: unrecognized command-line option '-ftrivial-auto-var-init=zero'\n", "gcc-12"),
         (f"{BUILT_BY}error: too few arguments to function\n", ""),
-        ("  The kernel was built by: gcc (Ubuntu 11.4.0) 11.4.0\ncc: error: unrecognized command-line option '-f'\n", ""),
+        (
+            "  The kernel was built by: gcc (Ubuntu 11.4.0) 11.4.0\ncc: error: unrecognized command-line option '-f'\n",
+            "",
+        ),
         ("cc: error: unrecognized command-line option '-f'\n", ""),
     ],
 )

@@ -52,7 +52,9 @@ def nvlink_of(models, answer, *, is_vm=False, rows=None, lent=(), **queries):
         QUERY: "".join(f"{slot}, 580.126.20, Enabled, NVIDIA H100\n" for slot in named[: rows or len(named)]),
         QUERIES[0]: "".join(smi_row(FIELDS[0], slot) for slot in named), JOURNAL: "", DMESG: "x\n", STATUS: answer,
     }  # fmt: skip
-    return Facts(FakeReader(files | queries.get("files", {}), links=links, queries=answers | queries.get("queries", {})))
+    return Facts(
+        FakeReader(files | queries.get("files", {}), links=links, queries=answers | queries.get("queries", {}))
+    )
 
 
 def missing_of(models, answer, **more):
@@ -215,7 +217,9 @@ def test_size_of_a_virtual_machine_that_comes_with_bridges_is_known(size, bridge
     files = {
         "/sys/class/dmi/id/sys_vendor": "Microsoft Corporation\n",
         "/sys/class/dmi/id/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77\n",
-        "/run/cloud-init/instance-data.json": json.dumps({"ds": {"meta_data": {"imds": {"compute": {"vmSize": size}}}}}),
+        "/run/cloud-init/instance-data.json": json.dumps(
+            {"ds": {"meta_data": {"imds": {"compute": {"vmSize": size}}}}}
+        ),
     }
     gpus = nvlink_of(["0x2321"] * 2, said(DOWN, DOWN), is_vm=True, files=files).nvlink.gpus
     assert [(gpu.up, gpu.bridged_by) for gpu in gpus] == [(0, size if bridged else "")] * 2

@@ -331,9 +331,9 @@ def files_gone(facts: Facts) -> Told | None:
         return None
     theirs = "what brings the driver of this node (the GPU Operator, its image)"
     then = f"let {theirs} load its own" if is_node(facts) else "see: hosttune explain gpu-driver"
+    said = f"the module {driver.loaded_version} is loaded, and nothing else of its driver is known here"
     return (
-        f"the module {driver.loaded_version} is loaded, and nothing else of its driver is known here: no libraries, no "
-        "nvidia-smi, no module on the disk",
+        f"{said}: no libraries, no nvidia-smi, no module on the disk",
         f"unload it: {UNLOAD}, or {REBOOT}\nthen {then}",
     )
 
@@ -348,12 +348,10 @@ def uvm_missing(facts: Facts) -> Told | None:
     containers = facts.containers
     if attempt(lambda: containers.has_operator_toolkit or (containers.has_toolkit and containers.is_legacy)) is True:
         return None
-    return (
-        "CUDA starts only for root, and in no container: /dev/nvidia-uvm is missing, as is nvidia-modprobe, which makes "
-        "it when a program starts",
-        "sudo apt-get install nvidia-modprobe\nsudo nvidia-modprobe -u -c=0\n"
-        f"if the device is still missing, see why: sudo modprobe nvidia_uvm; {KERNEL_LOG}",
-    )
+    missing = "/dev/nvidia-uvm is missing, as is nvidia-modprobe, which makes it when a program starts"
+    install = "sudo apt-get install nvidia-modprobe\nsudo nvidia-modprobe -u -c=0"
+    look = f"if the device is still missing, see why: sudo modprobe nvidia_uvm; {KERNEL_LOG}"
+    return f"CUDA starts only for root, and in no container: {missing}", f"{install}\n{look}"
 
 
 def fabric(facts: Facts) -> Told | None:

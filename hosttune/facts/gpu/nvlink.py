@@ -37,7 +37,7 @@ _BRIDGED = frozenset({
     "0x1dba", "0x1e30", "0x1e78", "0x2203", "0x2204", "0x2230", "0x2231", "0x2233", "0x2235", "0x20b5", "0x20b7",
     "0x20f1", "0x2321", "0x2331", "0x233a", "0x233b", "0x230e", "0x2348",
 })  # fmt: skip
-# Sizes of virtual machines that are lent with the bridges of their cards: Azure/azhpc-images issue 443, pull request 448.
+# Sizes of virtual machines that are lent with the bridges of their cards: Azure/azhpc-images issue 443.
 _WITH_BRIDGES = frozenset({"Standard_NC80adis_H100_v5"})
 _GPU = regex(r"GPU (\d{1,9}): ")
 _LINK = regex(r"\s*Link \d+: (?:(\d+(?:\.\d+)?) GB/s|(<inactive>))\s*")
