@@ -183,14 +183,14 @@ def _after(state: DriverState, found: list[DriverState]) -> DriverState:
         before = (BootOutlook.HARMS,)
     if same := next((one.name for one in found if one.boot in before and state.way_out in one.way_out), ""):
         return replace(state, way_out=f"what solves `{same}` does this too")
-    first = [one.name for one in found if one.boot in before or _is_before_update(state, one)]
+    first = [one for one in found if one.boot in before or _is_before_update(state, one)]
     if state.way_out.startswith("after `"):
         return state
     if first:
-        # A reboot comes after all of them; for the rest the first one leads.
-        names = first if state.boot is BootOutlook.MENDS else first[:1]
-        said = " and ".join(f"`{name}`" for name in names)
-        return replace(state, way_out=f"after {said} {'are' if len(names) > 1 else 'is'} solved: {state.way_out}")
+        # The first one leads; a reboot comes after all that it would make worse.
+        harms = [one for one in first[1:] if state.boot is BootOutlook.MENDS and one.boot is BootOutlook.HARMS]
+        said = " and ".join(f"`{one.name}`" for one in (first[0], *harms))
+        return replace(state, way_out=f"after {said} {'are' if harms else 'is'} solved: {state.way_out}")
     return replace(state, waits_for_reboot=True) if state.boot is BootOutlook.MENDS else state
 
 
