@@ -351,7 +351,7 @@ def uvm_missing(facts: Facts) -> Told | None:
     missing = "/dev/nvidia-uvm is missing, as is nvidia-modprobe, which makes it when a program starts"
     install = "sudo apt-get install nvidia-modprobe\nsudo nvidia-modprobe -u -c=0"
     look = f"if the device is still missing, see why: sudo modprobe nvidia_uvm; {KERNEL_LOG}"
-    return f"CUDA starts only for root, and in no container: {missing}", f"{install}\n{look}"
+    return f"CUDA starts only for root, and in no container that gets its GPU by CDI: {missing}", f"{install}\n{look}"
 
 
 def fabric(facts: Facts) -> Told | None:
