@@ -16,17 +16,20 @@ from typing import TYPE_CHECKING
 from hosttune.choices.driver_states.mixed import stopped_by_mixture
 from hosttune.choices.next_kernel import (
     OF_KERNEL,
+    are_headers_here,
     commands,
     dkms_packages,
-    failed_log,
+    lacked_compiler,
     packages_of_kernels,
     prebuilt_instead,
     removable_packages,
+    repair_build,
 )
 from hosttune.choices.other_build import distribution_build, former_build, newer_build
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
+    PREBUILT,
     PackageRole,
     is_driver_package,
     parse_package,
@@ -113,14 +116,18 @@ def repair_of(facts: Facts) -> str:
 def bring_module(facts: Facts, stop: Stop, kernel: str) -> str:
     """What brings the module to a kernel while packages are not whole: their repair, which configures half-way packages
     that bring it, or lets apt work again."""
-    if is_brought_by_repair(facts, stop):
+    if is_brought_by_repair(facts, stop, kernel):
         return f"what solves `{stop.state}`, which brings the module too"
     return f"what solves `{stop.state}`, then {commands(facts, kernel)}"
 
 
-def is_brought_by_repair(facts: Facts, stop: Stop) -> bool:
-    """Whether the repair brings a module that is missing."""
-    return stop.cause is Cause.BUILD or any(role_of(one.name) in BRINGS_MODULES for one in facts.packages.broken)
+def is_brought_by_repair(facts: Facts, stop: Stop, kernel: str) -> bool:
+    """Whether the repair brings the module that this kernel lacks. DKMS leaves out kernels whose headers are missing,
+    and says that as a warning only."""
+    if stop.cause is Cause.BUILD:
+        return True
+    roles = {role_of(one.name) for one in facts.packages.broken}.intersection(BRINGS_MODULES)
+    return bool(roles.intersection(PREBUILT)) or (bool(roles) and are_headers_here(facts, kernel))
 
 
 def is_boot_full(facts: Facts) -> bool:
@@ -163,10 +170,15 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     half = facts.driver.half_way or _say_stopped(of_kernels)
     if facts.driver.half_way and of_kernels:
         half = f"{half}, {', '.join(f'{one.name} ({one.status})' for one in of_kernels)}"
-    said = f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({failed[0].log}), so {half}"
-    fix = f"fix what {failed_log(facts, kernels[0]) or failed[0].log} names, then sudo dpkg --configure -a"
+    lacked = lacked_compiler(facts, kernels[0])
+    why = f"; the build took an older compiler than {lacked}, which built the kernel" if lacked else ""
+    said = f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({failed[0].log}{why}), so {half}"
+    repair = repair_build(facts, kernels[0]) or f"fix what {failed[0].log} names"
+    fix = f"{repair}, then sudo dpkg --configure -a"
     if ready := prebuilt_instead(facts, kernels[0]):
         return Stop(Cause.BUILD, said, f"{ready} (if apt has none: {fix})")
+    if lacked:
+        return Stop(Cause.BUILD, said, fix)
     if unused := [*map(quote, removable_packages(facts, *kernels))]:
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
         fix += f"; or, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"

@@ -183,11 +183,14 @@ def _after(state: DriverState, found: list[DriverState]) -> DriverState:
         before = (BootOutlook.HARMS,)
     if same := next((one.name for one in found if one.boot in before and state.way_out in one.way_out), ""):
         return replace(state, way_out=f"what solves `{same}` does this too")
-    first = next((one.name for one in found if one.boot in before or _is_before_update(state, one)), "")
+    first = [one for one in found if one.boot in before or _is_before_update(state, one)]
     if state.way_out.startswith("after `"):
         return state
     if first:
-        return replace(state, way_out=f"after `{first}` is solved: {state.way_out}")
+        # The first one leads; a reboot comes after all that it would make worse.
+        harms = [one for one in first[1:] if state.boot is BootOutlook.MENDS and one.boot is BootOutlook.HARMS]
+        said = " and ".join(f"`{one.name}`" for one in (first[0], *harms))
+        return replace(state, way_out=f"after {said} {'are' if harms else 'is'} solved: {state.way_out}")
     return replace(state, waits_for_reboot=True) if state.boot is BootOutlook.MENDS else state
 
 
@@ -303,6 +306,8 @@ STATES: Mapping[str, Look] = {
     "not loaded": holders.not_loaded,
     "nvidia-smi refuses": gpus.refused,
     "nvidia-smi missing": gpus.smi_missing,
+    "CUDA device missing": gpus.uvm_missing,
+    "driver files gone": gpus.files_gone,
     "fabric different": gpus.fabric,
     "fabric down": gpus.fabric_down,
     "reboot pending": modules.reboot_pending,
@@ -316,6 +321,7 @@ STATES: Mapping[str, Look] = {
 # are advice.
 DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
     "broken packages": True, "in part": True, "other packages broken": False, "nvidia-smi missing": False,
+    "CUDA device missing": True, "driver files gone": False,
     "GPU lost": True, "GPU reset required": True, "GSP firmware": True,
     "GPU not set up": True, "vGPU guest": True, "runfile": False,
     "mixed versions": mixed.splits_driver, "unmet dependencies": False, "mixed sources": False,

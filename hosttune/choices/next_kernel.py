@@ -69,8 +69,8 @@ def commands(facts: Facts, kernel: str) -> str:
         build = _with_headers(facts, kernel, f"sudo dkms autoinstall -k {quote(kernel)}")
     else:
         build = _with_headers(facts, kernel, f"sudo apt-get install {quote(_dkms_of_archive(facts))}")
-    fix = f"fix what {log} names, then {build}" if log else build
-    if log and (other := newer_build(facts) or other_branch_build(facts)):
+    fix = f"{repair_build(facts, kernel)}, then {build}" if log else build
+    if log and not lacked_compiler(facts, kernel) and (other := newer_build(facts) or other_branch_build(facts)):
         fix = f"{other}; or {fix}"
     return f"{ready} (if apt has none: {fix})" if log and ready else fix
 
@@ -82,8 +82,8 @@ def _without_packages(facts: Facts, kernel: str) -> str:
         return f"bring the module for {kernel} in the way this driver came{or_boot(facts, kernel)}"
     if not has_headers(facts, kernel):
         return _say_no_headers(facts, kernel)
-    if log := failed_log(facts, kernel):
-        return _without_failed_build(facts, kernel, log)
+    if failed_log(facts, kernel):
+        return _without_failed_build(facts, kernel)
     again = f"run the installer that brought the driver again, with --dkms --kernel-name={quote(kernel)}"
     if newer := _newer_installer(facts):  # an old release may not build for a new kernel
         again += f" (where that does not build, {newer})"
@@ -92,11 +92,14 @@ def _without_packages(facts: Facts, kernel: str) -> str:
     return f"{_with_headers(facts, kernel, again, '; ')}{or_boot(facts, kernel)}"
 
 
-def _without_failed_build(facts: Facts, kernel: str, log: str) -> str:
+def _without_failed_build(facts: Facts, kernel: str) -> str:
     """A driver without packages whose build failed: the same build fails again."""
     other = other_kernel(facts, kernel)
     newer = _newer_installer(facts) or "a newer version of it"
-    fix = f"{newer}; or fix what {log} names, then sudo dkms autoinstall -k {quote(kernel)}"
+    fix = f"{repair_build(facts, kernel)}, then sudo dkms autoinstall -k {quote(kernel)}"
+    if lacked_compiler(facts, kernel):
+        return fix
+    fix = f"{newer}; or {fix}"
     return f"boot {other}, which has a module; or {fix}" if other else fix
 
 
@@ -112,10 +115,10 @@ def _newer_installer(facts: Facts) -> str:
 
 def has_headers(facts: Facts, kernel: str) -> bool:
     """Whether the headers of a kernel are installed, or apt may have them."""
-    return _are_headers_here(facts, kernel) or not lacks(facts, headers_for(kernel))
+    return are_headers_here(facts, kernel) or not lacks(facts, headers_for(kernel))
 
 
-def _are_headers_here(facts: Facts, kernel: str) -> bool:
+def are_headers_here(facts: Facts, kernel: str) -> bool:
     """Also those of a half-way package, whose script waits for a build itself."""
     package = facts.packages[headers_for(kernel)]
     return package.is_installed or package.status in ("half-configured", "unpacked")
@@ -123,7 +126,7 @@ def _are_headers_here(facts: Facts, kernel: str) -> bool:
 
 def _with_headers(facts: Facts, kernel: str, build: str, then: str = " && ") -> str:
     """A build, after the headers of the kernel where those are not here."""
-    if _are_headers_here(facts, kernel):
+    if are_headers_here(facts, kernel):
         return build
     names = " ".join(map(quote, (headers_for(kernel), *_headers_to_come(facts, kernel))))
     install = "sudo apt-get install "
@@ -376,4 +379,26 @@ def _builds(facts: Facts) -> tuple[DkmsBuild, ...]:
 
 def failed_log(facts: Facts, kernel: str) -> str:
     """The log of the build of the driver that failed for this kernel; empty if none failed."""
-    return next((one.log for one in _builds(facts) if one.failed and one.kernel in ("", kernel)), "")
+    build = _failed_build(facts, kernel)
+    return build.log if build else ""
+
+
+def lacked_compiler(facts: Facts, kernel: str) -> str:
+    """The compiler that a build of the driver for this kernel lacked; empty if it failed for another reason, or not."""
+    build = _failed_build(facts, kernel)
+    return build.compiler if build else ""
+
+
+def repair_build(facts: Facts, kernel: str) -> str:
+    """What removes the cause of the build that failed for this kernel; empty if none failed. The build takes
+    /usr/bin/gcc, so that the compiler of the kernel has to be that one."""
+    build = _failed_build(facts, kernel)
+    if build is None or not build.compiler:
+        return f"fix what {build.log} names" if build else ""
+    gcc, number = build.compiler, build.compiler.removeprefix("gcc-")
+    link = f"sudo update-alternatives --install /usr/bin/gcc gcc /usr/bin/{gcc} {number}"
+    return f"bring {gcc}, which built the kernel: sudo apt-get install {gcc}; {link}"
+
+
+def _failed_build(facts: Facts, kernel: str) -> DkmsBuild | None:
+    return next((one for one in _builds(facts) if one.failed and one.kernel in ("", kernel)), None)

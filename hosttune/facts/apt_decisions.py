@@ -27,7 +27,7 @@ _NUMBER = regex(r"[a-z].*?-(\d{3})(?=-|$)")
 # NVIDIA's archives with drivers, and packages that each of them has.
 _CUDA = "/compute/cuda/repos/"
 _WITH_ARCHIVE = {"debian": "Debian", "ubuntu": "Ubuntu"}
-_OF_SYSTEM = regex(rf"{_CUDA}(debian|ubuntu)\d{{2,4}}/")
+_OF_SYSTEM = regex(rf"{_CUDA}(debian|ubuntu)(\d{{2,4}})/")
 _OF_CUDA = ("cuda-drivers", "cuda-keyring", "nvidia-open")
 _SHOWN = 3
 _MOST_PINNED = 100  # packages whose pin is looked for: each is held against all
@@ -217,6 +217,23 @@ def nvidia_of_other_system(facts: Facts) -> AptDecision | None:
             what = f"{source.place} has NVIDIA's archive for {system} ({source.value}), and this is {facts.os.name}"
             return AptDecision(what, "take that line out, as its driver does not fit, and sudo apt-get update")
     return None
+
+
+def nvidia_of_other_release(facts: Facts) -> AptDecision | None:
+    """The line of NVIDIA's archive for another release of this distribution (debian12 on Debian 13), where there is
+    none for its own: it lacks what the newer kernels and libraries need. None also where sources cannot be read."""
+    try:
+        own, sources = (facts.os.id, facts.os.version_id.replace(".", "")), facts.apt.sources
+    except UnknownFact:
+        return None
+    ours = (one for one in sources if any(site in one.value for site in NVIDIA_SITES))
+    found = [(match.groups(), one) for one in ours if (match := _OF_SYSTEM.search(one.value))]
+    others = [(system, one) for system, one in found if system[0] == own[0] and system != own]
+    if not own[1] or not others or any(system == own for system, _ in found):
+        return None
+    (name, number), source = others[0]
+    what = f"{source.place} has NVIDIA's archive for {name}{number} ({source.value}), and this is {facts.os.name}"
+    return AptDecision(what, f"write {''.join(own)} there, if NVIDIA has that archive, and sudo apt-get update")
 
 
 def _switched_off(source: Placed) -> AptDecision:

@@ -257,7 +257,7 @@ GH200 = Machine(
         "/usr/lib/modules/7.0.0-1004-nvidia-64k/kernel/nvidia.ko.zst": "",
         "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.580.126.20": "",
         "/usr/lib/systemd/system/tmp.mount": "[Mount]\nWhat=tmpfs\nWhere=/tmp\nType=tmpfs\nOptions=mode=1777,strictatime,nosuid,nodev,size=50%%,nr_inodes=1m\n",
-        "/dev/nvidia0": "", "/dev/nvidiactl": "", "/proc/driver/nvidia/params": PARAMS,
+        "/dev/nvidia0": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "/proc/driver/nvidia/params": PARAMS,
         "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm": "N\n",
     },
     links={

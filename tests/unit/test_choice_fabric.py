@@ -256,6 +256,14 @@ def test_fabric_manager_that_no_archive_has_in_the_drivers_version_is_not_named(
     assert ("no list of apt has nvidia-fabricmanager-580 in 580.126.20, but 580.142" in found.todo) is not has_server
 
 
+def test_manager_comes_also_where_apt_lacks_the_library_for_monitoring():
+    """NVIDIA/nvtrust issue 55: a Fabric Manager of another archive; CUDA needs it, and only DCGM the library."""
+    facts = host()
+    facts.packages = Packages({"nvidia-fabricmanager-580": ("580.95.05-1", "install ok installed")})
+    facts.archives = archive(["libnvidia-nscq-580=580.126.20*"])
+    assert choose(facts, {}).todo == "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*'"
+
+
 def test_way_into_the_fabric_is_that_of_what_runs_it():
     here = choose(host(active=True), {}).way_in
     assert "journalctl -b -u nvidia-fabricmanager" in here

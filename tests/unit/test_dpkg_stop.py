@@ -59,7 +59,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
             is_installed=True, has_module_for_running_kernel=True, has_module_for_next_kernel=True, is_on_disk=True,
             userspace_version="580.142", is_foreign=False, held=(), is_mismatched=False, loaded_version=loaded,
         ),
-        kernel=SimpleNamespace(release=RUNNING), os=SimpleNamespace(is_ubuntu=ubuntu),
+        kernel=SimpleNamespace(release=RUNNING), os=SimpleNamespace(is_ubuntu=ubuntu, id="ubuntu", version_id="24.04"),
         boot=SimpleNamespace(kernels=kernels, next_kernel=next_kernel, secure_boot=secure_boot),
         archives=GivenArchives(origins=origins, packages_there=[(one.name, one.version) for one in of_driver], updates=()),
         boot_room=SimpleNamespace(is_full=full, way_out="sudo apt-get autoremove --purge"),
@@ -108,6 +108,18 @@ def test_driver_of_nvidias_archive_gets_no_module_of_ubuntus():
     )
     only = find_stop(host(*cuda, META, *image, dkms=(FAILED,), with_module=()))
     assert "remove that kernel" not in only.repair
+
+
+def test_compiler_that_the_build_lacked_comes_before_any_other_way():
+    """Another version of the driver, or an older kernel, would leave it as it is."""
+    cuda = [paragraph(name, "590.48.01-1ubuntu1", state) for name, state in
+            (("nvidia-kernel-common", "installed"), ("nvidia-dkms-open", HALF), ("nvidia-driver-590-open", UNPACKED))]  # fmt: skip
+    stop = find_stop(host(*cuda, META, dkms=(replace(FAILED, compiler="gcc-12"),)))
+    assert stop.repair == (
+        "bring gcc-12, which built the kernel: sudo apt-get install gcc-12; sudo update-alternatives --install "
+        "/usr/bin/gcc gcc /usr/bin/gcc-12 12, then sudo dpkg --configure -a"
+    )
+    assert "took an older compiler than gcc-12, which built the kernel" in stop.evidence
 
 
 def test_half_configured_dkms_package_counts_as_here():

@@ -107,7 +107,7 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True,
+        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False,
     }  # fmt: skip
     quiet = {
         "silent": (), "wants_reset": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
@@ -153,7 +153,12 @@ def host(
         managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here, slurm=False),
         processes=defaultdict(lambda: SimpleNamespace(commands=())),
         dcgm=SimpleNamespace(version=""),
-        role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else ""),
+        role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else "", is_desktop="desktop" in here),
+        containers=SimpleNamespace(
+            has_operator_toolkit="operator toolkit" in here,
+            has_toolkit="hook" in here or "cdi" in here,
+            is_legacy="hook" in here,
+        ),
         packages=Packages(
             {name: (version, "install ok installed") for name, version in here_too.items()}
             | ({half: (PACKAGE, "install ok half-configured")} if half else {}),
@@ -161,7 +166,9 @@ def host(
         ),
         kernel=SimpleNamespace(release=KERNEL, architecture="x86_64"),
         units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric, load_state="loaded")},
-        os=SimpleNamespace(is_ubuntu=ubuntu, id="ubuntu" if ubuntu else "other", name="Ubuntu 24.04"),
+        os=SimpleNamespace(
+            is_ubuntu=ubuntu, id="ubuntu" if ubuntu else "other", version_id="24.04", name="Ubuntu 24.04"
+        ),
         boot=SimpleNamespace(**files | (boot or {})),
         archives=GivenArchives(
             **{"origins": ("Ubuntu",), "updates": (), "kept_back": (), "without_origin": (), "packages_there": there}
@@ -213,6 +220,60 @@ def test_update_that_costs_a_package_is_advised_as_plan_would_take_it(name, way)
     assert "is refused: apt would remove" in state.way_out
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"nvidia": {"smi": "answers"}},  # a container's own, or one that lies where no known file is
+        {"userspace_version": VERSION},
+        {"kernels_with_module": (KERNEL,)},
+        {"here": ("operator",)},
+    ],
+)
+def test_loaded_driver_of_which_something_is_known_is_not_gone(more):
+    assert "driver files gone" not in names(host(**GONE | more))
+
+
+@pytest.mark.parametrize("has_headers", [False, True])
+def test_repair_of_dkms_brings_no_module_to_a_kernel_without_headers(has_headers):
+    """It builds for the kernels that have some, and ends well: then a reboot would start a kernel without a module."""
+    dkms = "nvidia-dkms-580-server-open"
+    found = {
+        one.name: one.way_out
+        for one in states(
+            host(
+                half=dkms,
+                half_way=f"dpkg stopped half-way with {dkms} (half-configured)",
+                names=(f"linux-headers-{NEXT}",) if has_headers else ("linux-base",),
+                boot={"next_kernel": NEXT},
+                has_module_for_next_kernel=False,
+                loaded_version="580.95.05",
+                lacking="",
+            )
+        )
+    }
+    way, install = found["module missing for the next kernel"], f"sudo apt-get install linux-headers-{NEXT}"
+    assert way.startswith("do not reboot before: what solves `broken packages`")
+    assert (install in way) is not has_headers
+    assert found["mismatch"].startswith(
+        "after `broken packages` and `module missing for the next kernel` are solved: drain the host and reboot"
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"here": ("desktop",)},
+        {"here": ("hook",)},
+        {"here": ("operator toolkit",)},
+        {"is_vgpu_manager": True},
+        {"nvidia": {"smi": "absent"}},
+        {"lacks_uvm": False},
+    ],
+)
+def test_missing_cuda_device_is_no_fault_where_something_makes_it_or_nothing_needs_it(more):
+    assert "CUDA device missing" not in names(host(**{"lacks_uvm": True} | more))
+
+
 def packages(*names, **versions):
     there = dict.fromkeys(names, PACKAGE) | versions
     return tuple(DriverPackage(name, version, False, "installed") for name, version in there.items())
@@ -228,6 +289,10 @@ MIXED_SOURCES = {
     "archives": {"origins": ("NVIDIA", "Ubuntu", "Ubuntu")},
 }
 NOT_LOADED = {"loaded_version": ""}
+GONE = {
+    "packages": (), "branch": "", "name": "", "flavour": "", "userspace_version": "", "modules": (), "kernels_with_module": (),
+    "has_module_for_running_kernel": False, "nvidia": {"smi": "absent"},
+}  # fmt: skip
 TABLE = {
     "in part": ({"is_gone": True}, "580.126.20 is on the disk no more", "do not reboot before"),
     "broken packages": ({"half_way": HALF}, "nvidia-dkms-580", "sudo dpkg --configure -a; sudo apt-get -f install"),
@@ -274,6 +339,10 @@ TABLE = {
     "not loaded": (NOT_LOADED, "is not loaded", "modprobe"),
     "nvidia-smi refuses": ({"nvidia": {"smi": "refused", "refusal": "no devices", "problem": "nvidia-smi: No devices were found"}}, "No devices", "NVRM"),
     "nvidia-smi missing": ({"nvidia": {"smi": "absent"}}, "nvidia-smi is not installed", "sudo apt-get install 'nvidia-utils-580-server=580.126.20*'"),
+    "driver files gone": (
+        GONE, "nothing else of its driver is known here", "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia, or drain the host and reboot",
+    ),
+    "CUDA device missing": ({"lacks_uvm": True, "here": ("cdi",)}, "/dev/nvidia-uvm is missing, as is nvidia-modprobe", "sudo apt-get install nvidia-modprobe\nsudo nvidia-modprobe -u -c=0"),
     "other packages broken": (
         {"half": "nvidia-fs-dkms"}, "nvidia-fs-dkms (half-configured): none is of the driver", "see /var/lib/dkms/nvidia-fs/580.126.20/build/make.log",
     ),

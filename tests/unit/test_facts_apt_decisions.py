@@ -9,6 +9,7 @@ from hosttune.facts.apt_decisions import (
     decisions_about,
     decisions_about_offer,
     join_decisions,
+    nvidia_of_other_release,
     nvidia_of_other_system,
     nvidia_switched_off,
     pin_on,
@@ -269,6 +270,25 @@ def test_archive_of_nvidia_for_another_distribution_is_named_with_its_line(relea
     if found:
         assert f"{path}:2 has NVIDIA's archive for {'Ubuntu' if 'ubuntu' in repository else 'Debian'}" in found.what
         assert "take that line out" in found.undo
+
+
+@pytest.mark.parametrize(
+    ("release", "repositories", "undo"),
+    [
+        ("ID=debian\nVERSION_ID=13\nPRETTY_NAME='Debian GNU/Linux 13'\n", ["debian12"], "write debian13 there"),
+        ("ID=ubuntu\nVERSION_ID=24.04\n", ["ubuntu2204"], "write ubuntu2404 there"),
+        ("ID=ubuntu\nVERSION_ID=24.04\n", ["ubuntu2204", "ubuntu2404"], ""),
+        ("ID=debian\nVERSION_ID=13\n", ["ubuntu2204"], ""),  # said as an archive for another distribution
+        ("ID=debian\n", ["debian12"], ""),
+    ],
+)
+def test_archive_of_nvidia_for_another_release_is_named_where_there_is_no_other(release, repositories, undo):
+    """NVIDIA/open-gpu-kernel-modules issue 855: its newest driver does not build for the kernel of the newer release."""
+    path, site = "/etc/apt/sources.list.d/cuda.list", "https://developer.download.nvidia.com/compute/cuda/repos"
+    lines = "".join(f"deb {site}/{one}/x86_64/ /\n" for one in repositories)
+    found = nvidia_of_other_release(Facts(FakeReader(files={"/etc/os-release": release, path: lines})))
+    assert (found.undo if found else "").startswith(undo)
+    assert bool(found) is bool(undo)
 
 
 def test_address_on_a_row_of_its_own_counts():

@@ -240,6 +240,28 @@ def test_dkms_log_that_does_not_tell_its_kernel_is_a_failure_all_the_same():
     assert dkms_of({"nvidia/580.126.09/build/make.log": "cc: fatal error\n"}) == {("580.126.09", ""): (False, True)}
 
 
+BUILT_BY = "  The kernel was built by: x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0\n  You are using:           cc 11.4.0\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "compiler"),
+    [
+        (f"{BUILT_BY}cc: error: unrecognized command-line option '-ftrivial-auto-var-init=zero'\n", "gcc-12"),
+        (f"{BUILT_BY}error: too few arguments to function\n", ""),
+        (
+            "  The kernel was built by: gcc (Ubuntu 11.4.0) 11.4.0\ncc: error: unrecognized command-line option '-f'\n",
+            "",
+        ),
+        ("cc: error: unrecognized command-line option '-f'\n", ""),
+    ],
+)
+def test_dkms_compiler_that_is_too_old_for_the_kernel_is_known_by_the_log(log, compiler):
+    path = "/var/lib/dkms/nvidia/580.126.09/build/make.log"
+    (build,) = two_kernels(files={path: LOG.format(NEXT) + log}).dkms
+    assert build.failed
+    assert build.compiler == compiler
+
+
 def test_dkms_without_its_tree_has_built_nothing():
     assert dkms_of({}) == {}
     driver = two_kernels(unreadable={"/var/lib/dkms": "needs root: permission denied on /var/lib/dkms"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
@@ -50,7 +52,9 @@ def nvlink_of(models, answer, *, is_vm=False, rows=None, lent=(), **queries):
         QUERY: "".join(f"{slot}, 580.126.20, Enabled, NVIDIA H100\n" for slot in named[: rows or len(named)]),
         QUERIES[0]: "".join(smi_row(FIELDS[0], slot) for slot in named), JOURNAL: "", DMESG: "x\n", STATUS: answer,
     }  # fmt: skip
-    return Facts(FakeReader(files, links=links, queries=answers | queries.get("queries", {})))
+    return Facts(
+        FakeReader(files | queries.get("files", {}), links=links, queries=answers | queries.get("queries", {}))
+    )
 
 
 def missing_of(models, answer, **more):
@@ -203,6 +207,22 @@ def test_cards_with_bridges_use_a_part_of_their_links():
         (False, 0, 12, 12), (False, 0, 8, 12), (False, 0, 0, 12),
     ]  # fmt: skip
     assert all(gpu.sibling_up == 0 for gpu in nvlink_of([A100_PCIE] * 2, said(DOWN, DOWN)).nvlink.gpus)
+
+
+@pytest.mark.parametrize(
+    ("size", "bridged"), [("Standard_NC80adis_H100_v5", True), ("Standard_NC48ads_A100_v4", False), ("", False)]
+)
+def test_size_of_a_virtual_machine_that_comes_with_bridges_is_known(size, bridged):
+    """Azure/azhpc-images issue 443: half of these machines come up with all links down, and a reboot brings them."""
+    files = {
+        "/sys/class/dmi/id/sys_vendor": "Microsoft Corporation\n",
+        "/sys/class/dmi/id/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77\n",
+        "/run/cloud-init/instance-data.json": json.dumps(
+            {"ds": {"meta_data": {"imds": {"compute": {"vmSize": size}}}}}
+        ),
+    }
+    gpus = nvlink_of(["0x2321"] * 2, said(DOWN, DOWN), is_vm=True, files=files).nvlink.gpus
+    assert [(gpu.up, gpu.bridged_by) for gpu in gpus] == [(0, size if bridged else "")] * 2
 
 
 def test_two_cards_of_different_models_take_no_bridge():

@@ -21,6 +21,7 @@ from hosttune.choices.driver_states.told import (
     ByPolicy,
     Told,
     holds,
+    is_node,
     said_by_log,
     switch,
     uninstall,
@@ -32,7 +33,7 @@ from hosttune.choices.drivers.components import fabric_packages
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches, without_umad
 from hosttune.choices.next_kernel import commands, suggest_replacement
 from hosttune.facts.base import UnknownFact, attempt, raw
-from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, reload_driver, way_out
+from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, UNLOAD, reload_driver, way_out
 from hosttune.facts.gpu.nvidia import smi_package
 from hosttune.facts.gpu.ways_out import RUN_REPORT, SUPPORT, find_place, way_of
 
@@ -318,6 +319,39 @@ def smi_missing(facts: Facts) -> Told | None:
         "nvidia-smi is not installed, so that much of this host's GPUs is not known",
         f"sudo apt-get install {quote(f'{package}={version}*' if version else package)}",
     )
+
+
+def files_gone(facts: Facts) -> Told | None:
+    """A loaded module of which nothing else is here: an image's own driver that was deleted under it (kubelet nodes
+    that are to take the GPU Operator's). No program computes with it, and another driver cannot be loaded beside it."""
+    driver = facts.driver
+    if not driver.is_loaded or driver.is_installed or driver.packages or facts.nvidia.smi != "absent":
+        return None
+    if driver.userspace_version or driver.kernels_with_module or driver.is_vgpu_manager:
+        return None
+    theirs = "what brings the driver of this node (the GPU Operator, its image)"
+    then = f"let {theirs} load its own" if is_node(facts) else "see: hosttune explain gpu-driver"
+    said = f"the module {driver.loaded_version} is loaded, and nothing else of its driver is known here"
+    return (
+        f"{said}: no libraries, no nvidia-smi, no module on the disk",
+        f"unload it: {UNLOAD}, or {REBOOT}\nthen {then}",
+    )
+
+
+def uvm_missing(facts: Facts) -> Told | None:
+    """CUDA has no device, and nothing makes it when a program starts. Where that is not known, nothing is claimed. A
+    vGPU manager and a desktop compute nothing, and tools of containers with a hook of their own make it as root."""
+    if attempt(lambda: facts.driver.lacks_uvm) is not True or attempt(lambda: facts.nvidia.smi) != "answers":
+        return None
+    if facts.driver.is_vgpu_manager or attempt(lambda: facts.role.is_desktop) is True:
+        return None
+    containers = facts.containers
+    if attempt(lambda: containers.has_operator_toolkit or (containers.has_toolkit and containers.is_legacy)) is True:
+        return None
+    missing = "/dev/nvidia-uvm is missing, as is nvidia-modprobe, which makes it when a program starts"
+    install = "sudo apt-get install nvidia-modprobe\nsudo nvidia-modprobe -u -c=0"
+    look = f"if the device is still missing, see why: sudo modprobe nvidia_uvm; {KERNEL_LOG}"
+    return f"CUDA starts only for root, and in no container that gets its GPU by CDI: {missing}", f"{install}\n{look}"
 
 
 def fabric(facts: Facts) -> Told | None:

@@ -144,7 +144,8 @@ def missing_now(facts: Facts) -> Told | None:
     if boot_after_missing(facts) is BootOutlook.MENDS:
         return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
     if stop := try_find_stop(facts):
-        rest = "sudo modprobe nvidia" if is_brought_by_repair(facts, stop) else f"{commands(facts, release)}{_LOAD}"
+        is_brought = is_brought_by_repair(facts, stop, release)
+        rest = "sudo modprobe nvidia" if is_brought else f"{commands(facts, release)}{_LOAD}"
         return said, f"after `{stop.state}` is solved: {rest}"
     how, other = commands(facts, release), other_kernel(facts, release)
     boot = "" if other in how or not driver.kernels_with_module else "boot a kernel that has one, or: "

@@ -82,7 +82,9 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str | ByPolicy:
     another one only, the driver has to go there."""
     library, which = package.replace("nvidia-fabricmanager", "libnvidia-nscq"), f"={wanted}*" if wanted else ""
     first = unknown_to_apt(facts, package) if package != _UNNUMBERED else ""
-    operands = (package + which, library + which)
+    operands: tuple[str, ...] = (package + which, library + which)
+    if lacks(facts, operands[1]) and not lacks(facts, operands[0]):
+        operands = operands[:1]  # CUDA needs the manager; the library is for DCGM
     command = f"sudo apt-get install {' '.join(map(quote, operands))}"
     if wanted and not first and lacks(facts, *operands):
         return _driver_to_manager(facts, package, wanted)

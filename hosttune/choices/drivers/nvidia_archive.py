@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all, lacks
 from hosttune.choices.drivers.branch import describe_not_driven, not_driven, supported_branches
-from hosttune.facts.apt_decisions import nvidia_without_list
+from hosttune.facts.apt_decisions import nvidia_of_other_release, nvidia_without_list
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import branch_in, fits_every_driver
 from hosttune.facts.gpu.nvidia_tables import is_older
@@ -130,8 +130,8 @@ def _install_from_archive(packages: tuple[str, ...]) -> str:
 def _leave_archive(facts: Facts, numbers: list[int]) -> str:
     """Where NVIDIA's archive for this release has none of these branches: the distribution's own driver, or NVIDIA's
     installer; for a driver that works that is no advice. An archive of which apt has no list may have all of them."""
-    if missing := nvidia_without_list(facts):
-        return f"{missing.what}: {missing.undo}, then look again"
+    if wrong := nvidia_without_list(facts) or nvidia_of_other_release(facts):
+        return f"{wrong.what}: {wrong.undo}, then look again"
     words = f" {' or '.join(map(str, numbers))}" if numbers else ""
     said = f"NVIDIA's archive for this release has no branch{words}"
     if not not_driven(facts):

@@ -52,7 +52,8 @@ _FAILED = regex(rf"NVRM: *GPU (?:at )?(?:PCI:)?{_BUS}:? RmInitAdapter failed!? ?
 _PACKAGE = regex(r"nvidia-firmware(?:-.*)?|firmware-nvidia(?:-.*)?-gsp")
 _KERNEL_COMMON = regex(r"nvidia-kernel-common(?:-.*)?")
 _NUMBERED = regex(r"nvidia-(?:kernel-common|utils|compute-utils)-\d{3}")
-_RELOAD = "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia"
+UNLOAD = "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia"
+_RELOAD = f"{UNLOAD} && sudo modprobe nvidia"
 _REBOOT = "drain the host and reboot"
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.gpu.gpu_count import Expected
 from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.gpu.nvidia_smi import corrupted_in, printed, slots_of
 from hosttune.facts.gpu.platforms import platform_of
@@ -36,6 +37,8 @@ _BRIDGED = frozenset({
     "0x1dba", "0x1e30", "0x1e78", "0x2203", "0x2204", "0x2230", "0x2231", "0x2233", "0x2235", "0x20b5", "0x20b7",
     "0x20f1", "0x2321", "0x2331", "0x233a", "0x233b", "0x230e", "0x2348",
 })  # fmt: skip
+# Sizes of virtual machines that are lent with the bridges of their cards: Azure/azhpc-images issue 443.
+_WITH_BRIDGES = frozenset({"Standard_NC80adis_H100_v5"})
 _GPU = regex(r"GPU (\d{1,9}): ")
 _LINK = regex(r"\s*Link \d+: (?:(\d+(?:\.\d+)?) GB/s|(<inactive>))\s*")
 _ALL_DOWN = regex(r"\s*(?:NVML: )?Unable to retrieve NVLink information as all links are inActive\s*", re.IGNORECASE)
@@ -73,6 +76,7 @@ class NvlinkGpu(Fact):
     awaits_fabric: bool  # it has not joined a fabric that it could join: until then CUDA does not start (error 802)
     fabric_faults: tuple[str, ...]  # what keeps it from its fabric, phrases
     fabric_delays: tuple[str, ...]  # what makes it slow there
+    bridged_by: str = ""  # the size of this virtual machine, where that has bridges between its cards; else empty
 
     @property
     def is_slow(self) -> bool:
@@ -284,6 +288,12 @@ class _Boards:
         return lacks_peers(model, self.ups[model]) and (model in self.lent() or self.is_vm())
 
 
+def _size_with_bridges(facts: Facts) -> str:
+    """The size of this machine, as its cloud calls it; empty where it has no bridges, or is not known."""
+    expected = attempt(lambda: facts.gpu_count.by_name)
+    return expected.name if isinstance(expected, Expected) and expected.name in _WITH_BRIDGES else ""
+
+
 def _gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards) -> NvlinkGpu:
     board, siblings = platform_of(model), boards.ups[model]
     count, gbytes = (board.links, board.gbytes) if board else (0, 0.0)
@@ -322,5 +332,6 @@ def _gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards) -> 
         gbytes=min(links.speeds, default=0.0),
         model_gbytes=gbytes,
         awaits_fabric=lazy(awaits_fabric),
+        bridged_by="" if is_of_sxm(model) else _size_with_bridges(facts),
         **_fabric(facts, name),
     )
