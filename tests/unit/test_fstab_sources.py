@@ -398,3 +398,18 @@ def test_whole_disk_whose_partition_is_mounted_there():
 def test_file_system_on_a_whole_disk_beside_old_partitions_is_left_alone():
     held = (*HELD, ("sda", "/dev/sda", "ext4", "", OTHER, "", ""))
     assert fault("/dev/sda /scratch ext4 defaults 0 2", held=held) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "more"),
+    [
+        ("/dev/md127", "md127", {}),
+        ("/dev/mapper/data-train", "dm-5", {"/sys/block/dm-5/dm/name": "data-train\n", "/sys/block/dm-5/dm/uuid": "LVM-x\n"}),
+    ],
+)
+def test_array_or_volume_of_a_users_image_has_the_name_that_the_user_gave_it(source, name, more):
+    held = [HELD[0], (name, source, "ext4", "", OTHER, "", "")]
+    found = fault(f"{source} /data ext4 defaults 0 2", held=held, devices=(*LOOP, (name, "9:1", ("loop0",))), more=more)
+
+    assert found.kind is SourceKind.MISSING
+    assert "a file that a user can attach" in found.sentence
