@@ -413,3 +413,21 @@ def test_array_or_volume_of_a_users_image_has_the_name_that_the_user_gave_it(sou
 
     assert found.kind is SourceKind.MISSING
     assert "a file that a user can attach" in found.sentence
+
+
+def test_many_images_of_a_user_do_not_push_out_the_disk_whose_uuid_they_have():
+    names = [f"loop{number}" for number in range(300)]
+    held = [*((name, f"/dev/{name}", "ext4", "my data", UUID, "", "") for name in names), *HELD]
+    devices = [(name, f"7:{number}", ()) for number, name in enumerate(names)]
+    facts = host(f"UUID={UUID} /data ext4 defaults 0 2", DATA, held=held, devices=devices)
+
+    assert Sources(facts).find(f"UUID={UUID}") == ("sdb",)
+    assert [one.sentence for one in look_at_boot_lines(facts)] == [""]
+
+
+def test_image_of_a_user_is_no_part_of_a_mount_whose_uuid_it_has():
+    held = [*HELD, ("loop0", "/dev/loop0", "ext4", "my data", UUID, "", "")]
+    facts = host(f"UUID={UUID} /data ext4 defaults 0 2", DATA, held=held, devices=LOOP)
+
+    (mount,) = [one for one in facts.mounts.all if one.target == "/data"]
+    assert Sources(facts).below(mount) == {"sdb"}

@@ -120,7 +120,8 @@ class Sources:
                 self._names[path] = disk.name
             if isinstance(number := raw(disk, "device"), str):
                 self._numbered[number] = disk.name
-        for one in filesystems:
+        attached = facts.disks.attached_paths if self._attached else frozenset()
+        for one in sorted(filesystems, key=lambda one: one.path in attached):  # what users attach pushes no disk out
             name = self._names.setdefault(one.path, one.name)
             self._held[name] = one
             for tag, value in zip(_TAGS, (one.uuid, one.label, one.part_uuid, one.part_label), strict=True):
@@ -224,7 +225,8 @@ class Sources:
         for name in tuple(found):
             held = self._held.get(name)
             if held and held.uuid:
-                found |= set(self._tagged["UUID", _fold("UUID", held.uuid)])
+                same = set(self._tagged["UUID", _fold("UUID", held.uuid)])
+                found |= same if name in self._attached else same - self._attached
         waiting = [*found]
         while waiting and len(found) < _MOST_BELOW:
             disk = self._disks.get(waiting.pop())
