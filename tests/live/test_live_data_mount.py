@@ -17,7 +17,9 @@ LABEL = "training-set"  # an xfs label ends at 12 bytes
 BELT = "nofail,x-systemd.device-timeout=30s,x-systemd.before=local-fs.target"
 
 
-@pytest.mark.parametrize("name", ["ext4", "xfs", "btrfs", "busy_disk_stays", "two_disks_of_one_uuid", "wrong_type", "image_of_a_user"])
+@pytest.mark.parametrize(
+    "name", ["ext4", "xfs", "btrfs", "busy_disk_stays", "two_disks_of_one_uuid", "wrong_type", "image_of_a_user"]
+)
 def test_data_disk_in_a_private_namespace(name, tmp_path):
     passes(__file__, name, tmp_path)
 

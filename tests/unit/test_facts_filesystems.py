@@ -98,10 +98,14 @@ def block(name, number, *slaves, **more):
     return files | {f"{base}/slaves/{slave}/dev": "" for slave in slaves}
 
 
-@pytest.mark.parametrize(("fstype", "kind"), [("zfs_member", "ZFS"), ("LVM2_member", "LVM"), ("linux_raid_member", "RAID")])
+@pytest.mark.parametrize(
+    ("fstype", "kind"), [("zfs_member", "ZFS"), ("LVM2_member", "LVM"), ("linux_raid_member", "RAID")]
+)
 def test_image_of_a_user_is_no_part_of_a_pool(fstype, kind):
     """An import would mount over the system what a user's pool says."""
-    rows = [{**ROWS[3], "name": name, "path": f"/dev/{name}", "fstype": fstype, "label": name} for name in ("loop0", "sdb")]
+    rows = [
+        {**ROWS[3], "name": name, "path": f"/dev/{name}", "fstype": fstype, "label": name} for name in ("loop0", "sdb")
+    ]
     files = {UDEV: "", "/proc/self/mountinfo": "", **block("loop0", "7:0"), **block("sdb", "8:16")}
     found = filesystems(files=files, queries={LSBLK: json.dumps({"blockdevices": rows})})
 

@@ -179,7 +179,11 @@ def test_a_record_keeps_errors_of_disks_without_their_serial_numbers():
 
 
 def test_thin_pool_of_a_users_image_is_no_fault_of_the_host():
-    """udev activates the volume group on a loop device, which udisks2 makes of any file of a user."""
-    sizes = {f"/sys/block/{name}/{key}": value for name in ("dm-0", "loop3") for key, value in (("size", "2048"), ("dev", "7:3"))}
+    """A loop device is made of any file of a user (udisks2), and udev activates the volume group on it."""
+    sizes = {
+        f"/sys/block/{name}/{key}": value
+        for name in ("dm-0", "loop3")
+        for key, value in (("size", "2048"), ("dev", "7:3"))
+    }
     found, _ = pools({**DM, **sizes, "/sys/block/dm-0/slaves/loop3/dev": ""})
     assert found == ()

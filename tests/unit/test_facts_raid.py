@@ -273,7 +273,12 @@ def test_array_of_a_users_images_is_no_fault_of_the_host(text):
 
 def test_array_with_one_disk_of_the_host_counts():
     text = "md127 : active raid1 loop3[0] sda[1](F)\n      1 blocks super 1.2 [2/1] [U_]\n"
-    files = {"/proc/mdstat": HEAD + text + TAIL, **block("md127", "9:127"), **block("loop3", "7:3"), **block("sda", "8:0")}
+    files = {
+        "/proc/mdstat": HEAD + text + TAIL,
+        **block("md127", "9:127"),
+        **block("loop3", "7:3"),
+        **block("sda", "8:0"),
+    }
     assert [one.missing for one in Facts(FakeReader(files)).raid.arrays] == [1]
 
 

@@ -404,7 +404,11 @@ def test_file_system_on_a_whole_disk_beside_old_partitions_is_left_alone():
     ("source", "name", "more"),
     [
         ("/dev/md127", "md127", {}),
-        ("/dev/mapper/data-train", "dm-5", {"/sys/block/dm-5/dm/name": "data-train\n", "/sys/block/dm-5/dm/uuid": "LVM-x\n"}),
+        (
+            "/dev/mapper/data-train",
+            "dm-5",
+            {"/sys/block/dm-5/dm/name": "data-train\n", "/sys/block/dm-5/dm/uuid": "LVM-x\n"},
+        ),
     ],
 )
 def test_array_or_volume_of_a_users_image_has_the_name_that_the_user_gave_it(source, name, more):

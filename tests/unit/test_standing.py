@@ -152,7 +152,13 @@ OF_FILES = (
     "mdadm-last-resort@md127.service", "mdmonitor.service", "mdmon@md127.service", "lvm-activate-evil.service",
     "lvm2-pvscan@7:0.service",
 )  # fmt: skip
-OF_USERS = (*OF_FILES, "user@1001.service", "user-runtime-dir@1001.service", "session-c2.scope", "media-eve-stick.mount")
+OF_USERS = (
+    *OF_FILES,
+    "user@1001.service",
+    "user-runtime-dir@1001.service",
+    "session-c2.scope",
+    "media-eve-stick.mount",
+)
 OF_HOST = (
     "a.service", "getty@tty1.service", "postgresql@15-main.service", "openvpn@2-site.service", "kafka@0-node.service",
     "x@1-node-a@b.service",

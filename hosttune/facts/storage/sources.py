@@ -140,7 +140,7 @@ class Sources:
 
     def find_attached(self, source: str) -> tuple[str, ...]:
         """Those of loop devices, and of what is made of them, if the file that is attached gives them the name. Any user
-        can attach an image with the UUID or label of a disk that is missing, or the name of an array or a volume group
+        can attach an image with the UUID or label of a missing disk, or the name of an array or a volume group
         (udisks2: loop-setup, encrypted-unlock), and the next boot does not have it.
         """
         path = plain_source(source)

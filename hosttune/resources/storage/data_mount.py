@@ -259,9 +259,10 @@ class _DataMountComparison:
             named = [one for one in filesystems.all if one.path == place]
         attached = self._attached()
         if not _LOOP.fullmatch(self.source):
-            of_users, named = [one for one in named if one.path in attached], [
-                one for one in named if one.path not in attached
-            ]
+            of_users, named = (
+                [one for one in named if one.path in attached],
+                [one for one in named if one.path not in attached],
+            )
             if of_users and not named:
                 what = f"no disk is {self.source}, only {of_users[0].path}: a file that a user can attach"
                 raise _refuse(what, "find the disk; a file of yours is mounted by a line of fstab that you write")
@@ -280,7 +281,9 @@ class _DataMountComparison:
         if not device.uuid:
             raise _refuse(f"the file system on {device.path} has no UUID", "give it one, or write the line by hand")
         same = [one for one in filesystems.all if one.uuid == device.uuid]
-        if len(same) > 1 and (device.path in attached or any(one.path not in attached for one in same if one != device)):
+        if len(same) > 1 and (
+            device.path in attached or any(one.path not in attached for one in same if one != device)
+        ):
             raise _refuse(f"several devices have UUID={device.uuid} (a copy, a snapshot)", "make them distinct")
         return device
 
