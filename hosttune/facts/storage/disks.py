@@ -101,8 +101,8 @@ class Disks(Fact):
     @property
     @keep_last
     def attached(self) -> frozenset[str]:
-        """The names of loop devices, and of what is made of such only. Any user can attach a file (udisks2: loop-setup),
-        and udev assembles the arrays and volume groups on it: what is there is no evidence of this host.
+        """The names of loop devices, and of what is made of such only. Any user can attach a file (udisks2:
+        loop-setup), and udev assembles the arrays and volume groups on it: what is there is no evidence of this host.
         """
         loops = frozenset(disk.name for disk in self.all if disk.kind == "loop")
         by_name = self.by_name if loops else {}

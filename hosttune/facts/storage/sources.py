@@ -139,7 +139,7 @@ class Sources:
         return tuple(name for name in found if name not in attached) if found and attached else found
 
     def find_attached(self, source: str) -> tuple[str, ...]:
-        """Those of loop devices, and of what is made of them, if the file that is attached gives them the name. Any user
+        """Those of loop devices, and of what is made of them, if the file that is attached names them. Any user
         can attach an image with the UUID or label of a missing disk, or the name of an array or a volume group
         (udisks2: loop-setup, encrypted-unlock), and the next boot does not have it.
         """
