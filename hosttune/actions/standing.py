@@ -25,6 +25,7 @@ from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, coun
 from hosttune.facts.network import reached
 from hosttune.frozen import frozen
 from hosttune.host.in_time import Waiting, in_time
+from hosttune.numbers import parse_digits
 from hosttune.resources.kernel.kernel_argument import has
 from hosttune.values import Unreadable, Verdict
 
@@ -220,13 +221,13 @@ def _mounts(facts: Facts, before: HostStanding) -> Iterator[_Found]:
 
 def _sshd(reader: Reader, before: HostStanding) -> Iterator[_Found]:
     """Each socket, and each of before that these take over."""
+    was = dict.fromkeys(one.name for one in before.signs if one.aspect is Aspect.SSHD)
     try:
-        sockets = reached.sshd_sockets(reader)
+        sockets = reached.sshd_sockets(reader, [parse_digits(one.rpartition(":")[2], 0) for one in was])
     except UnknownFact as unknown:
         yield Unseen(Aspect.SSHD, unknown.reason)
         yield Unseen(Aspect.BANNER, unknown.reason)
         return
-    was = dict.fromkeys(one.name for one in before.signs if one.aspect is Aspect.SSHD)
     for name in dict.fromkeys((*sockets, *(one for one in was if reached.covers(sockets, one)))):
         yield Sign(Aspect.SSHD, name)
     answering: set[str] = set()

@@ -37,6 +37,10 @@ _ROW = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))
 _OF_OTHERS = regex(
     r"[^@]*@\d+-(?:\d+-)?(?:\d+(?:_\d+)?-\d+|unknown|[\w.:]+:\d+-[\w.:]+:\d+)\.service|user(?:-runtime-dir)?@\d+\.service|session-\w+\.scope|user-\d+\.slice"
     r"|(?:run-user|run-media|media)-.*\.mount"
+    # udev starts these for an array or a volume group on a file that any user can attach (udisks2: loop-setup);
+    # mdmonitor ends with a failure where mdadm.conf has no MAILADDR. What a host's own array lacks storage-raid tells.
+    r"|mdadm-(?:last-resort|grow-continue)@.*\.service|mdmon@.*\.service|mdmonitor\.service|lvm-activate-.*\.service"
+    r"|lvm2-pvscan@\d+:\d+\.service"
 )
 
 # systemd gives up a socket to which too many connect, which any user can do to some (systemd-coredump.socket by

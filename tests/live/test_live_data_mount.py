@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +17,9 @@ LABEL = "training-set"  # an xfs label ends at 12 bytes
 BELT = "nofail,x-systemd.device-timeout=30s,x-systemd.before=local-fs.target"
 
 
-@pytest.mark.parametrize("name", ["ext4", "xfs", "btrfs", "busy_disk_stays", "two_disks_of_one_uuid", "wrong_type"])
+@pytest.mark.parametrize(
+    "name", ["ext4", "xfs", "btrfs", "busy_disk_stays", "two_disks_of_one_uuid", "wrong_type", "image_of_a_user"]
+)
 def test_data_disk_in_a_private_namespace(name, tmp_path):
     passes(__file__, name, tmp_path)
 
@@ -66,7 +70,7 @@ class Machine:
 
 
 def there_and_back(folder: Path, device: str, fstype: str) -> None:
-    machine = Machine(folder, f"LABEL={LABEL}")
+    machine = Machine(folder, device)
     finding = machine.look()
     assert [change.address.kind for change in finding.changes] == ["folder", "folder", "fstab-line", "data-mount"], (
         finding
@@ -102,8 +106,8 @@ def scenario_btrfs(folder: Path) -> None:
 def scenario_busy_disk_stays(folder: Path) -> None:
     from hosttune.errors import Refused
 
-    with loop_disk(folder / "image", "mkfs.ext4", "-q", "-L", LABEL):
-        machine = Machine(folder, f"LABEL={LABEL}")
+    with loop_disk(folder / "image", "mkfs.ext4", "-q", "-L", LABEL) as device:
+        machine = Machine(folder, device)
         changes = machine.look().changes
         machine.write(changes)
         with (machine.target / "epoch").open("w", encoding="utf-8"):
@@ -128,6 +132,23 @@ def scenario_two_disks_of_one_uuid(folder: Path) -> None:
 
 
 def scenario_wrong_type(folder: Path) -> None:
-    with loop_disk(folder / "image", "mkfs.ext4", "-q", "-L", LABEL):
-        finding = Machine(folder, f"LABEL={LABEL}", fstype="xfs").look()
+    with loop_disk(folder / "image", "mkfs.ext4", "-q", "-L", LABEL) as device:
+        finding = Machine(folder, device, fstype="xfs").look()
     assert "holds ext4, not xfs" in finding.hold.detail, finding
+
+
+def scenario_image_of_a_user(folder: Path) -> None:
+    """The disk of the policy is gone, and a user has attached a file with its label: udisks2 lets root's losetup do it."""
+    as_user = ("setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups")
+    with TemporaryDirectory(dir="/var/tmp") as own:  # pytest's own folder is closed to users
+        os.chown(own, 1001, 1001)
+        image = f"{own}/image"
+        run(*as_user, "truncate", "--size", "32M", image)
+        run(*as_user, "mkfs.ext4", "-q", "-L", LABEL, image)
+        device = run("losetup", "--find", "--show", image).strip()
+        try:
+            finding = Machine(folder, f"LABEL={LABEL}").look()
+        finally:
+            run("losetup", "--detach", device)
+    assert finding.changes == ()
+    assert f"only {device}: a file that a user can attach" in finding.hold.detail, finding

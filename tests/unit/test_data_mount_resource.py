@@ -286,3 +286,53 @@ def test_options_of_a_line_that_is_there_are_part_of_the_plan_and_must_still_be_
     machine.writer.files["/etc/fstab"] = FileValue((ROOT_LINE + "UUID=b7-1f /data xfs ro,nofail 0 0\n").encode())
     with pytest.raises(Conflict, match="options of /data are no longer noatime,nofail"):
         machine.apply((change,))
+
+
+LOOP = row("/dev/loop0", "xfs", "b7-1f", label="data")
+OF_LOOP = sysfs("loop0", "7:0")
+OPENED = row("/dev/mapper/evil-vg", "xfs", "b7-1f", label="data")
+OF_OPENED = {**OF_LOOP, **sysfs("dm-0", "253:0", loop0=""), "/sys/block/dm-0/dm/name": "evil-vg"}
+
+
+@pytest.mark.parametrize(
+    ("source", "image", "files"),
+    [
+        ("UUID=b7-1f", LOOP, OF_LOOP),
+        ("LABEL=data", LOOP, OF_LOOP),
+        ("LABEL=data", OPENED, OF_OPENED),
+        ("/dev/mapper/evil-vg", OPENED, OF_OPENED),
+    ],
+)
+def test_image_of_a_user_is_not_mounted_for_a_disk_that_is_missing(source, image, files):
+    """What root mounts has no nosuid: a program in it that belongs to root would run as root."""
+    finding = host([image], files=files).look(wish(source=source))
+
+    assert (finding.hold.kind, finding.changes) == (HoldKind.REFUSED, ())
+    assert "a file that a user can attach" in finding.hold.detail
+
+
+def test_image_of_a_user_is_no_copy_of_the_disk():
+    machine = host([DISK, LOOP], files=OF_LOOP)
+    finding = machine.look(wish())
+    assert finding.changes[-1].reason == "mounts /dev/sdb"
+
+    machine.apply(finding.changes)
+    assert machine.look(wish()).verdict is Verdict.OK
+
+
+def test_image_that_a_user_attached_after_the_plan_is_not_mounted():
+    machine = host(files=OF_LOOP)
+    *before, mount = machine.look(wish()).changes
+    machine.apply(before)
+    machine.writer.base.queries[LSBLK] = json.dumps({"blockdevices": [LOOP]})
+
+    with pytest.raises(Refused, match="no device is UUID=b7-1f any more"):
+        machine.apply([mount])
+
+
+def test_loop_device_that_the_policy_names_is_meant():
+    machine = host([LOOP], files=OF_LOOP)
+    finding = machine.look(wish(source="/dev/loop0"))
+    machine.apply(finding.changes)
+
+    assert machine.look(wish(source="/dev/loop0")).verdict is Verdict.OK

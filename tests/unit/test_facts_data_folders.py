@@ -178,6 +178,8 @@ HOST_MOUNTS = "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n2 1 0:50 / /mnt/nas rw - nfs4
         ("9 8 8:17 /sets/docker/containers/x/hosts /etc/hosts rw - xfs /dev/sdb1 rw\n", []),
         ("9 8 8:2 /var/lib/docker/x /etc/hosts rw - ext4 /dev/sda2 rw\n", []),
         ("9 8 8:17 /setsx /x rw - xfs /dev/sdb1 rw\n", []),
+        # eve removed her folder, and has put a link at deleted, to a folder of the system
+        ("9 8 8:17 /sets/a//deleted /x rw - xfs /dev/sdb1 rw\n", []),
         ("broken", []),
     ],
 )

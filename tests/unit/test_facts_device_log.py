@@ -54,3 +54,13 @@ def test_counter_that_holds_something_else_counts_nothing():
     assert may_be_own("")
     assert not may_be_own("entries drop\n01 00\n")
     assert may_be_own("entries drop\n01 0a\n")
+
+
+def test_table_that_a_user_fills_pushes_out_no_other_line():
+    """In a network namespace of the own any user fills a table of connections, and the kernel says so each time."""
+    drive, card = "nvme nvme3: I/O 12 QID 3 timeout, reset controller", "mlx5_core 0000:65:01.0: Fatal error 3 detected"
+    log = facts(drive, card, EVICTED, *["nf_conntrack: nf_conntrack: table full, dropping packet"] * 5000).device_log
+
+    assert [one.name for one in log.reset_drives] == ["nvme3"]
+    assert (set(log.mlx5_faults), log.evicted_by) == ({"0000:65:01.0"}, ("a-OST0002",))
+    assert log.conntrack_full == 500

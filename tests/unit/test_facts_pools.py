@@ -176,3 +176,14 @@ def test_a_record_keeps_errors_of_disks_without_their_serial_numbers():
     (told,) = Facts(RecordReader(record, "a.json")).pools.all[0].erring
     assert told.startswith("disk-")
     assert told.endswith("(3 read, 0 write, 1.2K checksum)")
+
+
+def test_thin_pool_of_a_users_image_is_no_fault_of_the_host():
+    """A loop device is made of any file of a user (udisks2), and udev activates the volume group on it."""
+    sizes = {
+        f"/sys/block/{name}/{key}": value
+        for name in ("dm-0", "loop3")
+        for key, value in (("size", "2048"), ("dev", "7:3"))
+    }
+    found, _ = pools({**DM, **sizes, "/sys/block/dm-0/slaves/loop3/dev": ""})
+    assert found == ()

@@ -245,3 +245,44 @@ def test_record_of_an_earlier_version_has_no_answer_of_dmsetup():
     (array,) = Facts(RecordReader(old, "a.json")).raid.arrays
     with pytest.raises(UnknownFact, match="not in this record"):
         _ = array.missing
+
+
+def block(name, number, *slaves, **more):
+    base = f"/sys/block/{name}"
+    files = {f"{base}/dev": number, f"{base}/size": "2048", **{f"{base}/{path}": text for path, text in more.items()}}
+    return files | {f"{base}/slaves/{slave}/dev": "" for slave in slaves}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "md127 : active raid1 loop3p1[0]\n      1 blocks super 1.2 [2/1] [U_]\n",
+        "md127 : inactive loop3p1[0](S)\n      1 blocks super 1.2\n",
+        "md127 : broken raid0 loop3p1[0] dm-7[1]\n      1 blocks super 1.2 512k chunks\n",
+    ],
+)
+def test_array_of_a_users_images_is_no_fault_of_the_host(text):
+    """udisks2 makes a loop device of any file of a user, and udev assembles the array that is on it."""
+    files = {
+        "/proc/mdstat": HEAD + RAID5 + text + TAIL, **block("md0", "9:0"), **block("md127", "9:127"),
+        **block("loop3", "7:3"), "/sys/block/loop3/loop3p1/partition": "1", "/sys/block/loop3/loop3p1/dev": "259:1",
+        "/sys/block/loop3/loop3p1/size": "2048", **block("dm-7", "253:7", "loop3p1"), **block("sda", "8:0"),
+    }  # fmt: skip
+    assert [one.name for one in Facts(FakeReader(files)).raid.arrays] == ["md0"]
+
+
+def test_array_with_one_disk_of_the_host_counts():
+    text = "md127 : active raid1 loop3[0] sda[1](F)\n      1 blocks super 1.2 [2/1] [U_]\n"
+    files = {
+        "/proc/mdstat": HEAD + text + TAIL,
+        **block("md127", "9:127"),
+        **block("loop3", "7:3"),
+        **block("sda", "8:0"),
+    }
+    assert [one.missing for one in Facts(FakeReader(files)).raid.arrays] == [1]
+
+
+def test_raid_volume_of_a_users_images_is_no_fault_of_the_host():
+    named = {"dm/name": "evil-raid_rimage_0\n", "dm/uuid": "LVM-x\n"}
+    files = {**block("loop3", "7:3"), **block("dm-0", "253:0", "loop3", **named)}
+    assert Facts(FakeReader(files, is_privileged=True)).raid.arrays == ()

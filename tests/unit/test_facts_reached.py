@@ -11,6 +11,7 @@ from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.network import reached
 from hosttune.host.door import CONTAINED, Completed, Process
+from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
 
@@ -192,3 +193,18 @@ def test_a_name_server_behind_the_stub_is_one_of_resolveds_own():
     assert reached.has_name_server(FakeReader({**files, uplink: "nameserver 10.0.0.2\n"}, links=links))
     assert reached.has_name_server(FakeReader({"/etc/resolv.conf": "search a\nnameserver\t10.0.0.2\n"}))
     assert not reached.has_name_server(FakeReader({"/etc/resolv.conf": "# nameserver 10.0.0.2\n"}))
+
+
+def test_sockets_of_users_do_not_hide_sshd():
+    """Any user can have ss print more than is read: sockets on addresses of 127.0.0.0/8, in groups with long names."""
+    low = reached.listeners_on([2222, 22])
+    assert low[-1] == "( sport lt :1024 or sport eq :2222 )"
+    reader = FakeReader(
+        links=opened(612, 30), queries={reached.LISTENERS: Unreadable("ss wrote more than 32 MiB"), low: LISTENERS},
+        processes=(sshd_process(612),),
+    )  # fmt: skip
+    assert set(reached.sshd_sockets(reader, [2222, 22])) == {"0.0.0.0:22"}
+
+    del reader.queries[low]
+    with pytest.raises(UnknownFact, match="more than 32 MiB"):
+        reached.sshd_sockets(reader, [2222])

@@ -273,3 +273,14 @@ def test_task_that_waits_for_a_lock_may_be_held_by_a_fuse_file_system_that_it_do
     )  # fmt: skip
     (found,) = Facts(reader).storage_log.hung
     assert found.may_be_staged is may_be
+
+
+def test_what_is_said_of_a_users_image_pushes_out_nothing_else():
+    """udisks2 mounts a user's image as often as that user likes, and a file that is cut short fails each read."""
+    error = "1794990000.1 kernel: I/O error, dev {}, sector 8 op 0x0:(READ) flags 0x0"
+    mounted = "1794990000.1 kernel: EXT4-fs (loop0): mounted filesystem 0-0 r/w with ordered data mode."
+    told = (error.format("sdb"), STOPPED, SILENT, HUNG, *(error.format("loop0"), mounted) * 5000)
+    kept = chosen("\n".join(told))
+
+    assert {error.format("sdb"), STOPPED, SILENT, HUNG} <= {*kept}
+    assert len(kept) == 4 + 2 * 400

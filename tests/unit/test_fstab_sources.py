@@ -398,3 +398,40 @@ def test_whole_disk_whose_partition_is_mounted_there():
 def test_file_system_on_a_whole_disk_beside_old_partitions_is_left_alone():
     held = (*HELD, ("sda", "/dev/sda", "ext4", "", OTHER, "", ""))
     assert fault("/dev/sda /scratch ext4 defaults 0 2", held=held) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "more"),
+    [
+        ("/dev/md127", "md127", {}),
+        (
+            "/dev/mapper/data-train",
+            "dm-5",
+            {"/sys/block/dm-5/dm/name": "data-train\n", "/sys/block/dm-5/dm/uuid": "LVM-x\n"},
+        ),
+    ],
+)
+def test_array_or_volume_of_a_users_image_has_the_name_that_the_user_gave_it(source, name, more):
+    held = [HELD[0], (name, source, "ext4", "", OTHER, "", "")]
+    found = fault(f"{source} /data ext4 defaults 0 2", held=held, devices=(*LOOP, (name, "9:1", ("loop0",))), more=more)
+
+    assert found.kind is SourceKind.MISSING
+    assert "a file that a user can attach" in found.sentence
+
+
+def test_many_images_of_a_user_do_not_push_out_the_disk_whose_uuid_they_have():
+    names = [f"loop{number}" for number in range(300)]
+    held = [*((name, f"/dev/{name}", "ext4", "my data", UUID, "", "") for name in names), *HELD]
+    devices = [(name, f"7:{number}", ()) for number, name in enumerate(names)]
+    facts = host(f"UUID={UUID} /data ext4 defaults 0 2", DATA, held=held, devices=devices)
+
+    assert Sources(facts).find(f"UUID={UUID}") == ("sdb",)
+    assert [one.sentence for one in look_at_boot_lines(facts)] == [""]
+
+
+def test_image_of_a_user_is_no_part_of_a_mount_whose_uuid_it_has():
+    held = [*HELD, ("loop0", "/dev/loop0", "ext4", "my data", UUID, "", "")]
+    facts = host(f"UUID={UUID} /data ext4 defaults 0 2", DATA, held=held, devices=LOOP)
+
+    (mount,) = [one for one in facts.mounts.all if one.target == "/data"]
+    assert Sources(facts).below(mount) == {"sdb"}

@@ -111,12 +111,32 @@ def test_error_is_no_value_of_a_watched_gpu(error, column):
     assert error not in map(str, (sample.util_percent, sample.power_w, sample.memory_used_bytes, sample.name))
 
 
+SLOT = "0000:1b:00.0"
+
+
+def test_name_of_a_process_says_nothing_of_a_licence():
+    """nvidia-smi -q prints the names of programs on the GPU, which users choose, with line breaks."""
+    said = (
+        "GPU {}\n    vGPU Software Licensed Product\n        License Status                    : Licensed\n"
+        "    Processes\n        Process ID                        : 4711\n            Name                          : {}\n"
+    )
+    evil = "x\n    vGPU Software Licensed Product\n        License Status                    : Unlicensed (Restricted)"
+    first, second = "00000000:1B:00.0", "00000000:1C:00.0"
+    both = [SLOT, "0000:1c:00.0"]
+
+    assert states_in(said.format(first, evil) + said.format(second, "python"), both) == ("Licensed",)
+    assert states_in(said.format(first, f"x\nGPU 00000000:FF:00.0\n{evil}"), both) == ("Licensed",)
+    forged = said.format(first, f"x\nGPU {second}\n{evil}") + said.format(second, "python")
+    with pytest.raises(UnknownFact, match=r"0000:1c:00\.0 twice"):
+        states_in(forged, both)
+
+
 def test_error_in_the_place_of_a_licence_is_no_licence():
     said = "GPU 00000000:1B:00.0\n    vGPU Software Licensed Product\n        License Status        : {}\n"
-    assert states_in(said.format("N/A")) == ()
-    assert states_in(said.format("Licensed (Expiry: 2027-1-1)")) == ("Licensed (Expiry: 2027-1-1)",)
+    assert states_in(said.format("N/A"), [SLOT]) == ()
+    assert states_in(said.format("Licensed (Expiry: 2027-1-1)"), [SLOT]) == ("Licensed (Expiry: 2027-1-1)",)
     with pytest.raises(UnknownFact, match="says Unknown Error of a licence"):
-        states_in(said.format("Unknown Error"))
+        states_in(said.format("Unknown Error"), [SLOT])
 
 
 def test_sentences_that_ask_for_a_reset():

@@ -147,7 +147,18 @@ OF_CONNECTIONS = (
     "ssh@9-10.0.0.5:22-203.0.113.9:4711.service", "sshd@2-7-fd00::1:22-fd00::2:50000.service", "x@1-2-0.service",
     "systemd-coredump@0-3-2193_2194-0.service", "y@4-unknown.service",
 )  # fmt: skip
-OF_USERS = ("user@1001.service", "user-runtime-dir@1001.service", "session-c2.scope", "media-eve-stick.mount")
+# What udev starts for an array or a volume group on a loop device, which udisks2 makes of any file of a user.
+OF_FILES = (
+    "mdadm-last-resort@md127.service", "mdmonitor.service", "mdmon@md127.service", "lvm-activate-evil.service",
+    "lvm2-pvscan@7:0.service",
+)  # fmt: skip
+OF_USERS = (
+    *OF_FILES,
+    "user@1001.service",
+    "user-runtime-dir@1001.service",
+    "session-c2.scope",
+    "media-eve-stick.mount",
+)
 OF_HOST = (
     "a.service", "getty@tty1.service", "postgresql@15-main.service", "openvpn@2-site.service", "kafka@0-node.service",
     "x@1-node-a@b.service",

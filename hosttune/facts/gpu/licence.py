@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.gpu.gpu_errors import slot_of
 from hosttune.facts.gpu.nvidia import has_gridd
 from hosttune.facts.gpu.nvidia_smi import instead, printed
 from hosttune.facts.gpu.smi_words import is_supported, worst_of
@@ -19,12 +20,15 @@ from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 QUESTION = ("nvidia-smi", "-q")
 _TIMEOUT_S = 30.0
 _A_GPU = regex(r"^GPU [0-9A-Fa-f]{4,8}:", re.MULTILINE)
+_GPU = regex(r"GPU ([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])$")
 _STATUS = regex(r"\s+License Status\s+: (\S.*)")
 
 
@@ -46,14 +50,29 @@ class Licence(Fact):
         return any("(Unrestricted)" in state for state in self.states)
 
 
-def states_in(output: str) -> tuple[str, ...]:
+def states_in(output: str, slots: Collection[str]) -> tuple[str, ...]:
     """The states in an answer to `QUESTION`, each once; N/A is none: that GPU needs no licence. Raises UnknownFact for
-    the word of an error."""
-    said = (printed(match[1]) for line in output.splitlines() if (match := _STATUS.fullmatch(line.rstrip())))
-    states = tuple(dict.fromkeys(state for state in said if is_supported(state)))
+    the word of an error, and for a GPU that comes twice. `slots`: the GPUs of this host.
+
+    What comes behind `Processes` has names of programs, which users choose, also over several lines: there nothing
+    counts up to the next GPU.
+    """
+    states: dict[str, None] = {}
+    seen: set[str] = set()
+    is_of_driver = False
+    for line in map(str.rstrip, output.splitlines()):
+        if (gpu := _GPU.match(line)) and (slot := slot_of(*gpu.group(1, 2, 3, 4))) in slots:
+            if slot in seen:
+                raise UnknownFact(f"nvidia-smi tells of the GPU {slot} twice, as the name of a process may have it")
+            seen.add(slot)
+            is_of_driver = True
+        elif line.startswith("    Processes"):
+            is_of_driver = False
+        elif is_of_driver and (match := _STATUS.fullmatch(line)) and is_supported(state := printed(match[1])):
+            states[state] = None
     if error := worst_of(states):
         raise UnknownFact(f"nvidia-smi says {error} of a licence")
-    return states
+    return tuple(states)
 
 
 def collect(reader: Reader, facts: Facts) -> Licence:
@@ -66,7 +85,7 @@ def _states(reader: Reader, facts: Facts) -> tuple[str, ...]:
     if facts.nvidia.smi != "answers":
         raise UnknownFact(facts.nvidia.problem)
     done = require_known(reader.query(QUESTION, timeout_s=_TIMEOUT_S), "nvidia-smi")
-    states = states_in(done.text)
+    states = states_in(done.text, [gpu.slot for gpu in facts.gpus.devices])
     if not states and (done.status or not _A_GPU.search(done.text)):
         raise UnknownFact(f"nvidia-smi does not tell of a licence: {instead(done)}")
     return states

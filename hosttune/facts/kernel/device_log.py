@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
-from hosttune.facts.kernel.kernel_log import OF_DEVICES, lines_of, message_of
+from hosttune.facts.kernel.kernel_log import OF_DEVICES, lines_of, message_of, newest_of_each
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 T = TypeVar("T")
-_MOST = 2000  # lines that are kept, the newest
+_MOST = 500  # lines that are kept of each kind and device, the newest
 _DAY_S = 86400
 _SETTLED_S = 600  # after the boot: firmware may still use a GPU when the IOMMU begins to translate
 _ONE_RESET_S = 10  # commands that time out together are one reset
@@ -49,6 +49,8 @@ _IOMMU = regex(
     rf"(?:[\w-]{{1,64}} {_SLOT}: )?AMD-Vi: Event logged \[IO_PAGE_FAULT (?:device=([0-9a-f:.]{{7,16}}) )?"
     r"|DMAR: \[DMA (?:Read|Write)[^\]]{0,40}\] Request device \[([0-9a-f:.]{7,16})\] fault addr"
 )
+
+_KINDS = (_NVME, _AMD, _AMD_LOADED, _MLX5, _LUSTRE, _CONNTRACK, _FILES, _IOMMU)
 
 
 @frozen
@@ -75,8 +77,16 @@ class DeviceLog(Fact):
 
 
 def chosen(log: str) -> tuple[str, ...]:
-    """The lines of a kernel log that speak of these things, the newest."""
-    return tuple(one for one in lines_of(log) if _IS_OURS.match(message_of(one)[1]))[-_MOST:]
+    """The lines of a kernel log that speak of these things, of each device the newest."""
+    told = ((one, message_of(one)[1]) for one in lines_of(log))
+    return tuple(newest_of_each(((_kind_of(words), one) for one, words in told if _IS_OURS.match(words)), _MOST))
+
+
+def _kind_of(words: str) -> tuple[int, str]:
+    """Which of the patterns a line has, and the device that it names."""
+    found = ((number, match) for number, one in enumerate(_KINDS) if (match := one.match(words)))
+    number, match = next(found, (-1, None))
+    return number, (match[1] or "") if match and match.re.groups else ""
 
 
 def collect(reader: Reader, facts: Facts) -> DeviceLog:

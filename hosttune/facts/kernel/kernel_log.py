@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections import deque
+from collections import Counter, deque
 from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
@@ -25,7 +25,7 @@ from hosttune.regex import regex
 from hosttune.values import Unreadable, is_unrecorded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -212,6 +212,19 @@ def messages_with(beginning: re.Pattern[str], log: str) -> Iterator[str]:
         is_wanted = is_wanted if line[:1] in {" ", "\t"} else beginning.match(message_of(line)[1]) is not None
         if is_wanted:
             yield line
+
+
+def newest_of_each(lines: Iterable[tuple[Hashable, str]], most: int) -> list[str]:
+    """Of all lines of one kind the last `most`, in the order of the log. What one device, or any user, has the kernel
+    say again and again pushes out nothing that was said of another.
+    """
+    counts: Counter[Hashable] = Counter()
+    kept = []
+    for kind, one in reversed([*lines]):
+        counts[kind] += 1
+        if counts[kind] <= most:
+            kept.append(one)
+    return kept[::-1]
 
 
 def dated(log: str, booted: float) -> str:

@@ -11,11 +11,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.processes import is_daemon
 from hosttune.facts.reading import answered, ask, if_absent, names_in, require_known, text
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ADDRESSES = ("ip", "-json", "address", "show")
 LISTENERS = ("ss", "-H", "-l", "-t", "-n", "-e")  # its -p would read every open file of the host, of users too
+_ANY_USER = 1024  # the first port on which any user may listen (ip_unprivileged_port_start)
 SSH_SOCKET = ("systemctl", "show", "--no-pager", "--property=Listen", "ssh.socket")
 _UP, _REJECT = 0x1, 0x200  # RTF_UP, RTF_REJECT
 _FAMILIES = {"inet": "IPv4", "inet6": "IPv6"}
@@ -113,11 +115,12 @@ def _is_lasting(reader: Reader, name: str) -> bool:
     return not {"DEVTYPE=bond", "DEVTYPE=vlan"}.isdisjoint(words)
 
 
-def sshd_sockets(reader: Reader) -> Mapping[str, tuple[str, int]]:
+def sshd_sockets(reader: Reader, ports: Iterable[int] = ()) -> Mapping[str, tuple[str, int]]:
     """Where sshd listens, itself or by systemd's socket, as `ss` calls it (`0.0.0.0:22`, `[::]:22`, `*:22` for both
-    families) -> an own address and the port, to ask it there. Raises UnknownFact.
+    families) -> an own address and the port, to ask it there; for certain on ports below 1024 and on `ports`. Raises
+    UnknownFact.
     """
-    rows = _listening(answered(reader, LISTENERS).text)
+    rows = _listening(_list_listeners(reader, ports))
     if not rows:
         return {}
     # The owner of /proc/PID does not tell: it is root for a setuid program that a user started under this name.
@@ -133,6 +136,25 @@ def sshd_sockets(reader: Reader) -> Mapping[str, tuple[str, int]]:
             started = set(_sockets_of(reader, 1))
             found |= {name: at for name, at, inode in activated if inode in started}
     return found
+
+
+def _list_listeners(reader: Reader, ports: Iterable[int]) -> str:
+    """What `ss` prints; if that is too long, as any user can make it with sockets of their own, what it prints of the
+    ports on which not every user may listen, and of `ports`.
+    """
+    try:
+        return answered(reader, LISTENERS).text
+    except UnknownFact as unknown:
+        listed = attempt(answered, reader, listeners_on(ports))
+        if isinstance(listed, Unreadable):
+            raise unknown from None
+        return listed.text
+
+
+def listeners_on(ports: Iterable[int]) -> tuple[str, ...]:
+    """How `ss` is asked for privileged ports and these."""
+    words = [f"sport lt :{_ANY_USER}", *(f"sport eq :{port}" for port in sorted({*ports}) if port >= _ANY_USER)]
+    return (*LISTENERS, f"( {' or '.join(words)} )")
 
 
 def _sockets_of(reader: Reader, pid: int) -> Iterator[str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SCOPES = "/sys/fs/cgroup/system.slice"
 _GROUPS = "/sys/fs/cgroup/docker"
 _SCOPE, _GROUP = regex(r"docker-[0-9a-f]{64}\.scope"), regex(r"[0-9a-f]{64}")
+_REMOVED = "//deleted"  # fs/d_path.c
 _MOST = 64  # containers
 _MOST_FOLDERS = 64  # of one
 
@@ -38,7 +39,9 @@ def docker_binds(reader: Reader, facts: Facts) -> Iterator[str]:
         pid = parse_digits(content.split(b"\n")[0].decode("ascii", "replace"), 0) if isinstance(content, bytes) else 0
         table = reader.read(f"/proc/{pid}/mountinfo") if pid else b""
         lines = parse(table) if isinstance(table, bytes) else ()
-        paths = (_find_path(mounts[one.device], one.root) for one in lines if one.device in mounts)
+        # A folder that its user has removed since is nowhere: what has the name of the rest of its line is another one.
+        there = (one for one in lines if one.device in mounts and not one.root.endswith(_REMOVED))
+        paths = (_find_path(mounts[one.device], one.root) for one in there)
         found |= dict.fromkeys([path for path in paths if path][:_MOST_FOLDERS])
     yield from found
 

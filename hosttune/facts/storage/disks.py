@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, attempt, keep_last, lazy, raw, shared
 from hosttune.facts.reading import derived, if_absent, integer, line, names_in, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -99,6 +99,30 @@ class Disks(Fact):
         return tuple(disk for disk in self.physical if disk.name not in parents)
 
     @property
+    @keep_last
+    def attached(self) -> frozenset[str]:
+        """The names of loop devices, and of what is made of such only. Any user can attach a file (udisks2:
+        loop-setup), and udev assembles the arrays and volume groups on it: what is there is no evidence of this host.
+        """
+        loops = frozenset(disk.name for disk in self.all if disk.kind == "loop")
+        by_name = self.by_name if loops else {}
+
+        def below(name: str) -> tuple[str, ...]:
+            parents = raw(by_name[name], "parents") if name in by_name else ()
+            return parents if isinstance(parents, tuple) else ()
+
+        return frozenset(
+            disk.name for disk in by_name.values() if raw(disk, "disks") == () and end_on(disk.name, below, loops)
+        )
+
+    @property
+    @keep_last
+    def attached_paths(self) -> frozenset[str]:
+        """The paths of these, as lsblk and the kernel have them."""
+        found = (disk for disk in self.all if disk.name in self.attached)
+        return frozenset(path for disk in found for path in (str(raw(disk, "path")), f"/dev/{disk.name}"))
+
+    @property
     def by_device(self) -> Mapping[str, Disk]:
         """Device number (major:minor) -> device."""
         return MappingProxyType({disk.device: disk for disk in self.all if isinstance(raw(disk, "device"), str)})
@@ -137,6 +161,14 @@ def end_on(name: str, below: Callable[[str], tuple[str, ...]], physical: frozens
             found.add(here)
         waiting.extend(below(here))
     return tuple(sorted(found))
+
+
+def is_volume(reader: Reader, name: str, *, or_unknown: bool) -> bool:
+    """Whether a mapped device is a volume of LVM, by its UUID in the kernel (lvm2: libdm, UUID_PREFIX); `or_unknown`
+    where it has none that can be read.
+    """
+    uuid = line(reader, f"{_BLOCK}/{name}/dm/uuid")
+    return uuid.startswith("LVM-") if isinstance(uuid, str) else or_unknown
 
 
 def collect(reader: Reader, facts: Facts) -> Disks:

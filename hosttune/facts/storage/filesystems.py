@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy
-from hosttune.facts.reading import answered, derived, line, names_in
+from hosttune.facts.reading import answered, derived, names_in
+from hosttune.facts.storage.disks import is_volume
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
@@ -135,13 +136,15 @@ def collect(reader: Reader, facts: Facts) -> Filesystems:
 
 def _idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
     """A part is idle that holds nothing up: no device is made of it, and the kernel has no pool of its name. A disk of
-    LVM may be a volume group's free room, so it counts only where no volume of LVM is there at all.
+    LVM may be a volume group's free room, so it counts only where no volume of LVM is there at all. What users attach
+    neither counts nor hides anything: an import of their pool would mount what they like.
     """
-    disks = facts.disks.all
+    disks, attached = facts.disks.all, facts.disks.attached
     made = [(disk, _made_of(disk)) for disk in disks]
     used = {parent for _, parents in made for parent in parents}
     names = {disk.path: disk.name for disk in disks}
-    has_volumes = any(_is_volume(reader, disk) for disk in disks)
+    mapped = (disk.name for disk in disks if disk.kind == "dm" and disk.name not in attached)
+    has_volumes = any(is_volume(reader, name, or_unknown=True) for name in mapped)
     up = {*names_in(reader, "/proc/spl/kstat/zfs")}
     up |= {mount.source.partition("/")[0] for mount in facts.mounts.all if mount.fstype == "zfs"}
     found: dict[tuple[str, str], list[str]] = {}
@@ -152,7 +155,7 @@ def _idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
             if kind == "ZFS"
             else (has_volumes and kind == "LVM") or names.get(one.path) in used
         )
-        if kind and not is_up:
+        if kind and not is_up and names.get(one.path) not in attached:
             found.setdefault((kind, one.label), []).append(one.path)
     return tuple(IdleGroup(kind, name, tuple(paths)) for (kind, name), paths in sorted(found.items()))
 
@@ -164,14 +167,6 @@ def _is_pool_up(name: str, up: set[str]) -> bool:
 
 def _made_of(disk: Disk) -> tuple[str, ...]:
     return disk.parents if disk.kind in {"dm", "md"} else ()
-
-
-def _is_volume(reader: Reader, disk: Disk) -> bool:
-    """Whether a mapped device is a volume of LVM, by its UUID in the kernel (lvm2: libdm, UUID_PREFIX)."""
-    if disk.kind != "dm":
-        return False
-    uuid = line(reader, f"/sys/block/{disk.name}/dm/uuid")
-    return not isinstance(uuid, str) or uuid.startswith("LVM-")
 
 
 def look(reader: Reader) -> Filesystems:

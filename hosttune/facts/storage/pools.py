@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared, unread
 from hosttune.facts.reading import if_absent, line, names_in, parsed, require_known, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,8 +67,7 @@ class Pools(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Pools:
-    del facts
-    return Pools(lazy(lambda: () if reader.persistent_only else (*_of_zfs(reader), *_of_thin(reader))))
+    return Pools(lazy(lambda: () if reader.persistent_only else (*_of_zfs(reader), *_of_thin(reader, facts))))
 
 
 def _of_zfs(reader: Reader) -> tuple[Pool, ...]:
@@ -151,13 +150,17 @@ def percent_of(printed: str) -> float:
     return float(printed.strip().rstrip("%"))
 
 
-def _of_thin(reader: Reader) -> tuple[Pool, ...]:
-    """Those that LVM made: everybody sees that they are there, and root what is in them."""
-    named = [
-        if_absent(line(reader, f"{_BLOCK}/{device}/dm/name"), device)
+def _of_thin(reader: Reader, facts: Facts) -> tuple[Pool, ...]:
+    """Those that LVM made: everybody sees that they are there, and root what is in them. None of a user's files."""
+    devices = [
+        device
         for device in names_in(reader, _BLOCK)
         if device.startswith("dm-") and _THIN_POOL.fullmatch(if_absent(line(reader, f"{_BLOCK}/{device}/dm/uuid"), ""))
     ]
+    attached = attempt(lambda: facts.disks.attached) if devices else frozenset()
+    of_users = frozenset() if isinstance(attached, Unreadable) else attached
+    own = (device for device in devices if device not in of_users)
+    named = [if_absent(line(reader, f"{_BLOCK}/{device}/dm/name"), device) for device in own]
     told = shared(_dmsetup, reader)
     return tuple(_thin(name, told) for name in sorted(named))
 

@@ -25,12 +25,12 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared, unread
 from hosttune.facts.reading import answered, if_absent, integer, line, names_in, parsed, sure, text
 from hosttune.frozen import frozen
 from hosttune.host.command_secrets import MASK
 from hosttune.regex import regex
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,21 +85,25 @@ class Array(Fact):
 
 @frozen
 class Raid(Fact):
-    """All arrays of the kernel's own RAID, those of LVM last."""
+    """All arrays of the kernel's own RAID, those of LVM last; none of files that a user attached."""
 
     arrays: tuple[Array, ...]
 
 
 def collect(reader: Reader, facts: Facts) -> Raid:
-    del facts
-    return Raid(lazy(lambda: (*_arrays(reader), *_volumes(reader))))
+    def attached() -> frozenset[str]:
+        names = attempt(lambda: facts.disks.attached)
+        return frozenset() if isinstance(names, Unreadable) else names
+
+    return Raid(lazy(lambda: (*_arrays(reader, attached), *_volumes(reader, attached))))
 
 
-def _arrays(reader: Reader) -> tuple[Array, ...]:
+def _arrays(reader: Reader, attached: Callable[[], frozenset[str]]) -> tuple[Array, ...]:
     if not any(name.startswith("md") for name in names_in(reader, _BLOCK)):
         return ()
     content = text(reader, MDSTAT)
     arrays = () if content is ABSENT else parsed(parse_mdstat, str(content))
+    of_users = attached() if arrays else frozenset()
     return tuple(
         replace(
             array,
@@ -108,6 +112,7 @@ def _arrays(reader: Reader) -> tuple[Array, ...]:
             mismatches=lazy(_mismatches, reader, array),
         )
         for array in arrays
+        if not array.members or not of_users.issuperset(array.members)
     )
 
 
@@ -176,7 +181,7 @@ def _is_lost(level: str, members: str, told: str) -> bool:
     return gap in members + members[: len(gap) - 1]
 
 
-def _volumes(reader: Reader) -> tuple[Array, ...]:
+def _volumes(reader: Reader, attached: Callable[[], frozenset[str]]) -> tuple[Array, ...]:
     """Those of LVM: everybody sees that they are there, and root how they are."""
     images: dict[str, dict[int, str]] = {}  # as the device mapper calls the volume -> number of the member -> device
     for device in names_in(reader, _BLOCK):
@@ -184,7 +189,8 @@ def _volumes(reader: Reader) -> tuple[Array, ...]:
         if (match := _IMAGE.fullmatch(name)) and _is_of_lvm(reader, device):
             images.setdefault(match[1], {})[int(match[2])] = device
     told = shared(_status, reader, images)
-    return tuple(_volume(name, told) for name in sorted(images))
+    of_users = attached() if images else frozenset()
+    return tuple(_volume(name, told) for name in sorted(images) if not of_users.issuperset(images[name].values()))
 
 
 def _is_of_lvm(reader: Reader, device: str) -> bool:

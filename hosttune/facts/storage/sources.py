@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt, raw
 from hosttune.facts.reading import line
-from hosttune.facts.storage.disks import end_on
+from hosttune.facts.storage.disks import is_volume
 from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
 from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.ways import Ways, ways_of
@@ -108,8 +108,9 @@ class Sources:
             if facts.reader.persistent_only or facts.host.is_container:
                 raise UnknownFact("an image has no devices, and a container does not see those of its host")
             disks, filesystems = facts.disks.all, facts.filesystems.all
+            self._attached = facts.disks.attached
         except UnknownFact as unknown:
-            disks, filesystems = (), ()
+            disks, filesystems, self._attached = (), (), frozenset()
             self.lacking = unknown
         self.is_known = bool(disks)  # if /sys/block is hidden, nothing can be missed
         for disk in disks:
@@ -119,7 +120,8 @@ class Sources:
                 self._names[path] = disk.name
             if isinstance(number := raw(disk, "device"), str):
                 self._numbered[number] = disk.name
-        for one in filesystems:
+        attached = facts.disks.attached_paths if self._attached else frozenset()
+        for one in sorted(filesystems, key=lambda one: one.path in attached):  # what users attach pushes no disk out
             name = self._names.setdefault(one.path, one.name)
             self._held[name] = one
             for tag, value in zip(_TAGS, (one.uuid, one.label, one.part_uuid, one.part_label), strict=True):
@@ -137,24 +139,21 @@ class Sources:
         return tuple(name for name in found if name not in attached) if found and attached else found
 
     def find_attached(self, source: str) -> tuple[str, ...]:
-        """Those of loop devices, and of what is made of them, if a tag or a name by a tag means them. Any user can
-        attach an image with the UUID or label of a disk that is missing (udisks2: loop-setup, encrypted-unlock), and
-        the next boot does not have it.
+        """Those of loop devices, and of what is made of them, if the file that is attached names them. Any user
+        can attach an image with the UUID or label of a missing disk, or the name of an array or a volume group
+        (udisks2: loop-setup, encrypted-unlock), and the next boot does not have it.
         """
         path = plain_source(source)
-        if path.startswith("/dev/") and not path.startswith((*_LINKS, _UNLOCKED)):
-            return ()
-        return tuple(name for name in self._find_now(source) or () if self._is_of_loops(name))
+        is_own = path.startswith("/dev/") and not path.startswith((*_LINKS, _UNLOCKED))
+        found = (name for name in self._find_now(source) or () if name in self._attached)
+        return tuple(name for name in found if not is_own or self._is_assembled(name))
 
-    def _is_of_loops(self, name: str) -> bool:
-        """Whether it is a loop device, or is made of such only."""
-        if not self._loops or raw(self._disks[name], "disks") != ():
-            return False
-        return bool(end_on(name, lambda one: _parents(self._disks[one]) if one in self._disks else (), self._loops))
-
-    @cached_property
-    def _loops(self) -> frozenset[str]:
-        return frozenset(filter(self._is_loop, self._disks))
+    def _is_assembled(self, name: str) -> bool:
+        """Whether it is of an array or a volume group, which udev brings up as soon as its parts are there."""
+        disk = self._disks[name]
+        if disk.kind == "partition":
+            return any(parent in self._disks and self._is_assembled(parent) for parent in _parents(disk))
+        return disk.kind == "md" or (disk.kind == "dm" and is_volume(self._facts.reader, name, or_unknown=False))
 
     def _find_now(self, source: str) -> tuple[str, ...] | None:
         found = self._find(source)
@@ -188,7 +187,7 @@ class Sources:
         if folder:
             tag, value = _LINKS[folder], source.removeprefix(folder)
         named = self._tagged.get((tag, _fold(tag, value)), ()) if tag in _ANY_CASE else ()
-        return next((name for name in named if name in self._disks and not self._is_of_loops(name)), "")
+        return next((name for name in named if name in self._disks and name not in self._attached), "")
 
     def _find_path(self, path: str) -> tuple[str, ...] | None:
         if path in self._names:
@@ -226,7 +225,8 @@ class Sources:
         for name in tuple(found):
             held = self._held.get(name)
             if held and held.uuid:
-                found |= set(self._tagged["UUID", _fold("UUID", held.uuid)])
+                same = set(self._tagged["UUID", _fold("UUID", held.uuid)])
+                found |= same if name in self._attached else same - self._attached
         waiting = [*found]
         while waiting and len(found) < _MOST_BELOW:
             disk = self._disks.get(waiting.pop())
@@ -248,10 +248,6 @@ class Sources:
             for name, one in held
             if self._is_fixed(name) and (one.path in idle or (one.fstype == "crypto_LUKS" and name not in self._parts))
         )
-
-    def _is_loop(self, name: str) -> bool:
-        disk = self._disks.get(name)
-        return disk is not None and raw(disk, "kind") == "loop"
 
     def _is_fixed(self, name: str) -> bool:
         disk = self._disks.get(name)
@@ -281,7 +277,7 @@ class Sources:
             if (
                 one.fstype
                 and name not in used
-                and not (name in self._disks and self._is_of_loops(name))
+                and name not in self._attached
                 and len(same := found.setdefault(one.fstype, [])) <= _MOST
             ):
                 same.append(name)

@@ -127,7 +127,10 @@ def _held(facts: Facts, family: tuple[Disk, ...]) -> Iterator[Filesystem]:
 def _spare(reader: Reader, facts: Facts, disk: Disk) -> SpareDisk:
     family = _family(facts, disk)
     held = list(_held(facts, family))
-    uuids = [one.uuid for one in facts.filesystems.all]  # two of one UUID: a pool of btrfs, a copy, a snapshot
+    attached = facts.disks.attached_paths
+    uuids = [
+        one.uuid for one in facts.filesystems.all if one.path not in attached
+    ]  # two of one UUID: a pool of btrfs, a copy, a snapshot
     plain = [one for one in held if one.fstype in LOCAL_TYPES and one.uuid and uuids.count(one.uuid) == 1]
     is_plain = len(held) == len(plain) == 1 and len(family) <= 2
     return SpareDisk(

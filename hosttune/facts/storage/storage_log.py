@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, shared
-from hosttune.facts.kernel.kernel_log import OF_MOUNTS, lines_of, message_of
+from hosttune.facts.kernel.kernel_log import OF_MOUNTS, lines_of, message_of, newest_of_each
 from hosttune.facts.reading import if_absent, line, require_known, sure, text
 from hosttune.facts.storage.nfs import sees_only_of_pods
 from hosttune.frozen import frozen
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 T = TypeVar("T")
-_MOST = 400  # lines that are kept of each kind, the newest: disks' errors come in storms, as failing mounts do
+_MOST = 400  # lines that are kept of each kind and device: disks' errors come in storms, as failing mounts do
+_LONGEST_NAME = 80  # characters of a device that does not answer
 _EXT4 = regex(r"EXT4-fs \(([\w!-]+)\): (Remounting filesystem read-only|shut down requested|mounted filesystem)")
 _NFS = regex(r"nfs: server (\S{1,255}) (not responding, still trying|not responding, timed out|OK)$")
 _HUNG = regex(r"INFO: task (.{1,64}):(\d{1,10}) blocked (?:in I/O wait )?for more than (\d+) seconds")
@@ -125,18 +126,19 @@ def collect(reader: Reader, facts: Facts) -> StorageLog:
 
 
 def chosen(log: str) -> tuple[str, ...]:
-    """The lines of a kernel log that are about storage, the newest."""
-    errors, others, mounts = [], [], []
-    for place, one in enumerate(lines_of(log)):
+    """The lines of a kernel log that are about storage, the newest of each kind and device: errors of disks first."""
+    errors, others = [], []
+    for one in lines_of(log):
         words = message_of(one)[1]
-        if _ERROR.match(words) or _SILENT_DISK.match(words):
-            errors.append(one)
-        elif _EXT4.match(words) or _NFS.match(words) or _HUNG.match(words):
-            others.append((place, one))
+        if match := _ERROR.match(words):
+            errors.append(((_ERROR, match[1]), one))
+        elif _SILENT_DISK.match(words):
+            errors.append(((_SILENT_DISK, words.partition(": ")[0][:_LONGEST_NAME]), one))
+        elif match := _EXT4.match(words) or _NFS.match(words) or _HUNG.match(words):
+            others.append(((match.re, match[1]), one))
         elif _FAILED_MOUNT.match(words):
-            mounts.append((place, one))
-    # What is tried again and again fails as often: that pushes nothing else out.
-    return (*errors[-_MOST:], *(one for _, one in sorted((*others[-_MOST:], *mounts[-_MOST:]))))
+            others.append(((_FAILED_MOUNT, ""), one))
+    return (*newest_of_each(errors, _MOST), *newest_of_each(others, _MOST))
 
 
 def _matching(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterator[tuple[float | None, re.Match[str]]]:

@@ -11,12 +11,13 @@ import shlex
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, raw
 from hosttune.facts.storage.filesystems import look
 from hosttune.facts.storage.mounts import LOCAL_TYPES, MOUNTINFO, unit_name
 from hosttune.facts.storage.written_below import describe_rescue, describe_writers, find_writers
 from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
+from hosttune.regex import regex
 from hosttune.resources.base import AddressKind, FieldSpec, WishKind, in_general
 from hosttune.resources.steps import CommandLine, each, shorten_list
 from hosttune.resources.storage.folder import FOLDER
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 BELT = ("nofail", "x-systemd.device-timeout=30s", "x-systemd.before=local-fs.target")
 _SYSTEM = frozenset({"/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys",
                      "/tmp", "/usr", "/var", "/home"})  # fmt: skip
+_LOOP = regex(r"/dev/loop\d+(?:p\d+)?")  # of a file: what the policy names so is meant
 _SYSTEM_TREES = ("/boot/", "/dev/", "/etc/", "/proc/", "/run/", "/sys/", "/usr/")
 
 
@@ -82,7 +84,7 @@ class DataMountAddress(AddressKind):
             writer.unmount(target)
             return
         _, tag, options = str(change.after).split(" ")
-        device = look(writer).by_tag.get(tag)
+        device = _choose(writer, tag, change)
         if device is None:
             raise Refused(f"no device is {tag} any more", hint="see: hosttune disks")
         if _options_of(writer, target) != options:
@@ -96,6 +98,22 @@ class DataMountAddress(AddressKind):
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
         return shorten_list(each(changes, _mount_step))
+
+
+def _choose(writer: Writer, tag: str, change: Change) -> Filesystem | None:
+    """The one device that has a tag. A loop device only if it is the one that was planned: a user can have attached
+    another with the UUID of a disk that is gone since.
+    """
+    from hosttune.facts import Facts
+
+    found = [one for one in look(writer).all if tag in one.tags]
+    attached = Facts(writer).disks.attached_paths if found else frozenset()
+    own = [one for one in found if one.path not in attached or change.reason == _reason(one)]
+    return own[0] if len(own) == 1 else None
+
+
+def _reason(device: Filesystem) -> str:
+    return f"mounts {device.path}"
 
 
 def _mount_step(change: Change) -> CommandLine:
@@ -241,6 +259,15 @@ class _DataMountComparison:
         if not named and self.source.startswith("/dev/"):
             place = _device(self.facts.reader, self.source)
             named = [one for one in filesystems.all if one.path == place]
+        attached = self._attached()
+        if not _LOOP.fullmatch(self.source):
+            of_users, named = (
+                [one for one in named if one.path in attached],
+                [one for one in named if one.path not in attached],
+            )
+            if of_users and not named:
+                what = f"no disk is {self.source}, only {of_users[0].path}: a file that a user can attach"
+                raise _refuse(what, "find the disk; a file of yours is mounted by a line of fstab that you write")
         if len(named) > 1:
             raise _refuse(f"{', '.join(one.path for one in named)} are all {self.source}", "name one of them by UUID")
         if not named or not named[0].fstype:
@@ -255,9 +282,19 @@ class _DataMountComparison:
             raise _refuse(f"{device.path} holds {device.fstype}, which is not mounted by hosttune", todo)
         if not device.uuid:
             raise _refuse(f"the file system on {device.path} has no UUID", "give it one, or write the line by hand")
-        if len([one for one in filesystems.all if one.uuid == device.uuid]) > 1:
+        same = [one for one in filesystems.all if one.uuid == device.uuid]
+        if len(same) > 1 and (
+            device.path in attached or any(one.path not in attached for one in same if one != device)
+        ):
             raise _refuse(f"several devices have UUID={device.uuid} (a copy, a snapshot)", "make them distinct")
         return device
+
+    def _attached(self) -> frozenset[str]:
+        """What any user can have attached, but for what is mounted at the target already."""
+        disks, mounts = self.facts.disks, (self.facts.mounts.all if self.running else ())
+        here = {mount.device for mount in mounts if mount.target == self.target and not mount.is_of_user}
+        own = {path for one in disks.all if raw(one, "device") in here for path in (one.path, f"/dev/{one.name}")}
+        return disks.attached_paths - own
 
     def _entry(self, device: Filesystem) -> FstabEntry | None:
         """The line for this device and target; anything else that names one of them stands in the way."""
@@ -364,7 +401,7 @@ class _DataMountComparison:
             changes.append(self._change("fstab-line", self.target, line, f"{PATH}, for every boot", details))
         if self.running and not live:
             after = f"{_value(device.fstype, device.uuid)} {options}"
-            changes.append(self._change("data-mount", self.target, after, f"mounts {device.path}"))
+            changes.append(self._change("data-mount", self.target, after, _reason(device)))
         return tuple(changes)
 
     def _new_options(self, device: Filesystem) -> str:
