@@ -149,12 +149,12 @@ INSTALL = "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*' 'libnvidi
             SHOWN,
             ("main", "restricted", "universe"),
             (
-                "apt has no list of Ubuntu's component multiverse: sudo add-apt-repository multiverse && sudo apt-get update; "
-                f"then {INSTALL}"
+                "apt has no list of Ubuntu's component multiverse: sudo add-apt-repository multiverse && sudo apt-get update\n"
+                f"{INSTALL}"
             ),
         ),
-        (SHOWN, ("main", "multiverse", "restricted"), f"sudo apt-get update, and look again; then {INSTALL}"),
-        (SHOWN, (), f"sudo apt-get update, and look again; then {INSTALL}"),
+        (SHOWN, ("main", "multiverse", "restricted"), f"sudo apt-get update, and look again\n{INSTALL}"),
+        (SHOWN, (), f"sudo apt-get update, and look again\n{INSTALL}"),
         ("", ("main",), INSTALL),
     ],
     ids=["known", "multiverse off", "not there", "not Ubuntu's", "not in the record"],
@@ -212,11 +212,11 @@ def test_switches_that_are_not_on_the_bus_are_reached_by_ib_umad():
     found = choose(host(B200, switches=0, packages=packages, state="failed", umad=False), {})
     assert "ib_umad is not loaded" in found.refused
     file = "/etc/modules-load.d/nvlink-fabric.conf"
-    assert found.todo.startswith(f"sudo modprobe -a ib_umad && printf '%s\\n' ib_umad | sudo tee {file}; ")
+    assert found.todo.startswith(f"sudo modprobe -a ib_umad && printf '%s\\n' ib_umad | sudo tee {file}\n")
     found = choose(host(B200, switches=0, packages=packages, state="failed", umad=False, mlx5=False), {})
     assert "mlx5_ib and ib_umad are not loaded" in found.refused
     assert found.todo.startswith(
-        f"sudo modprobe -a mlx5_ib ib_umad && printf '%s\\n' mlx5_ib ib_umad | sudo tee {file}; "
+        f"sudo modprobe -a mlx5_ib ib_umad && printf '%s\\n' mlx5_ib ib_umad | sudo tee {file}\n"
     )
     assert choose(host(B200, switches=0, packages=packages, umad=True), {}).refused == ""
     assert choose(host(packages=packages, umad=False), {}).refused == ""  # these are on the bus

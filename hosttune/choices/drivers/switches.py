@@ -32,7 +32,7 @@ def without_umad(facts: Facts) -> tuple[str, str] | None:
         return None
     names, command = loads
     said = f"{names} not loaded, by which Fabric Manager reaches the NVSwitches"
-    return said, f"{command}; sudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
+    return said, f"{command}\nsudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
 
 
 def _load_modules(facts: Facts) -> tuple[str, str] | None:
