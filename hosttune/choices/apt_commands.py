@@ -54,8 +54,8 @@ def operands_in(text: str) -> tuple[str, ...]:
 
 
 def check_commands(facts: Facts, *ways_out: str) -> tuple[str, ...]:
-    """Ways out, each step with the packages in its commands that apt lacks, or of which that is not known. Apt is asked once
-    for all of them."""
+    """Ways out, each step with the packages in its commands that apt lacks, or of which that is not known. Apt is
+    asked once for all of them."""
     ways = [way.split("\n") for way in ways_out]
     steps = dict.fromkeys(step for way in ways for step in way)
     wanted = {step: tuple(one for one in operands_in(step) if _has_to_come(facts, one)) for step in steps}

@@ -12,7 +12,14 @@ from typing import Any
 from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.driver_state import before_boot
 from hosttune.choices.drivers.components import fabric_packages, managers
-from hosttune.choices.drivers.switches import LOG, SERVICE, way_into_fabric, way_to_links, without_switches, without_umad
+from hosttune.choices.drivers.switches import (
+    LOG,
+    SERVICE,
+    way_into_fabric,
+    way_to_links,
+    without_switches,
+    without_umad,
+)
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, lazy
 from hosttune.frozen import frozen

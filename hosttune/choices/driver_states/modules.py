@@ -255,7 +255,7 @@ def contained_mismatch(facts: Facts) -> Told | None:
     elif driver.runfile:
         installer = f"NVIDIA-Linux-{facts.kernel.architecture}-{loaded}.run"
         way += f": sudo sh {quote(installer)} --no-kernel-modules"
-    return said, f"{way}\nor take an image without libraries of its own, which gets the host's from the NVIDIA Container Toolkit"
+    return said, f"{way}\nor take an image without libraries: it gets the host's from the NVIDIA Container Toolkit"
 
 
 def swapped(facts: Facts) -> Told | None:

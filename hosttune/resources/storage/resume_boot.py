@@ -50,7 +50,8 @@ def look_at_resume(facts: Facts) -> Iterator[BootLine]:
     if given.path.startswith(_FOLDER):
         todo = f"write RESUME=none there{meant}\nbuild the initial RAM disk anew: {REBUILD}"
     else:
-        todo = f"take resume={given.value} out{meant.replace(', or', ', or write')}\nwrite it into the boot menu: sudo update-grub"
+        kept = meant.replace(", or", ", or write")
+        todo = f"take resume={given.value} out{kept}\nwrite it into the boot menu: sudo update-grub"
     yield BootLine(f"resume {given.value}", given.line, note=note, way_out=todo, is_of_device=True, file=given.path)
 
 
