@@ -54,12 +54,14 @@ def operands_in(text: str) -> tuple[str, ...]:
 
 
 def check_commands(facts: Facts, *ways_out: str) -> tuple[str, ...]:
-    """Ways out, each with the packages in its commands that apt lacks, or of which that is not known. Apt is asked once
-    for all of them."""
-    wanted = [tuple(one for one in operands_in(way) if _has_to_come(facts, one)) for way in ways_out]
-    every = tuple(dict.fromkeys(one for operands in wanted for one in operands))
+    """Ways out, each step with the packages in its commands that apt lacks, or of which that is not known. Apt is
+    asked once for all of them."""
+    ways = [way.split("\n") for way in ways_out]
+    steps = dict.fromkeys(step for way in ways for step in way)
+    wanted = {step: tuple(one for one in operands_in(step) if _has_to_come(facts, one)) for step in steps}
+    every = tuple(dict.fromkeys(one for operands in wanted.values() for one in operands))
     missing = find_missing(facts, every)
-    return tuple(_with_note(way, operands, missing) for way, operands in zip(ways_out, wanted, strict=True))
+    return tuple("\n".join(_with_note(step, wanted[step], missing) for step in way) for way in ways)
 
 
 def _has_to_come(facts: Facts, operand: str) -> bool:

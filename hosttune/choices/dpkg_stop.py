@@ -86,7 +86,7 @@ def find_stop(facts: Facts) -> Stop | None:
     waiting = (*of_kernels, *_waiting_for_initrd(facts))
     if waiting and is_boot_full(facts):
         said = f"there is no room on /boot for an initial RAM disk: {half or _say_stopped(waiting)}"
-        return Stop(Cause.BOOT, said, f"{facts.boot_room.way_out}; {REPAIR}")
+        return Stop(Cause.BOOT, said, f"{facts.boot_room.way_out}\n{REPAIR}")
     if conflict := _find_conflict(facts, broken):
         return conflict
     if failed := _failed_builds(facts, broken):
@@ -118,7 +118,7 @@ def bring_module(facts: Facts, stop: Stop, kernel: str) -> str:
     that bring it, or lets apt work again."""
     if is_brought_by_repair(facts, stop, kernel):
         return f"what solves `{stop.state}`, which brings the module too"
-    return f"what solves `{stop.state}`, then {commands(facts, kernel)}"
+    return f"what solves `{stop.state}`\n{commands(facts, kernel)}"
 
 
 def is_brought_by_repair(facts: Facts, stop: Stop, kernel: str) -> bool:
@@ -174,16 +174,16 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     why = f"; the build took an older compiler than {lacked}, which built the kernel" if lacked else ""
     said = f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({failed[0].log}{why}), so {half}"
     repair = repair_build(facts, kernels[0]) or f"fix what {failed[0].log} names"
-    fix = f"{repair}, then sudo dpkg --configure -a"
+    fix = f"{repair}\nsudo dpkg --configure -a"
     if ready := prebuilt_instead(facts, kernels[0]):
-        return Stop(Cause.BUILD, said, f"{ready} (if apt has none: {fix})")
+        return Stop(Cause.BUILD, said, f"{ready}\nif apt has none: {fix}")
     if lacked:
         return Stop(Cause.BUILD, said, fix)
     if unused := [*map(quote, removable_packages(facts, *kernels))]:
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
-        fix += f"; or, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
+        fix += f"\nor, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
     others = (newer_build(facts) or former_build(facts) or distribution_build(facts), _boot_other(facts, kernels))
-    return Stop(Cause.BUILD, said, "; or ".join(part for part in (*others, fix) if part))
+    return Stop(Cause.BUILD, said, "\nor ".join(part for part in (*others, fix) if part))
 
 
 def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
@@ -204,7 +204,7 @@ def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
         boot = ", ".join((f"sudo proxmox-boot-tool kernel pin {quote(others[-1])}", boot))
         what = f"the headers of {running}"
     remove = f"sudo apt-get remove {' '.join(map(quote, names))}"
-    return f"{boot}, and remove {what} there: {remove}; sudo dpkg --configure -a"
+    return f"{boot}, and remove {what} there: {remove}\nsudo dpkg --configure -a"
 
 
 def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:

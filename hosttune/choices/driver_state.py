@@ -253,7 +253,7 @@ def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
         newer = f"install a newer release of branch {branch} from the source of this build, or boot an older kernel"
         way_out = f"{newer}; for another driver, {way_out}"
     if other := nvidia_of_other_system(facts):
-        said, way_out = f"{said}; {other.what}", f"{other.undo}; then {way_out}"
+        said, way_out = f"{said}; {other.what}", f"{other.undo}\n{way_out}"
     return DriverState("absent", is_fault=True, evidence=said, way_out=way_out, is_dead=True)
 
 

@@ -12,7 +12,14 @@ from typing import Any
 from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.driver_state import before_boot
 from hosttune.choices.drivers.components import fabric_packages, managers
-from hosttune.choices.drivers.switches import LOG, SERVICE, way_into_fabric, without_switches, without_umad
+from hosttune.choices.drivers.switches import (
+    LOG,
+    SERVICE,
+    way_into_fabric,
+    way_to_links,
+    without_switches,
+    without_umad,
+)
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, lazy
 from hosttune.frozen import frozen
@@ -28,12 +35,14 @@ class Fabric(Fact):
     todo: str = ""  # the command that a person types then
     evidence: tuple[str, ...] = ()
     way_in: str = ""  # what a person does about a GPU that is not in its fabric, in every kind of setup
+    way_to_links: str = ""  # what a person does about NVLinks of a board that are down or slow
+    way_to_wait: str = ""  # the same about a GPU that the fabric has not taken in yet
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 - the interface of all choices
     """Raises UnknownFact where the answer hangs on something that could not be read."""
     if why_not := _not_here(facts):
-        return Fabric(is_needed=False, reason=why_not, way_in=lazy(way_into_fabric, facts, is_run_here=False))
+        return Fabric(is_needed=False, reason=why_not, **_ways(facts, is_run_here=False))
     seen = f"{facts.gpus.nvswitches} NVSwitches on the PCI bus"
     if not facts.gpus.nvswitches:
         seen = "the NVSwitches of HGX B200 and newer do not show on the PCI bus; that they are here is told by the GPUs"
@@ -47,8 +56,17 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 -
         refused=refused,
         todo=todo,
         evidence=evidence,
-        way_in=lazy(way_into_fabric, facts, is_run_here=True),
+        **_ways(facts, is_run_here=True),
     )
+
+
+def _ways(facts: Facts, *, is_run_here: bool) -> dict[str, Any]:
+    watch = "watch it, below Fabric: nvidia-smi -q\nif it stays so, go on"
+    return {
+        "way_in": lazy(way_into_fabric, facts, is_run_here=is_run_here),
+        "way_to_links": lazy(way_to_links, facts),
+        "way_to_wait": lazy(lambda: f"{watch}\n{way_to_links(facts)}"),
+    }
 
 
 def _not_here(facts: Facts) -> str:

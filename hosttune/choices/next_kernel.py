@@ -33,6 +33,11 @@ class NextKernel(Fact):
     commands: str
     others: tuple[str, ...]  # kernels with a module, which would do until then
 
+    @property
+    def way_out(self) -> str:
+        """What to type, and that it comes before the boot; empty where nothing is to be typed."""
+        return f"do not reboot before: {self.commands}" if self.commands else ""
+
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> NextKernel:  # noqa: ARG001 - the interface of all choices
     driver, kernel = facts.driver, facts.boot.next_kernel
@@ -69,10 +74,10 @@ def commands(facts: Facts, kernel: str) -> str:
         build = _with_headers(facts, kernel, f"sudo dkms autoinstall -k {quote(kernel)}")
     else:
         build = _with_headers(facts, kernel, f"sudo apt-get install {quote(_dkms_of_archive(facts))}")
-    fix = f"{repair_build(facts, kernel)}, then {build}" if log else build
+    fix = f"{repair_build(facts, kernel)}\n{build}" if log else build
     if log and not lacked_compiler(facts, kernel) and (other := newer_build(facts) or other_branch_build(facts)):
-        fix = f"{other}; or {fix}"
-    return f"{ready} (if apt has none: {fix})" if log and ready else fix
+        fix = f"{other}\nor {fix}"
+    return f"{ready}\nif apt has none: {fix}" if log and ready else fix
 
 
 def _without_packages(facts: Facts, kernel: str) -> str:
@@ -89,18 +94,19 @@ def _without_packages(facts: Facts, kernel: str) -> str:
         again += f" (where that does not build, {newer})"
     if is_built:
         again = f"sudo dkms autoinstall -k {quote(kernel)}"
-    return f"{_with_headers(facts, kernel, again, '; ')}{or_boot(facts, kernel)}"
+    built = _with_headers(facts, kernel, again, "\n")
+    return f"{built}{or_boot(facts, kernel)}"
 
 
 def _without_failed_build(facts: Facts, kernel: str) -> str:
     """A driver without packages whose build failed: the same build fails again."""
     other = other_kernel(facts, kernel)
     newer = _newer_installer(facts) or "a newer version of it"
-    fix = f"{repair_build(facts, kernel)}, then sudo dkms autoinstall -k {quote(kernel)}"
+    fix = f"{repair_build(facts, kernel)}\nsudo dkms autoinstall -k {quote(kernel)}"
     if lacked_compiler(facts, kernel):
         return fix
-    fix = f"{newer}; or {fix}"
-    return f"boot {other}, which has a module; or {fix}" if other else fix
+    fix = f"{newer}\nor {fix}"
+    return f"boot {other}, which has a module\nor {fix}" if other else fix
 
 
 def _newer_installer(facts: Facts) -> str:
@@ -269,7 +275,7 @@ def suggest_replacement(facts: Facts, module: DriverModule) -> str:
     if module.source == "prebuilt":
         return install
     away, is_by_dkms = _take_away(facts, module)
-    return f"{away}; {install}" if is_by_dkms else f"{away}; {install}; sudo depmod {quote(kernel)}"
+    return f"{away}\n{install}" if is_by_dkms else f"{away}\n{install}\nsudo depmod {quote(kernel)}"
 
 
 def _without_installer(facts: Facts, kernel: str) -> str:
@@ -279,7 +285,7 @@ def _without_installer(facts: Facts, kernel: str) -> str:
     again = f"sudo apt-get install --reinstall {quote(name)}"
     if not facts.packages[name].is_installed:
         again = f"sudo dkms autoinstall -k {quote(kernel)}" if is_compiled(facts) else commands(facts, kernel)
-    return f"sudo nvidia-uninstall; {again}; sudo depmod {quote(kernel)}; sudo ldconfig"
+    return f"sudo nvidia-uninstall\n{again}\nsudo depmod {quote(kernel)}\nsudo ldconfig"
 
 
 def is_leftover(facts: Facts, module: DriverModule) -> bool:
@@ -292,7 +298,7 @@ def replace_leftover(facts: Facts, module: DriverModule) -> str:
     kernel = quote(module.kernel)
     install = f"sudo apt-get install --reinstall linux-modules-nvidia-{quote(facts.driver.name)}-{kernel}"
     away, _ = _take_away(facts, module)
-    return f"{away}; {install}; sudo depmod {kernel} && sudo update-initramfs -u -k {kernel}; sudo modprobe nvidia"
+    return f"{away}\n{install}\nsudo depmod {kernel} && sudo update-initramfs -u -k {kernel}\nsudo modprobe nvidia"
 
 
 def _take_away(facts: Facts, module: DriverModule) -> tuple[str, bool]:

@@ -99,7 +99,7 @@ def _decisions(facts: Facts, is_wanted: Callable[[str], bool], *, with_holds: bo
 def join_decisions(decisions: Iterable[AptDecision]) -> AptDecision | None:
     """All of them as one; None where there is none."""
     told = tuple(decisions)
-    return AptDecision("; ".join(one.what for one in told), "; ".join(one.undo for one in told)) if told else None
+    return AptDecision("; ".join(one.what for one in told), "\n".join(one.undo for one in told)) if told else None
 
 
 def _number(name: str) -> str:

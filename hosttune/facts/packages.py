@@ -114,7 +114,7 @@ class Packages(Fact):
         over: it configures what depends on it first.
         """
         again = [one.name for one in self.to_reinstall]
-        return "; ".join(
+        return "\n".join(
             [REPAIR, *([f"sudo apt-get install --reinstall {' '.join(map(quote, again))}"] if again else [])]
         )
 

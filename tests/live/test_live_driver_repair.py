@@ -192,6 +192,7 @@ def typed(repair: str) -> str:
     """The commands of a way out, as root types them."""
     for words in ("sudo ", "where that is not enough, "):
         repair = repair.replace(words, "")
+    repair, _, _ = repair.partition("\nif apt has none: ")
     return re.sub(r" \((?:if|keep)[^)]*\)", "", repair)
 
 
@@ -252,7 +253,7 @@ def test_failed_build_without_prebuilt_modules_ends_with_the_kernel(tree):
     stop = host.stop()
     assert stop.cause is Cause.BUILD
     assert "linux-modules-nvidia" not in stop.repair
-    fix, _, remove = stop.repair.partition("; or, until the driver builds for it, remove that kernel: ")
+    fix, _, remove = stop.repair.partition("\nor, until the driver builds for it, remove that kernel: ")
     assert fix.endswith("then sudo dpkg --configure -a")
     host.type(typed(remove), 0)
     assert host.is_whole()
@@ -307,7 +308,7 @@ def test_file_of_the_driver_in_a_package_of_others_ends_without_that_package(tre
     facts = host.facts()
     evidence, repair = others_broken(facts)
     assert "xserver-xlibre (unpacked): none is of the driver" in evidence
-    first, _, rest = repair.partition("; where dpkg ends with the same error, /var/log/apt/term.log says why")
+    first, _, rest = repair.partition("\nif dpkg ends with the same error, see why: /var/log/apt/term.log")
     host.type(typed(first), 100)
     assert ("sudo apt-get remove xserver-xlibre" in rest) is not is_upgrade
     if not is_upgrade:
@@ -350,7 +351,7 @@ def test_libraries_of_the_other_series_bring_their_prebuilt_modules(tree):
     facts = Facts(InTree(host.tree, OLD, **{"/proc/driver/nvidia/version": loaded}))
     evidence, way = other_versions(facts)
     assert "two versions in one driver: nvidia-kernel-common-580 580.126.09" in evidence
-    host.type(typed(way.partition("; then ")[0]), 0)
+    host.type(typed(way.partition("\n")[0]), 0)
     assert host.is_whole()
     assert host.has(f"linux-modules-nvidia-580-server-open-{OLD}")
     assert host.has("linux-modules-nvidia-580-server-open-generic")
@@ -414,7 +415,7 @@ def test_half_way_packages_of_another_archive_go_to_the_version_of_the_rest(tree
         facts.__dict__["boot_room"] = SimpleNamespace(is_full=False, way_out="")
         stop = find_stop(facts)
         assert stop.cause is Cause.VERSIONS
-        host.type(typed(stop.repair.partition("; sudo update-initramfs")[0]), 0)
+        host.type(typed(stop.repair.partition("\nsudo update-initramfs")[0]), 0)
         assert host.is_whole()
         assert host.has("nvidia-driver-530")
         facts = Facts(InTree(host.tree, OLD))

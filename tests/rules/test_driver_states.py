@@ -27,7 +27,7 @@ from hosttune.engine.policy import Policy
 from hosttune.facts import Facts, RequestedNames
 from hosttune.facts.apt_get import simulation
 from hosttune.facts.gpu.archives import parse_policy
-from hosttune.facts.packages import DATABASE
+from hosttune.facts.packages import DATABASE, REPAIR
 from hosttune.host.door import Completed
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import RecordReader
@@ -47,6 +47,7 @@ from tests.hosts import built
 from tests.hosts.built import reader
 from tests.hosts.driver import ARCHIVE as UBUNTU
 from tests.hosts.driver import Apt
+from tests.unit.test_ways_out_are_lists import chained
 
 FOLDER = Path(__file__).resolve().parent / "driver_states"
 RECORD = built.HOSTS / "h100-8x-2socket.json"
@@ -62,7 +63,7 @@ NVIDIA = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x8
 ASKS = simulation(())
 BOOT = re.compile(r"\breboot\b")
 NEGATED = re.compile(
-    r"no reboot|not reboot|after `[^`]+` is solved|then drain the host and reboot|after a reboot|reboot mends that"
+    r"no reboot|not reboot|after `[^`]+` is solved|\n(?:drain the host and )?reboot|after a reboot|reboot mends that"
 )
 
 
@@ -356,11 +357,17 @@ def test_typed_installation_does_something(name):
     """apt-get install passes over what is installed, unless it is reinstalled, taken away or in another version."""
     packages = Facts(reader_of(HOSTS[name])).packages
     for state in table_of(name).states:
-        for names in re.findall(r"apt-get install ([^;&()]+)", state.way_out):
+        for names in re.findall(r"apt-get install ([^;&()\n]+)", state.way_out):
             words = names.replace("where apt", "").split()
             assert any("=" in one or one.endswith("-") or not packages[one].is_installed for one in words), (
                 state.way_out
             )
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_each_line_of_a_way_out_is_one_step(name):
+    ways = [state.way_out.replace(REPAIR, "") for state in table_of(name).states]
+    assert [step for way in ways for step in chained(way)] == []
 
 
 def test_page_says_no_version_of_a_module_that_is_not_loaded():
@@ -427,7 +434,7 @@ def test_module_that_is_not_of_the_packages_gives_way_to_theirs_and_no_switch_is
     (state,) = table_of(name).states
     assert (state.name, state.is_dead) == ("wrong flavour", True)
     assert "switch_branch" not in state.way_out
-    assert "--reinstall linux-modules-nvidia-580-server-open-6.8.0-60-generic; sudo update-initramfs" in state.way_out
+    assert "--reinstall linux-modules-nvidia-580-server-open-6.8.0-60-generic\nsudo update-initramfs" in state.way_out
     assert not [one for one in plan_of(name, switch_branch=True).changes if one.rule == "gpu-driver"]
 
 

@@ -188,3 +188,25 @@ def test_sick_node_of_a_public_report_never_becomes_fit(name):
     for withheld in list(drawn(door, name))[-SETS:]:
         after = judge(findings_of(Withholding(door.base, frozenset(withheld)), ASKED))
         assert after.fitness is not Fitness.FIT, sorted(map(str, withheld))
+
+
+WITHOUT = {
+    "network-rails": r"/infiniband/[^/]+/device/device",
+    "network-rdma-health": r"/infiniband/[^/]+/device/device|/infiniband_verbs(?:/uverbs\d+/ibdev)?",
+    "network-card-errors": r"/proc/stat",
+}
+OF_CARDS = [(rule, case) for rule, case in OF_HEALTH if rule in WITHOUT]
+
+
+@pytest.mark.parametrize(("rule", "case"), OF_CARDS, ids=[f"{rule}-{case['name']}" for rule, case in OF_CARDS])
+def test_unread_name_of_a_card_or_unread_boot_makes_no_fault_and_hides_none(rule, case):
+    """Each such answer by itself, and all of them: what cannot be compared is unknown."""
+    params = {rule: case["params"]} if "params" in case else {}
+    door = Withholding(host_of(case))
+    before = findings_of(door, [rule], params)
+    keys = [key for key in could_be_read(door) if re.search(f"(?:{WITHOUT[rule]})\\Z", str(key[1]))]
+    for withheld in (*({key} for key in keys), set(keys)):
+        after = findings_of(Withholding(door.base, frozenset(withheld)), [rule], params)
+        is_unknown = any(one.verdict is Verdict.UNKNOWN for one in after)
+        assert faults_in(after) <= faults_in(before), sorted(withheld)
+        assert faults_in(after) or is_unknown or not faults_in(before), sorted(withheld)

@@ -453,7 +453,7 @@ def test_choose_nothing_beside_a_runfile():
     facts = machine(offer=None, packages=INSTALLED, updates=(offer(LIBRARY),), runfile=True)
     choice = choose(facts, PARAMS | {"update": True, "branch": "595", "switch_branch": True})
     assert (choice.action, "runfile" in choice.reason) == ("keep", True)
-    assert choice.way_out.startswith("sudo nvidia-uninstall; ")
+    assert choice.way_out.startswith("sudo nvidia-uninstall\n")
     facts.driver = replace(facts.driver, is_vgpu_manager=True)
     assert choose(facts, PARAMS).way_out == f"sudo apt-get remove {' '.join(INSTALLED)}"
 

@@ -1,5 +1,6 @@
 """Whether a host needs Fabric Manager, and what stands in its way."""
 
+from collections import defaultdict
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from hosttune.facts.gpu.packaging import Packaging, parse_show
 from hosttune.facts.packages import Packages
 from hosttune.facts.services.units import Unit
 from tests.unit.driver_machine import GivenArchives, filled, stanza
+from tests.unit.fake_reader import FakeReader
 
 H100, B200, B300, RTX5090, GB200 = "0x2330", "0x2901", "0x3182", "0x2b85", "0x2941"
 SAME = {"nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu1"}
@@ -25,6 +27,7 @@ def host(
 ):  # fmt: skip
     more = {
         "next_module": True,
+        "hostname": "gpu1",
         "is_container": False,
         "is_wsl": False,
         "is_vm": False,
@@ -33,6 +36,7 @@ def host(
     } | more
     status = {name: (version, "install ok installed") for name, version in packages.items()}
     return SimpleNamespace(
+        reader=FakeReader(files=more.get("files", {})), dcgm=SimpleNamespace(version=""), processes=defaultdict(lambda: SimpleNamespace(commands=())),
         gpus=SimpleNamespace(
             devices=(SimpleNamespace(device_id=device),) * count, has_gpu=count > 0, nvswitches=switches,
             is_passed_through=more["vfio"], generations=("hopper",), summary="8 x H100", ours=(), undriven=(), is_on_grace=False,
@@ -42,7 +46,7 @@ def host(
             has_module_for_running_kernel=True, has_module_for_next_kernel=more["next_module"],
         ),
         host=SimpleNamespace(**more), apt=SimpleNamespace(pins=()), kernel=SimpleNamespace(architecture=architecture, release="6.8.0-60-generic"),
-        managers=SimpleNamespace(gpu_operator=more["operator"], kubelet=False), packages=Packages(status),
+        managers=SimpleNamespace(gpu_operator=more["operator"], kubelet=False, slurm=False), packages=Packages(status),
         boot=SimpleNamespace(takes_own_modules=True, next_kernel="6.8.0-71-generic", secure_boot=False, reboot_required=False, reboot_packages=()),
         archives=GivenArchives(origins=("Ubuntu",), packages_there=()), role=SimpleNamespace(vendor_image=""), os=SimpleNamespace(is_ubuntu=True),
         nvidia=SimpleNamespace(is_vgpu=False, all_lost="", rejected_key=False, legacy_branch="", needs_open=False, not_for_open=False, smi="", refused=""),
@@ -149,12 +153,12 @@ INSTALL = "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*' 'libnvidi
             SHOWN,
             ("main", "restricted", "universe"),
             (
-                "apt has no list of Ubuntu's component multiverse: sudo add-apt-repository multiverse && sudo apt-get update; "
-                f"then {INSTALL}"
+                "apt has no list of Ubuntu's component multiverse: sudo add-apt-repository multiverse && sudo apt-get update\n"
+                f"{INSTALL}"
             ),
         ),
-        (SHOWN, ("main", "multiverse", "restricted"), f"sudo apt-get update, and look again; then {INSTALL}"),
-        (SHOWN, (), f"sudo apt-get update, and look again; then {INSTALL}"),
+        (SHOWN, ("main", "multiverse", "restricted"), f"sudo apt-get update, and look again\n{INSTALL}"),
+        (SHOWN, (), f"sudo apt-get update, and look again\n{INSTALL}"),
         ("", ("main",), INSTALL),
     ],
     ids=["known", "multiverse off", "not there", "not Ubuntu's", "not in the record"],
@@ -212,11 +216,11 @@ def test_switches_that_are_not_on_the_bus_are_reached_by_ib_umad():
     found = choose(host(B200, switches=0, packages=packages, state="failed", umad=False), {})
     assert "ib_umad is not loaded" in found.refused
     file = "/etc/modules-load.d/nvlink-fabric.conf"
-    assert found.todo.startswith(f"sudo modprobe -a ib_umad && printf '%s\\n' ib_umad | sudo tee {file}; ")
+    assert found.todo.startswith(f"sudo modprobe -a ib_umad && printf '%s\\n' ib_umad | sudo tee {file}\n")
     found = choose(host(B200, switches=0, packages=packages, state="failed", umad=False, mlx5=False), {})
     assert "mlx5_ib and ib_umad are not loaded" in found.refused
     assert found.todo.startswith(
-        f"sudo modprobe -a mlx5_ib ib_umad && printf '%s\\n' mlx5_ib ib_umad | sudo tee {file}; "
+        f"sudo modprobe -a mlx5_ib ib_umad && printf '%s\\n' mlx5_ib ib_umad | sudo tee {file}\n"
     )
     assert choose(host(B200, switches=0, packages=packages, umad=True), {}).refused == ""
     assert choose(host(packages=packages, umad=False), {}).refused == ""  # these are on the bus
@@ -275,6 +279,15 @@ def test_way_into_the_fabric_is_that_of_what_runs_it():
     assert "nvidia-driver-ctr" in operator
     lacking = choose(host(B200, switches=0, umad=False, mlx5=False), {}).way_in
     assert "sudo modprobe -a mlx5_ib ib_umad" in lacking
+
+
+def test_gpus_are_reset_by_the_driver_in_its_container_where_the_host_has_none():
+    contained = {"/run/nvidia/driver/usr/bin/nvidia-smi": ""}
+    found = choose(host(operator=True, branch="", packages={}, files=contained), {})
+    reset = "reset all GPUs of this host together: sudo chroot /run/nvidia/driver nvidia-smi -r\n"
+    assert all(reset in way for way in (found.way_in, found.way_to_links, found.way_to_wait))
+    own = choose(host(active=True, files={"/usr/bin/nvidia-smi": ""}), {})
+    assert "reset all GPUs of this host together: sudo nvidia-smi -r\n" in own.way_to_links
 
 
 def test_way_into_the_fabric_of_a_virtual_machine_names_its_manager_where_it_has_one():

@@ -165,7 +165,7 @@ def test_module_that_is_there_needs_nothing():
 NEXT = "6.8.0-62-generic"
 BUILD = f"sudo apt-get install linux-headers-{NEXT} && sudo dkms autoinstall -k {NEXT}"
 FAILED = DkmsBuild("nvidia-srv-open", "580.126.20", NEXT, is_installed=False, failed=True)
-MEND = f"fix what {FAILED.log} names, then {BUILD}"
+MEND = f"fix what {FAILED.log} names\n{BUILD}"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ MEND = f"fix what {FAILED.log} names, then {BUILD}"
         ({"packages": ("nvidia-dkms-580-open",), "origins": ("NVIDIA",), "dkms": (FAILED,)}, MEND),
         ({"packages": ("nvidia-kernel-dkms",), "ubuntu": False, "dkms": (FAILED,)}, MEND),
         ({"packages": ("nvidia-dkms-580-server-open", "linux-image-generic"), "dkms": (FAILED,)},
-         f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-{RUNNING} {MODULES}-generic nvidia-dkms-580-server-open- (if apt has none: {MEND.replace(' &&', ' linux-headers-generic &&')})"),
+         f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-{RUNNING} {MODULES}-generic nvidia-dkms-580-server-open-\nif apt has none: {MEND.replace(' &&', ' linux-headers-generic &&')}"),
         ({"packages": (f"{MODULES}-x",), "dkms": (FAILED,)}, f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT}"),
     ],
     ids=["NVIDIA's archive", "its packages in part", "its names from 590 on", "its build failed", "Debian's failed", "Ubuntu's failed", "a leftover of DKMS"],
@@ -193,13 +193,13 @@ def test_what_is_compiled_here_is_compiled_again_unless_that_failed_and_ubuntu_h
         ("updates/dkms/nvidia.ko", "580.95.05", {"packages": ("nvidia-dkms-580-open",)}, f"sudo dkms autoinstall -k {NEXT}"),
         ("updates/dkms/nvidia.ko", "580.126.20", {"packages": ("nvidia-dkms-580-open",)}, "sudo apt-get install --reinstall nvidia-dkms-580-open"),
         ("updates/dkms/nvidia.ko", "580.95.05", {"packages": (f"{MODULES}-x",), "dkms": (DkmsBuild("nvidia", "580.95.05", NEXT, is_installed=True, failed=False),)},
-         f"sudo dkms remove nvidia/580.95.05 -k {NEXT}; sudo apt-get install --reinstall {MODULES}-{NEXT}"),
+         f"sudo dkms remove nvidia/580.95.05 -k {NEXT}\nsudo apt-get install --reinstall {MODULES}-{NEXT}"),
         ("updates/nvidia.ko", "580.95.05", {"packages": (f"{MODULES}-x",)},
-         f"sudo mkdir -p /root/nvidia-modules-{NEXT} && sudo find /lib/modules/{NEXT}/updates {FIND} -exec mv -t /root/nvidia-modules-{NEXT} {{}} +; sudo apt-get install --reinstall {MODULES}-{NEXT}; sudo depmod {NEXT}"),
+         f"sudo mkdir -p /root/nvidia-modules-{NEXT} && sudo find /lib/modules/{NEXT}/updates {FIND} -exec mv -t /root/nvidia-modules-{NEXT} {{}} +\nsudo apt-get install --reinstall {MODULES}-{NEXT}\nsudo depmod {NEXT}"),
         ("kernel/drivers/video/nvidia.ko", "590.48.01", {"packages": (f"{MODULES}-{NEXT}",), "runfile": True},
-         f"sudo nvidia-uninstall; sudo apt-get install --reinstall {MODULES}-{NEXT}; sudo depmod {NEXT}; sudo ldconfig"),
+         f"sudo nvidia-uninstall\nsudo apt-get install --reinstall {MODULES}-{NEXT}\nsudo depmod {NEXT}\nsudo ldconfig"),
         ("kernel/drivers/video/nvidia.ko", "590.48.01", {"packages": ("nvidia-dkms-580-open",), "runfile": True},
-         f"sudo nvidia-uninstall; sudo dkms autoinstall -k {NEXT}; sudo depmod {NEXT}; sudo ldconfig"),
+         f"sudo nvidia-uninstall\nsudo dkms autoinstall -k {NEXT}\nsudo depmod {NEXT}\nsudo ldconfig"),
     ],
     ids=["prebuilt", "compiled in an old version", "compiled of the other kind", "left by DKMS before the prebuilt one", "nobody's", "an installer's over prebuilt ones", "an installer's over compiled ones"],
 )  # fmt: skip
@@ -253,7 +253,7 @@ def test_build_of_an_installer_that_failed_is_not_repeated():
     )
     here = {"kernels": (old,), "with_module": (old,), "branch": "", "runfile": True, "dkms": builds}
     said = choose(host(NEXT, (HEADERS,), **here), {}).commands
-    assert said.startswith(f"boot {old}, which has a module; or NVIDIA's installer of a newer version")
-    assert said.endswith(f"or fix what {log} names, then sudo dkms autoinstall -k {NEXT}")
+    assert said.startswith(f"boot {old}, which has a module\nor NVIDIA's installer of a newer version")
+    assert said.endswith(f"or fix what {log} names\nsudo dkms autoinstall -k {NEXT}")
     shared = choose(host(NEXT, (HEADERS,), **here, vgpu_manager=True), {}).commands
     assert "NVIDIA's installer" not in shared

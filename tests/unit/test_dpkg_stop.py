@@ -103,7 +103,7 @@ def test_driver_of_nvidias_archive_gets_no_module_of_ubuntus():
     stop = find_stop(host(*cuda, META, *image, dkms=(FAILED,)))
     remove = f"sudo apt-get remove linux-headers-{NEW} linux-image-{NEW}"
     assert stop.repair == (
-        f"fix what {FAILED.log} names, then sudo dpkg --configure -a; or, until the driver builds for it, remove that "
+        f"fix what {FAILED.log} names\nsudo dpkg --configure -a\nor, until the driver builds for it, remove that "
         f"kernel: {remove}"
     )
     only = find_stop(host(*cuda, META, *image, dkms=(FAILED,), with_module=()))
@@ -143,7 +143,7 @@ def test_build_that_failed_for_no_half_way_package_stops_nothing():
 def test_full_boot_is_the_cause_that_leads(waits):
     stop = find_stop(host(COMMON, waits, full=True, dkms=(FAILED,)))
     assert stop.cause is Cause.BOOT
-    assert stop.repair == f"sudo apt-get autoremove --purge; {REPAIR}"
+    assert stop.repair == f"sudo apt-get autoremove --purge\n{REPAIR}"
 
 
 def test_room_on_boot_that_is_not_known_is_no_cause():
@@ -237,7 +237,7 @@ def test_kernel_that_has_a_module_is_booted_where_the_build_for_the_running_one_
         ubuntu=False, origins=("NVIDIA",),
     )  # fmt: skip
     assert find_stop(facts).repair.startswith(
-        f"boot {NEW}, which has a module, and remove {RUNNING} there: sudo apt-get remove linux-image-{RUNNING}; sudo dpkg"
+        f"boot {NEW}, which has a module, and remove {RUNNING} there: sudo apt-get remove linux-image-{RUNNING}\nsudo dpkg"
     )
 
 
@@ -340,14 +340,14 @@ def test_kernel_of_proxmox_loses_its_headers_and_stays():
     repair = find_stop(on_proxmox(paragraph(f"proxmox-headers-{PVE}", "1"))).repair
     assert repair.startswith(
         f"sudo proxmox-boot-tool kernel pin {OLD_PVE}, boot {OLD_PVE}, which has a module, and remove the headers of "
-        f"{PVE} there: sudo apt-get remove proxmox-headers-{PVE}; sudo dpkg --configure -a"
+        f"{PVE} there: sudo apt-get remove proxmox-headers-{PVE}\nsudo dpkg --configure -a"
     )
     assert "proxmox-kernel" not in repair
 
 
 def test_kernel_of_no_known_package_is_not_removed():
     repair = find_stop(on_proxmox()).repair
-    assert repair.startswith(f"boot {OLD_PVE}, which has a module; or fix what")
+    assert repair.startswith(f"boot {OLD_PVE}, which has a module\nor fix what")
     assert "apt-get remove" not in repair
 
 
@@ -368,7 +368,7 @@ def test_driver_whose_branch_is_over_in_nvidias_archive_gives_way_to_ubuntus(mon
         assert (
             find_stop(facts).repair.startswith(
                 "Ubuntu's 535-server, which is prebuilt: sudo apt-get update && sudo apt-get install "
-                f"{' '.join(new)} libnvidia-compute-510- nvidia-dkms-510- nvidia-kernel-common-510-; or "
+                f"{' '.join(new)} libnvidia-compute-510- nvidia-dkms-510- nvidia-kernel-common-510-\nor "
             )
             is is_named
         )

@@ -141,7 +141,7 @@ def test_hold_that_keeps_the_gpus_working_leads_the_end_of_the_branch():
 def test_upgrade_out_of_an_ended_branch_is_not_held_without_need():
     (first, *_) = states(moved_to("580.126.20-0ubuntu0.24.04.1", generations=("turing",)))
     assert first.name == "other branch offered"
-    assert first.way_out.startswith("let it at a maintenance, as branch 470 has ended: sudo apt upgrade; then drain")
+    assert first.way_out.startswith("let it at a maintenance, as branch 470 has ended: sudo apt upgrade\ndrain")
     assert "to stay in branch 470: sudo apt-mark hold" in first.way_out
 
 
@@ -171,7 +171,7 @@ def test_host_without_a_driver_gets_none_of_another_distributions_archive():
     facts.apt.sources = (Placed(ubuntus, "/etc/apt/sources.list.d/cuda.list", 1),)
     (state,) = states(facts)
     assert "cuda.list:1 has NVIDIA's archive for Ubuntu" in state.evidence
-    assert state.way_out.startswith("take that line out, as its driver does not fit, and sudo apt-get update; then")
+    assert state.way_out.startswith("take that line out, as its driver does not fit, and sudo apt-get update\n")
     assert "apt-get install nvidia-driver" in state.way_out
 
 

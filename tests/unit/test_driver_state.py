@@ -208,7 +208,7 @@ def test_healthy_host_is_current():
 @pytest.mark.parametrize(
     ("name", "way"),
     [
-        ("libnvidia-egl-gbm1", "if nothing here needs libnvidia-egl-gbm1, at a maintenance, sudo apt-get update && sudo apt-get install libnvidia-compute-580-server=580.142-1 libnvidia-egl-gbm1-; then"),
+        ("libnvidia-egl-gbm1", "if nothing here needs libnvidia-egl-gbm1, at a maintenance, sudo apt-get update && sudo apt-get install libnvidia-compute-580-server=580.142-1 libnvidia-egl-gbm1-\n"),
         ("nvidia-fabricmanager-580", "wait until the archive has nvidia-fabricmanager-580 for that version"),
     ],
 )  # fmt: skip
@@ -297,7 +297,7 @@ TABLE = {
     "in part": ({"is_gone": True}, "580.126.20 is on the disk no more", "do not reboot before"),
     "broken packages": ({"half_way": HALF}, "nvidia-dkms-580", "sudo dpkg --configure -a; sudo apt-get -f install"),
     "GPU lost": ({"nvidia": {"silent": (FALLEN,)}}, "0000:1b:00.0", "hardware"),
-    "GPU reset required": ({"nvidia": {"wants_reset": True}}, "NV_ERR_RESET_REQUIRED", "sudo systemctl stop nvidia-persistenced; sudo modprobe -r"),
+    "GPU reset required": ({"nvidia": {"wants_reset": True}}, "NV_ERR_RESET_REQUIRED", "sudo systemctl stop nvidia-persistenced\nunload and load the module: sudo modprobe -r"),
     "GSP firmware": (
         {"failures": (GspFailure("0000:43:00.0", "missing", VERSION, "gsp_ga10x.bin", 2, ""),), "persistenced": False}, "/lib/firmware/nvidia/580.126.20/gsp_ga10x.bin", "nvidia-firmware-580-server-580.126.20",
     ),
@@ -394,7 +394,7 @@ def test_upgrade_to_another_branch_is_no_update():
     ("lacking", "way"),
     [
         (("nvidia-driver-pinning-580",), "to stay in branch 580: sudo apt-mark hold nvidia-imex"),
-        (None, "nvidia-driver-pinning-580; if apt does not know it: sudo apt-mark hold nvidia-imex (if apt has nvidia-driver-pinning-580, which is not known here)"),
+        (None, "nvidia-driver-pinning-580 (if apt has nvidia-driver-pinning-580, which is not known here)\nif apt does not know it: sudo apt-mark hold nvidia-imex"),
     ],
 )  # fmt: skip
 def test_pinning_package_is_named_where_apt_has_it(lacking, way):
@@ -440,7 +440,7 @@ def test_package_of_others_that_misses_one_can_go_where_it_is_new():
     for is_new in (True, False):
         facts.packages = Packages(entries, depends=needs, is_new=defaultdict(lambda new=is_new: new))
         way = states(facts)[0].way_out
-        assert way.startswith(f"{REPAIR}; where dpkg ends with the same error, /var/log/apt/term.log says why")
+        assert way.startswith(f"{REPAIR}\nif dpkg ends with the same error, see why: /var/log/apt/term.log")
         assert way.endswith(": sudo apt-get remove xserver-xlibre") is is_new
 
 
@@ -622,7 +622,7 @@ def test_absent_driver_that_somebody_else_brings_names_the_way_there(here, way, 
 @pytest.mark.parametrize(
     ("holder", "way"),
     [
-        (GpuHolder("nouveau", ("nouveau",), ("0000:43:00.0",), False, "", False), r"printf 'blacklist nouveau\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf; sudo update-initramfs"),
+        (GpuHolder("nouveau", ("nouveau",), ("0000:43:00.0",), False, "", False), "printf 'blacklist nouveau\\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf\nsudo update-initramfs"),
         (GpuHolder("nouveau", ("nouveau",), ("0000:43:00.0",), False, "/etc/modprobe.d/a.conf", False), ""),
         (GpuHolder("pci-stub", (), ("0000:43:00.0",), True, "", False), ""),
     ],
@@ -675,7 +675,7 @@ def test_libraries_of_nvidias_archive_come_from_there(there, library):
 def test_module_that_the_running_kernel_gets_is_loaded_then():
     missing = NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}
     (state,) = states(host(**missing))
-    assert state.way_out.endswith("; then sudo modprobe nvidia")
+    assert state.way_out.endswith("\nsudo modprobe nvidia")
     (state,) = states(host(**missing | {"branch": "", "name": "", "runfile": True}, boot={"next_kernel": ""}))[:1]
     assert "modprobe" not in state.way_out
 
@@ -816,14 +816,14 @@ def test_other_kind_of_module_in_nvidias_archive_is_the_same_version(here, is_op
              nvidia={"smi": "refused"})
     )  # fmt: skip
     (state,) = [one for one in found if one.name == "wrong flavour"]
-    assert f"sudo apt-get install {install.format(version)}; then" in state.way_out
+    assert f"sudo apt-get install {install.format(version)}\n" in state.way_out
 
 
 @pytest.mark.parametrize(
     ("here", "lacking", "install"),
     [
-        ("nvidia-kernel-dkms", ("nvidia-open",), "nvidia-kernel-open-dkms={0} nvidia-kernel-dkms-; then"),
-        ("nvidia-dkms", (), "nvidia-driver-pinning-590 && sudo apt-get install nvidia-open; then"),
+        ("nvidia-kernel-dkms", ("nvidia-open",), "nvidia-kernel-open-dkms={0} nvidia-kernel-dkms-\n"),
+        ("nvidia-dkms", (), "nvidia-driver-pinning-590 && sudo apt-get install nvidia-open\ndrain"),
         ("nvidia-kernel-dkms", ("nvidia-open", "nvidia-kernel-open-dkms"), ""),
     ],
 )
@@ -941,7 +941,7 @@ def test_driver_of_no_known_package_is_one():
     (state,) = states(host(**lost, dkms=(build,), ubuntu=False))
     assert state.name == "module missing"
     assert state.evidence.startswith("a driver that no known package brought is installed")
-    assert f"linux-headers-{KERNEL}; sudo dkms autoinstall -k {KERNEL}" in state.way_out
+    assert f"linux-headers-{KERNEL}\nsudo dkms autoinstall -k {KERNEL}" in state.way_out
     (gone,) = states(host(**lost | {"userspace_version": ""}, ubuntu=False))
     assert gone.name == "absent"
 
@@ -968,7 +968,7 @@ def test_vgpu_manager_is_not_replaced_by_the_plain_driver():
 def test_runfile_gives_way_to_packages_by_commands_that_this_system_has(ubuntu, then):
     (state,) = states(host(**BY_RUNFILE, ubuntu=ubuntu))
     assert state.way_out.startswith(
-        "at the next maintenance, sudo nvidia-uninstall; then drain the host and reboot; then "
+        "at the next maintenance, sudo nvidia-uninstall\ndrain the host and reboot\n"
     )
     assert state.way_out.endswith(then)
 
@@ -985,7 +985,7 @@ def test_installer_has_the_other_kind_of_module(generation, is_open, dkms, words
     facts = host(**BY_RUNFILE, modules=(), generations=(generation,), is_open=is_open, dkms=dkms)
     facts.nvidia.smi = "refused"
     found = {one.name: one.way_out for one in states(facts)}
-    assert found["wrong flavour"].startswith(f"sudo sh NVIDIA-Linux-x86_64-{VERSION}.run {words}, then drain the host")
+    assert found["wrong flavour"].startswith(f"sudo sh NVIDIA-Linux-x86_64-{VERSION}.run {words}\ndrain the host")
 
 
 def test_libraries_of_apt_beside_a_runfile_are_named():
@@ -996,7 +996,7 @@ def test_libraries_of_apt_beside_a_runfile_are_named():
     state = states(host(**BY_RUNFILE | {"packages": theirs}, modules=(other,), userspace_version="595.45.04"))[0]
     assert state.name == "stale module"
     assert "595.45.04 of libnvidia-compute, which apt put beside" in state.evidence
-    assert state.way_out.startswith("sudo apt-get remove libnvidia-compute; sudo ldconfig")
+    assert state.way_out.startswith("sudo apt-get remove libnvidia-compute\nsudo ldconfig")
 
 
 def test_kernel_without_headers_in_any_list_is_left_for_one_with_a_module():
@@ -1024,7 +1024,7 @@ def test_pin_that_keeps_fabric_manager_away_is_named_with_it():
     facts.apt.pins = (Pin(("*fabricmanager*",), "release *", -1, "/etc/apt/preferences.d/fabric", 1),)
     found = {one.name: one.way_out for one in states(facts)}["fabric different"]
     assert found.startswith("/etc/apt/preferences.d/fabric:1 keeps nvidia-fabricmanager-580 from being installed")
-    assert "edit /etc/apt/preferences.d/fabric (line 1); then sudo apt-get install 'nvidia-fabricmanager-580=" in found
+    assert "edit /etc/apt/preferences.d/fabric (line 1)\nsudo apt-get install 'nvidia-fabricmanager-580=" in found
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_kernel_that_runs_or_boots_next_is_never_named(kernels, following, spare
 def test_autoremove_is_advised_only_where_it_keeps_what_boots_next():
     """Apt keeps the running kernel and the newest ones, not one that GRUB was told to start."""
     assert room_of((OLD, RUNNING), following=RUNNING).way_out == (
-        f"sudo apt-get autoremove --purge; where that is not enough, sudo apt-get purge linux-image-{OLD} "
+        f"sudo apt-get autoremove --purge\nwhere that is not enough, sudo apt-get purge linux-image-{OLD} "
         f"(keep: {RUNNING} runs)"
     )
     pinned = room_of((OLD, RUNNING, NEW), following=OLD).way_out
@@ -108,13 +108,13 @@ def test_autoremove_is_advised_only_where_it_keeps_what_boots_next():
 def test_metapackage_that_goes_with_the_newest_kernel_is_brought_back():
     names = (f"linux-image-{RUNNING}", f"linux-image-{NEW}", f"linux-modules-nvidia-580-{NEW}", "linux-image-generic")
     boot = room_of((RUNNING, NEW), following=RUNNING, status=packages(*names))
-    assert f"purge linux-image-{NEW} linux-modules-nvidia-580-{NEW}; once there is room" in boot.way_out
+    assert f"purge linux-image-{NEW} linux-modules-nvidia-580-{NEW}\nonce there is room" in boot.way_out
     assert "sudo apt-get install linux-image-generic (keep" in boot.way_out
 
 
 def test_copies_of_images_go_first_unless_dpkg_may_be_at_work():
     files = {f"/boot/initrd.img-{NEW}.new": "x", f"/boot/initrd.img-{RUNNING}.old-dkms": "x"}
-    copies = f"sudo rm /boot/initrd.img-{RUNNING}.old-dkms /boot/initrd.img-{NEW}.new; "
+    copies = f"sudo rm /boot/initrd.img-{RUNNING}.old-dkms /boot/initrd.img-{NEW}.new\n"
     assert room_of((OLD, RUNNING), following=RUNNING, **files).way_out.startswith(copies + "sudo apt-get autoremove")
     busy = files | {"/var/lib/dpkg/updates/0001": packages("dpkg")}
     assert "sudo rm" not in room_of((OLD, RUNNING), following=RUNNING, **busy).way_out
@@ -132,7 +132,7 @@ def test_where_no_kernel_can_go_what_else_lies_there_is_shown():
         f"no kernel can go ({RUNNING} runs, {NEW} boots next): see what else lies there: "
         "sudo du -xah /boot | sort -h | tail -n 30"
     )
-    assert room_of(mounts=ROOT).way_out.startswith("sudo apt-get clean; no kernel can go")
+    assert room_of(mounts=ROOT).way_out.startswith("sudo apt-get clean\nno kernel can go")
 
 
 @pytest.mark.parametrize(

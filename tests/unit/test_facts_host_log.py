@@ -59,7 +59,8 @@ def test_host_log_what_is_older_than_a_day_is_not_told_as_of_today():
 
 def test_host_log_of_dmesg_is_dated_by_the_time_since_boot():
     kernel = "".join(f"[ 7000.000001] {line}\n" for line in LINES)
-    seen = Facts(FakeReader({"/proc/uptime": "7200.00 1.00\n"}, queries={DMESG: kernel}, now=NOW)).host_log
+    files = {"/proc/uptime": "7200.00 1.00\n", "/proc/stat": f"btime {NOW - 7200:.0f}\n"}
+    seen = Facts(FakeReader(files, queries={DMESG: kernel}, now=NOW)).host_log
     assert seen.lockups == ("soft lockup in kworker/1:2 (22 s)",)
     assert seen.cards[0].link_downs == 1
 
@@ -77,7 +78,7 @@ def test_host_log_of_a_message_with_line_breaks_is_unknown_without_kmsg(files, i
 
 
 def test_host_log_without_times_is_of_today():
-    seen = Facts(FakeReader(queries={DMESG: "\n".join(LINES)}, now=NOW)).host_log
+    seen = Facts(FakeReader({"/proc/stat": "btime 1\n"}, queries={DMESG: "\n".join(LINES)}, now=NOW)).host_log
     assert seen.lockups == ("soft lockup in kworker/1:2 (22 s)",)
     assert seen.cards[0].link_downs == 1
 
@@ -165,7 +166,7 @@ def test_host_log_corrected_errors_by_module():
 
 def facts_of(journal, buffer, more=None, uptime="7200.00 1.00\n"):
     queries = {JOURNAL: journal, DMESG: buffer} | (more or {})
-    return Facts(FakeReader({"/proc/uptime": uptime}, queries=queries, now=NOW))
+    return Facts(FakeReader({"/proc/uptime": uptime, "/proc/stat": "btime 1\n"}, queries=queries, now=NOW))
 
 
 def test_journal_that_ended_early_does_not_hide_what_the_buffer_has():

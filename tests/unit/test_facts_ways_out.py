@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gpu_errors import SAID
-from hosttune.facts.gpu.ways_out import RUN_REPORT, WAYS, RecoveryPlace, find_place, way_of
+from hosttune.facts.gpu.ways_out import RUN_REPORT, WAYS, RecoveryPlace, find_place, take_again, way_of
 from hosttune.values import join_steps, steps_of
 from tests.unit.fake_reader import FakeReader
 
@@ -176,3 +176,29 @@ def test_steps_of_several_ways_out_are_named_once():
 def test_name_of_a_file_begins_no_step(sign):
     """A user could else have a command of theirs printed as a step."""
     assert steps_of(f"remove /srv/a{sign}sudo sh /srv/b") == (f"remove /srv/a{sign}sudo sh /srv/b",)
+
+
+def node(host="Node7.example.org", *, kubelet=False, slurm=False):
+    return SimpleNamespace(
+        host=SimpleNamespace(hostname=host), managers=SimpleNamespace(kubelet=kubelet, slurm=slurm, gpu_operator=False)
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "command"),
+    [
+        (node(kubelet=True), "kubectl uncordon node7.example.org"),
+        (node(slurm=True), "sudo scontrol update NodeName=Node7 State=RESUME"),
+        (node("", slurm=True), "sudo scontrol update NodeName=NODE State=RESUME"),
+    ],
+)
+def test_drained_node_takes_work_again_by_the_command_of_its_scheduler(facts, command):
+    for way in ("drain the node\nreboot", "on a drained node: sudo modprobe -r gdrdrv", "cordon and drain the node"):
+        assert take_again(way, facts).endswith(f": {command}")
+
+
+def test_what_drains_nothing_or_says_it_already_gets_no_such_step():
+    facts = node(slurm=True)
+    assert take_again("unless it was drained: sudo nvidia-smi drain -q -p 0000:43:00.0", facts) == ""
+    assert take_again("drain the node\nsudo scontrol update NodeName=x State=RESUME", facts) == ""
+    assert take_again("drain the node\nreboot", node()) == ""

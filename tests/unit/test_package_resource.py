@@ -291,8 +291,8 @@ def test_compare_unknown_package_is_unknown_with_the_way_out():
         (
             ("main", "restricted", "universe"),
             (
-                "apt has no list of Ubuntu's component multiverse: sudo add-apt-repository multiverse && sudo apt-get update; "
-                "then run it again"
+                "apt has no list of Ubuntu's component multiverse: sudo add-apt-repository multiverse && sudo apt-get update\n"
+                "run it again"
             ),
         ),
         (("main", "restricted", "universe", "multiverse"), "sudo apt-get update, then run it again"),
@@ -504,7 +504,7 @@ FAILURES = {
     "lock": ("E: Could not get lock /var/lib/dpkg/lock-frontend", "", "none of them", "wait until the other package"),
     "download": ("E: Failed to fetch http://x", "", "none of them", "no package has changed; sudo apt-get update"),
     "interrupted": ("E: dpkg was interrupted, you must ...", "", "none of them",
-                    "sudo dpkg --configure -a; sudo apt-get -f install; then run it again"),
+                    "sudo dpkg --configure -a; sudo apt-get -f install\nrun it again"),
 }  # fmt: skip
 
 

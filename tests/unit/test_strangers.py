@@ -153,7 +153,7 @@ def test_prebuilt_module_that_would_be_loaded_is_a_stranger_in_nvidias_driver():
     facts = host(driver(**{name: "6.8.0-45.45"}), source="prebuilt")
     assert [one.name for one in strangers_of(facts)] == [name]
     assert other_makers(facts)[1] == (
-        "sudo apt-get install linux-headers-6.8.0-45-generic && sudo dkms autoinstall -k 6.8.0-45-generic; "
+        "sudo apt-get install linux-headers-6.8.0-45-generic && sudo dkms autoinstall -k 6.8.0-45-generic\n"
         f"sudo apt-get remove {name}"
     )
 
@@ -185,7 +185,7 @@ def test_all_goes_to_one_version_where_apt_has_that_of_the_rest_no_more():
     _, way = other_versions(host(MIXED, UBUNTU, libraries="590.44.01"))
     assert way == (
         f"no list of apt has 580.105.08 any more, so all goes to 580.142 (Ubuntu): {ALL} libnvidia-compute-580={NEW} "
-        "libnvidia-compute-; sudo update-initramfs -u -k all; then drain the host and reboot"
+        "libnvidia-compute-\nsudo update-initramfs -u -k all\ndrain the host and reboot"
     )
     assert "look again" in other_versions(host(MIXED, {}))[1]
     assert "look again" in other_versions(host(MIXED))[1]
@@ -198,7 +198,7 @@ def test_what_lacks_something_goes_before_apt_works_again():
     needs = {"libnvidia-compute": (f"libnvidia-cfg1 (= {OTHER})",), "nvidia-utils-580": ("libnvidia-compute",)}
     said, way = other_versions(host(MIXED, UBUNTU, needs=needs))
     assert said.endswith(f"; unmet dependencies: libnvidia-compute needs libnvidia-cfg1 (= {OTHER})")
-    assert f": sudo apt-get remove libnvidia-compute nvidia-utils-580; {ALL}" in way
+    assert f": sudo apt-get remove libnvidia-compute nvidia-utils-580\n{ALL}" in way
     assert "libnvidia-compute-;" not in way
     assert "remove" not in other_versions(host(MIXED, BOTH, needs=needs))[1]
 
@@ -207,8 +207,8 @@ def test_module_of_an_older_package_is_brought_to_the_rest():
     installed = driver(NEW, nvidia_dkms_580_open="580.105.08-0ubuntu0.24.04.1")
     facts = host(installed, UBUNTU, libraries="580.142", held=("nvidia-dkms-580-open",))
     assert other_versions(facts)[1] == (
-        f"when the hold has served: sudo apt-mark unhold nvidia-dkms-580-open; then sudo apt-get install nvidia-dkms-580-open={NEW}; "
-        "sudo update-initramfs -u -k all; then drain the host and reboot"
+        f"when the hold has served: sudo apt-mark unhold nvidia-dkms-580-open\nsudo apt-get install nvidia-dkms-580-open={NEW}\n"
+        "sudo update-initramfs -u -k all\ndrain the host and reboot"
     )
 
 
@@ -233,7 +233,7 @@ def test_unmet_dependency_of_one_version_names_what_is_needed():
     facts = host(driver(), BOTH, needs={"nvidia-utils-580": ("libnvidia-x (= 1:2)", "libfoo | libbar")})
     said, way = unmet(facts)
     assert said.startswith("unmet dependencies: nvidia-utils-580 needs libnvidia-x (= 1:2) and libfoo | libbar")
-    assert way.startswith("sudo apt-get update; sudo apt-get install libnvidia-x=1:2 libfoo ")
+    assert way.startswith("sudo apt-get update\nsudo apt-get install libnvidia-x=1:2 libfoo ")
     assert unmet(host(driver(), BOTH)) is None
     facts.reader.has_tried_packages = True
     assert unmet(facts) is None
@@ -242,9 +242,9 @@ def test_unmet_dependency_of_one_version_names_what_is_needed():
 @pytest.mark.parametrize(
     ("more", "way"),
     [
-        ({"branch": "", "runfile": True, "source": "other"}, "sudo sh NVIDIA-Linux-x86_64-580.105.08.run --no-kernel-modules (the libraries of the module); or, to give up"),
-        ({}, "move libnvidia-ml.so.570.1 and libcuda.so.570.1 away; sudo apt-get install --reinstall libnvidia-compute-580; sudo ldconfig"),
-        ({"runfile": True}, "sudo nvidia-uninstall; sudo apt-get install --reinstall libnvidia-compute-580; sudo ldconfig"),
+        ({"branch": "", "runfile": True, "source": "other"}, "sudo sh NVIDIA-Linux-x86_64-580.105.08.run --no-kernel-modules (the libraries of the module)\nor, to give up"),
+        ({}, "move libnvidia-ml.so.570.1 and libcuda.so.570.1 away\nsudo apt-get install --reinstall libnvidia-compute-580\nsudo ldconfig"),
+        ({"runfile": True}, "sudo nvidia-uninstall\nsudo apt-get install --reinstall libnvidia-compute-580\nsudo ldconfig"),
         ({"module": "580.95.05"}, ""),  # the packages are of the libraries' side, or of neither
         ({"branch": "", "runfile": True, "source": "dkms"}, ""),
     ],
@@ -264,7 +264,7 @@ def test_libraries_that_apt_put_beside_a_runfile_go(source):
     facts = host(theirs, BOTH, libraries="570.1", branch="", runfile=True, source=source)
     assert libraries_beside_installer(facts) == ("libnvidia-compute", "libnvidia-cfg1")
     assert libraries_back(facts, facts.driver.modules[0]).startswith(
-        "sudo apt-get remove libnvidia-compute libnvidia-cfg1; sudo ldconfig; if libnvidia-ml.so.1 is missing then, "
+        "sudo apt-get remove libnvidia-compute libnvidia-cfg1\nsudo ldconfig\nif libnvidia-ml.so.1 is missing then, "
         "sudo sh NVIDIA-Linux-x86_64-580.105.08.run --no-kernel-modules"
     )
     own = host({"nvidia-modprobe": "570.1-1ubuntu1"}, BOTH, libraries="570.1", branch="", runfile=True)
@@ -299,7 +299,7 @@ def test_prebuilt_modules_follow_the_libraries_to_the_other_series():
     come = " ".join(f"{names[1]}-{kernel}" for kernel in (KERNEL, "generic"))
     go = " ".join(f"{names[0]}-{kernel}-" for kernel in (KERNEL, "generic"))
     common = f"nvidia-kernel-common-580-server={server}"
-    assert way.startswith(f"sudo apt-get install {common} {come} nvidia-kernel-common-580- {go}; then drain")
+    assert way.startswith(f"sudo apt-get install {common} {come} nvidia-kernel-common-580- {go}\ndrain")
     compiled = host(installed | {"nvidia-dkms-580-server-open": server}, lists, **more)
     assert names[1] not in other_versions(compiled)[1]  # DKMS brings the module
     del lists[f"{names[1]}-{KERNEL}"]
@@ -341,10 +341,10 @@ def test_branch_that_does_not_drive_the_gpus_is_not_kept():
 @pytest.mark.parametrize(
     ("branch", "generations", "way"),
     [
-        ("590", ("hopper",), "nvidia-driver-pinning-595 && sudo apt-get install nvidia-open;"),
-        ("580", ("hopper",), "nvidia-driver-pinning-580 && sudo apt-get install nvidia-open;"),
-        ("595", ("volta",), "nvidia-driver-pinning-580 && sudo apt-get install cuda-drivers;"),
-        ("590", ("unknown",), "install nvidia-open;"),
+        ("590", ("hopper",), "nvidia-driver-pinning-595 && sudo apt-get install nvidia-open\n"),
+        ("580", ("hopper",), "nvidia-driver-pinning-580 && sudo apt-get install nvidia-open\n"),
+        ("595", ("volta",), "nvidia-driver-pinning-580 && sudo apt-get install cuda-drivers\n"),
+        ("590", ("unknown",), "install nvidia-open\n"),
     ],
 )
 def test_switch_stays_within_nvidias_archive(branch, generations, way):

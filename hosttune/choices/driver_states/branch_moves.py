@@ -41,7 +41,7 @@ def other_branch(facts: Facts) -> Told | None:
     if is_over(facts, int(driver.branch)) and not is_over(facts, number):
         return (
             said,
-            f"let it at a maintenance, as branch {driver.branch} has ended: sudo {command}; then {REBOOT}\n{stay}",
+            f"let it at a maintenance, as branch {driver.branch} has ended: sudo {command}\n{REBOOT}\n{stay}",
         )
     return said, stay
 
@@ -61,7 +61,7 @@ def stay_in_branch(facts: Facts, names: Iterable[str]) -> str:
         return f"{stay}: {hold}"
     if has_all(facts, pinning):
         return f"{stay}: sudo apt-get install {pinning}"
-    return f"{stay}: sudo apt-get install {pinning}; if apt does not know it: {hold}"
+    return f"{stay}: sudo apt-get install {pinning}\nif apt does not know it: {hold}"
 
 
 def list_offers(offers: Iterable[Offer]) -> str:

@@ -191,8 +191,8 @@ def _too_new_installer(facts: Facts, legacy: str) -> Told:
         f"{named} does not drive {facts.gpus.summary}: the kernel log says that branch {legacy} is the last that does"
     )
     if facts.driver.is_vgpu_manager:  # vGPU releases drop GPUs earlier than the driver does
-        return said, "sudo nvidia-uninstall, then a vGPU manager that still shares this GPU (docs.nvidia.com/vgpu)"
-    return said, f"sudo nvidia-uninstall, then a driver of branch {quote(legacy)} or older"
+        return said, "sudo nvidia-uninstall\nbring a vGPU manager that still shares this GPU (docs.nvidia.com/vgpu)"
+    return said, f"sudo nvidia-uninstall\nbring a driver of branch {quote(legacy)} or older"
 
 
 def wrong_flavour(facts: Facts) -> Told | None:
@@ -215,12 +215,12 @@ def _other_kind(facts: Facts, kind: str) -> str | ByPolicy:
     if not driver.branch:
         if not driver.runfile or driver.is_vgpu_manager:
             return f"bring a driver with the {kind} kernel module in the way this one came"
-        return f"{_run_installer_again(facts, kind)}, then {REBOOT}; or {uninstall(facts)}"
+        return f"{_run_installer_again(facts, kind)}\n{REBOOT}\nor {uninstall(facts)}"
     if (kind == "open") != ("open" in driver.flavour):
         return switch(facts, f"the {kind} kernel module", kind=kind)
     module = next_module(facts)
     how = suggest_replacement(facts, module) if module else commands(facts, facts.kernel.release)
-    return f"the packages are those of the {kind} one: {how}; {INITRAMFS}; then {REBOOT}"
+    return f"the packages are those of the {kind} one: {how}\n{INITRAMFS}\n{REBOOT}"
 
 
 def _run_installer_again(facts: Facts, kind: str) -> str:
@@ -284,8 +284,8 @@ def without_room(facts: Facts) -> Told | None:
             "pciPassthru.64bitMMIOSizeGB): neither another driver nor a reboot in here changes that"
         )
     return said, (
-        "switch on Above 4G Decoding in the firmware setup (and give more room where it has an MMIO size), then power "
-        "the host off and on; if it is still so, try pci=realloc in the kernel command line"
+        "switch on Above 4G Decoding in the firmware setup (and give more room where it has an MMIO size)\npower "
+        "the host off and on\nif it is still so, try pci=realloc in the kernel command line"
     )
 
 
@@ -303,8 +303,8 @@ def refused(facts: Facts) -> Told | None:
     if facts.nvidia.smi == "hangs":
         said = f"{facts.nvidia.problem}: a GPU or the driver hangs, or it takes that long to wake the GPUs"
         return said, (
-            "time nvidia-smi says which; where it is slow alone, gpu-persistence keeps the GPUs awake; where it hangs, "
-            f"{KERNEL_LOG} says why: {REBOOT}"
+            "see which: time nvidia-smi\nif it is only slow, let gpu-persistence keep the GPUs awake\n"
+            f"if it hangs, see why: {KERNEL_LOG}\n{REBOOT}"
         )
     return facts.nvidia.problem, f"see why: {KERNEL_LOG}\nif that does not say, {RUN_REPORT}: sudo nvidia-bug-report.sh"
 
@@ -376,5 +376,5 @@ def fabric_down(facts: Facts) -> Told | None:
             "ask who did that, and why: nothing else starts it",
         )
     if missing := without_umad(facts):
-        return f"{told}; {missing[0]}", f"{missing[1]}; if it fails again, {LOG} say why"
-    return told, f"sudo systemctl enable --now {SERVICE}; where it fails, {LOG} say why"
+        return f"{told}; {missing[0]}", f"{missing[1]}\nif it fails again, {LOG} say why"
+    return told, f"sudo systemctl enable --now {SERVICE}\nif it fails, {LOG} say why"

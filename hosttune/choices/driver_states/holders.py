@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.gpu_holders import GpuHolder
 
 NOUVEAU = "nouveau"
-_AGAIN = f"reboot; if it is still so afterwards, {INITRAMFS} and reboot again"
+_AGAIN = f"reboot\nif it is still so afterwards, {INITRAMFS} and reboot again"
 
 
 def nouveau(facts: Facts) -> Told | None:

@@ -34,7 +34,7 @@ def _pinned(facts: Facts) -> Told | None:
     offer, pin = found
     return (
         f"{pin.place} keeps {offer.name} at {offer.installed}, and an archive has {offer.newest} ({pin.words})",
-        f"{change_pin(pin)}, then sudo apt-get update",
+        f"{change_pin(pin)}\nsudo apt-get update",
     )
 
 

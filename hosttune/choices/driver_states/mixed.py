@@ -123,7 +123,7 @@ def unmet(facts: Facts) -> Told | None:
     words = dict.fromkeys(f"{name}={version}" if version else name for name, version in wanted if name)
     return (
         f"{needs}: apt changes nothing before that is met",
-        f"sudo apt-get update; {APT} {' '.join(map(quote, words))} (apt-get -f install may remove the driver instead)",
+        f"sudo apt-get update\n{APT} {' '.join(map(quote, words))} (apt-get -f install may remove the driver instead)",
     )
 
 
@@ -135,7 +135,7 @@ def third_party(facts: Facts) -> Told | None:
     if maker == GRAPHICS_PPA:
         return (
             f"the driver comes from {whose(maker)}, a test archive that Ubuntu does not support",
-            f"keep it, or go back to Ubuntu's driver at a maintenance: {_PURGE}; then {REBOOT}",
+            f"keep it, or go back to Ubuntu's driver at a maintenance: {_PURGE}\n{REBOOT}",
         )
     name = quote(facts.driver.packages[0].name)
     return (
@@ -160,19 +160,19 @@ def libraries_back(facts: Facts, module: DriverModule) -> str:
         if strangers := libraries_beside_installer(facts):
             steps = [f"sudo apt-get remove {' '.join(map(quote, strangers))}", "sudo ldconfig"]
             back = f"if libnvidia-ml.so.1 is missing then, {again}"
-            return "; ".join([*steps, back, *_reboot_unless(facts, module.version)])
+            return "\n".join([*steps, back, *_reboot_unless(facts, module.version)])
         if module.source != "other" or not driver.runfile:
             return ""
         steps = [again, *_reboot_unless(facts, module.version)]
         other = f"to give up that module, run the installer of {driver.userspace_version} again with --dkms"
-        return f"{'; '.join(steps)} (the libraries of the module); or, {other}"
+        return "\n".join((f"{steps[0]} (the libraries of the module)", *steps[1:], f"or, {other}"))
     if mixture_of(facts).version != module.version:
         return ""
     names = [name for name in facts.packages.names if _LIBRARIES.fullmatch(name)]
     files = " and ".join(f"{name}.so.{driver.userspace_version}" for name in ("libnvidia-ml", "libcuda"))
     first = "sudo nvidia-uninstall" if driver.runfile else f"the libraries are of no package: move {files} away"
     again = f"{APT} --reinstall {' '.join(map(quote, names))}"
-    return "; ".join([first, again, "sudo ldconfig", *_reboot_unless(facts, module.version)])
+    return "\n".join([first, again, "sudo ldconfig", *_reboot_unless(facts, module.version)])
 
 
 def libraries_beside_installer(facts: Facts) -> tuple[str, ...]:
@@ -230,7 +230,7 @@ def _way_back(facts: Facts, mix: Mixture) -> str:
     own = {one.name for one in mix.own}
     wanted = {twin: _version_like(mix, twin, known) for twin in twins.values() if twin and twin not in own}
     held = [one.name for one in mix.strangers if one.is_held]
-    first = f"{unhold(held)}; then " if held else ""
+    first = f"{unhold(held)}\n" if held else ""
     if all(wanted.values()):
         how = _command({**wanted, **come}, gone, mix.version, facts)
     elif nowhere & set(wanted) or not (how := _all_to_one(facts, mix, wanted, gone, known, come)):
@@ -262,7 +262,7 @@ def _built_first(facts: Facts, mix: Mixture) -> str:
     if not any(is_of_kernel(one.name) for one in mix.of_maker):
         return ""
     kernels = dict.fromkeys(one.kernel for one in facts.driver.modules if one.source == "prebuilt")
-    return "".join(f"{commands(facts, kernel)}; " for kernel in kernels)
+    return "".join(f"{commands(facts, kernel)}\n" for kernel in kernels)
 
 
 def _command(wanted: Mapping[str, str], gone: Iterable[str], target: str, facts: Facts) -> str:
@@ -279,12 +279,12 @@ def _command(wanted: Mapping[str, str], gone: Iterable[str], target: str, facts:
     steps = [f"{APT} {' '.join(operands)}"]
     if any(_DKMS.search(name) for name in wanted):  # the old module may be in the initramfs
         steps.append(INITRAMFS)
-    return "; ".join([*steps, *_reboot_unless(facts, target)])
+    return "\n".join([*steps, *_reboot_unless(facts, target)])
 
 
 def _reboot_unless(facts: Facts, version: str) -> list[str]:
     """A loaded module of this version goes on without a boot."""
-    return [] if facts.driver.loaded_version == version else [f"then {REBOOT}"]
+    return [] if facts.driver.loaded_version == version else [REBOOT]
 
 
 def _version_like(mix: Mixture, name: str, known: Mapping[str, Offer]) -> str:
@@ -338,7 +338,8 @@ def _all_to_one(
         first = _to_remove(facts, gone)
         steps.append(f"sudo apt-get remove {' '.join(map(quote, first))}")
         gone = [name for name in gone if name not in first]
-    return f"{said}: {'; '.join([*steps, _command(complete, gone, version, facts)])}"
+    commanded = "\n".join([*steps, _command(complete, gone, version, facts)])
+    return f"{said}: {commanded}"
 
 
 def _to_remove(facts: Facts, gone: Iterable[str]) -> list[str]:

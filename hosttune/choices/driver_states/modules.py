@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Where shim-signed of Ubuntu, and DKMS itself, keep the key that they sign modules with.
 _KEY_OF_UBUNTU, _KEY_OF_DKMS = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub"
-_LOAD = "; then sudo modprobe nvidia"
+_LOAD = "\nsudo modprobe nvidia"
 
 
 def dkms_failed(facts: Facts) -> Told | None:
@@ -129,9 +129,9 @@ def _signed(facts: Facts) -> str:
     key = _KEY_OF_UBUNTU if facts.os.is_ubuntu else _KEY_OF_DKMS
     enrol = f"enrol the key: sudo mokutil --import {quote(key)}, and confirm it at the console"
     if facts.driver.runfile and not facts.driver.dkms:  # it signs nothing by itself (README of the driver)
-        return f"run the installer that brought the driver again with --dkms: DKMS signs what it builds; then {enrol}"
+        return f"run the installer that brought the driver again with --dkms: DKMS signs what it builds\n{enrol}"
     ready = prebuilt_instead(facts, facts.kernel.release)
-    return f"{ready}{_LOAD}; or {enrol}" if ready else enrol
+    return f"{ready}{_LOAD}\nor {enrol}" if ready else enrol
 
 
 def missing_now(facts: Facts) -> Told | None:
@@ -148,7 +148,7 @@ def missing_now(facts: Facts) -> Told | None:
         rest = "sudo modprobe nvidia" if is_brought else f"{commands(facts, release)}{_LOAD}"
         return said, f"after `{stop.state}` is solved: {rest}"
     how, other = commands(facts, release), other_kernel(facts, release)
-    boot = "" if other in how or not driver.kernels_with_module else "boot a kernel that has one, or: "
+    boot = "" if other in how or not driver.kernels_with_module else "boot a kernel that has one, or:\n"
     brings = has_headers(facts, release) or "apt-get install" in how  # else the way is another kernel
     return said, f"{boot}{how}{_LOAD if driver.branch and brings and 'boot that kernel' not in how else ''}"
 
@@ -187,13 +187,13 @@ def stale(facts: Facts) -> Told | None:
     if module is None or not wanted or module.version in ("", wanted):
         return None
     libraries = libraries_back(facts, module)
-    how = libraries or f"{suggest_replacement(facts, module)}; {INITRAMFS}"
+    how = libraries or f"{suggest_replacement(facts, module)}\n{INITRAMFS}"
     said = f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}"
     if stranger := libraries_beside_installer(facts):
         said += f" of {stranger[0]}, which apt put beside the driver of NVIDIA's own installer"
     if boot_after_stale(facts) is BootOutlook.HARMS:
         return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}"
-    return f"{said}: no reboot mends that", how if libraries else f"{how}; then {REBOOT}"
+    return f"{said}: no reboot mends that", how if libraries else f"{how}\n{REBOOT}"
 
 
 def stale_alone(facts: Facts) -> Told | None:
@@ -234,7 +234,7 @@ def mismatch(facts: Facts) -> Told | None:
     versions = f"the loaded module is {driver.loaded_version} and the libraries are {driver.userspace_version}"
     return (
         f"{versions}: CUDA and nvidia-smi refuse to start",
-        f"{REBOOT}; if it is still so afterwards, an old module is in the initramfs: {INITRAMFS} and reboot again",
+        f"{REBOOT}\nif it is still so afterwards, an old module is in the initramfs: {INITRAMFS} and reboot again",
     )
 
 
@@ -256,7 +256,7 @@ def contained_mismatch(facts: Facts) -> Told | None:
     elif driver.runfile:
         installer = f"NVIDIA-Linux-{facts.kernel.architecture}-{loaded}.run"
         way += f": sudo sh {quote(installer)} --no-kernel-modules"
-    return said, f"{way}; an image without libraries of its own gets the host's from the NVIDIA Container Toolkit"
+    return said, f"{way}\nor take an image without libraries: it gets the host's from the NVIDIA Container Toolkit"
 
 
 def swapped(facts: Facts) -> Told | None:

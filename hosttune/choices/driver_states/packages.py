@@ -44,7 +44,7 @@ def in_part(facts: Facts) -> Told | None:
     again = commands(facts, facts.kernel.release) if driver.branch else "sudo hosttune apply --yes --only gpu-driver"
     return (
         f"the loaded module {driver.loaded_version} is on the disk no more; of its packages there are {left}",
-        f"do not reboot before: {again}; what took the rest away stands in /var/log/apt/history.log",
+        f"do not reboot before: {again}\nsee what took the rest away: /var/log/apt/history.log",
     )
 
 
@@ -62,9 +62,9 @@ def others_broken(facts: Facts) -> Told | None:
     logs = [quote(f"{one}/build/make.log") for one in logs]
     names = join([one.name for one in compiling])
     return said, (
-        f"see {' and '.join(logs)}: `dpkg --configure -a` repeats a build that failed there; a newer version, sudo "
-        f"apt-get update && sudo apt-get install {names}, or without it, sudo apt-get remove {names}; then "
-        "sudo dpkg --configure -a"
+        f"see {' and '.join(logs)}: `dpkg --configure -a` repeats a build that failed there\n"
+        f"take a newer version: sudo apt-get update && sudo apt-get install {names}\n"
+        f"or do without it: sudo apt-get remove {names}\nsudo dpkg --configure -a"
     )
 
 
@@ -76,9 +76,9 @@ def _without_new(facts: Facts, broken: Iterable[Package]) -> str:
     missing += [one.name for one in broken if one.status.startswith("half-installed")]
     if not missing:
         return ""
-    again = "; where dpkg ends with the same error, /var/log/apt/term.log says why"
+    again = "\nif dpkg ends with the same error, see why: /var/log/apt/term.log"
     new = [name for name in missing if packages.is_new[name]]
-    return f"{again}; to do without what is new: sudo apt-get remove {join(new)}" if new else again
+    return f"{again}\nto do without what is new: sudo apt-get remove {join(new)}" if new else again
 
 
 def runfile(facts: Facts) -> Told | None:
@@ -122,10 +122,10 @@ def _outdated_without_packages(facts: Facts) -> Told | None:
     if vendor_of(facts) or is_node(facts):
         return said, switch(facts, "a supported branch", when="at a maintenance")
     if not driver.runfile:
-        return said, "a supported branch, at a maintenance, in the way that this driver came; then reboot"
+        return said, "a supported branch, at a maintenance, in the way that this driver came\nreboot"
     fit = _join_branches(supported_branches(facts))
     newer = f"NVIDIA's installer of a supported branch{f' ({fit})' if fit else ''}"
-    return said, f"at a maintenance, {newer}, then reboot; or {uninstall(facts)}"
+    return said, f"at a maintenance, {newer}\nreboot\nor {uninstall(facts)}"
 
 
 def _join_branches(numbers: Sequence[int]) -> str:
@@ -141,7 +141,7 @@ def held(facts: Facts) -> Told | None:
         return None
     return (
         f"held by an administrator (apt-mark), with an update waiting: {', '.join(held)}",
-        f"hosttune never unholds; {unhold_driver(facts)}",
+        f"{unhold_driver(facts)} (hosttune never unholds)",
     )
 
 

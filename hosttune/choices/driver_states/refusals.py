@@ -61,13 +61,13 @@ def _way_out(facts: Facts) -> str:
     log = f"{KERNEL_LOG} shows all that it said"
     if _is_vm(facts):
         return (
-            "ask who runs the host of this virtual machine: shut the machine down, reset the GPU or reboot that "
-            "host, and see whether the GPU's confidential computing mode is the one that the machine needs; "
-            f"modprobe or a reboot in here does not mend it; {log}"
+            "ask who runs the host of this virtual machine to shut the machine down, and reset the GPU or reboot that "
+            "host\nask whether the GPU's confidential computing mode is the one that the machine needs\n"
+            f"modprobe or a reboot in here does not change that\n{log}"
         )
     return (
-        f"{log}; {REBOOT} with the power off and on; where it comes again, the firmware (VBIOS) of the board from its "
-        "vendor, and a newer driver"
+        f"{log}\n{REBOOT} with the power off and on\nif it comes again, take the firmware (VBIOS) of the board from "
+        "its vendor, and a newer driver"
     )
 
 

@@ -98,7 +98,7 @@ def is_node(facts: Facts) -> bool:
 
 def uninstall(facts: Facts) -> str:
     """What replaces the driver of NVIDIA's installer by packages. A loaded module counts as a driver until the boot."""
-    first = f"sudo nvidia-uninstall; then {REBOOT}; then "
+    first = f"sudo nvidia-uninstall\n{REBOOT}\n"
     if facts.os.is_ubuntu:
         return f"{first}sudo hosttune apply --yes --only gpu-driver"
     return f"{first}install the driver of your distribution, or of NVIDIA's archive"
@@ -117,8 +117,8 @@ def switch(facts: Facts, what: str, *, when: str = "", kind: str = "", **params:
             return say_switch(wanted, switch_kind(facts, is_open=kind == "open"))
         return say_switch(wanted, switch_within_archive(facts, branch=params.get("branch", "")))
     if not facts.os.is_ubuntu:  # where gpu-driver installs nothing
-        return f"{wanted}: from your distribution, its backports, or NVIDIA's archive; then reboot"
+        return f"{wanted}: from your distribution, its backports, or NVIDIA's archive\nreboot"
     names = " and ".join([*(f'{name}: "{value}"' for name, value in params.items()), "switch_branch: true"])
     apply = f"apply {when}" if when else "apply"
     how = f"{names} for gpu-driver in the policy"
-    return ByPolicy(what, how, f"{apply}, then reboot", {**params, "switch_branch": True})
+    return ByPolicy(what, how, f"{apply}\nreboot", {**params, "switch_branch": True})

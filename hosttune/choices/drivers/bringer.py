@@ -23,7 +23,7 @@ VENDORS = {
     ),
     "Lambda Stack": (
         "this is a machine with Lambda Stack, whose archive brings driver, CUDA and frameworks that fit each other",
-        "sudo apt-get update && sudo apt-get install lambda-stack-cuda, then reboot",
+        "sudo apt-get update && sudo apt-get install lambda-stack-cuda\nreboot",
     ),
     "AWS Deep Learning AMI": (
         "this is an AWS Deep Learning AMI, which comes with a driver",
@@ -73,7 +73,7 @@ def _free_gpus(facts: Facts) -> str:
     holders = attempt(lambda: facts.driver.holders)
     found = holders if isinstance(holders, tuple) else ()
     ways = [blacklist(one.modules) for one in found if one.modules and not one.kept_out_by]
-    return "".join(f"; free the GPU first: {way}; then reboot" for way in ways)
+    return "".join(f"\nfree the GPU first: {way}\nreboot" for way in ways)
 
 
 def other_bringer(facts: Facts) -> Bringer | None:

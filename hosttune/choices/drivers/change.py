@@ -139,7 +139,7 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
             offered,
             "the archive has no modules of it yet for the kernel that boots next: "
             f"{behind} would stay as it is, and after a reboot no GPU would work",
-            way_out="wait for the modules, or boot a kernel for which they are there; then run it again",
+            way_out="wait for the modules, or boot a kernel for which they are there\nrun it again",
             driver=driver,
         )
     versions = tuple(f"{offer.name}={offer.candidate}" for offer in offers)
@@ -178,7 +178,7 @@ def _without(lost: tuple[str, ...], versions: tuple[str, ...]) -> str:
     operands = " ".join(map(quote, (*versions, *(f"{name}-" for name in lost))))
     return (
         f"if nothing here needs {' and '.join(lost)}, at a maintenance, sudo apt-get update && sudo apt-get install "
-        f"{operands}; then drain the host and reboot"
+        f"{operands}\ndrain the host and reboot"
     )
 
 

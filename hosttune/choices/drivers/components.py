@@ -90,15 +90,16 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str | ByPolicy:
         return _driver_to_manager(facts, package, wanted)
     offered = facts.packaging.packages.get(package)
     is_update = offered is not None and branch_in(offered.version) == branch_in(wanted)  # another branch is none
+    note = ""
     if wanted and offered and is_update and upstream_of(offered.version) != wanted and not has_all(facts, *operands):
-        command += (
-            f"; where apt has that version no more (it offers {upstream_of(offered.version)}), update: true for "
-            "gpu-driver in the policy first"
+        note = (
+            f"if apt has that version no more (it offers {upstream_of(offered.version)}), update: true for gpu-driver "
+            "in the policy first"
         )
     if package == _UNNUMBERED and _branch_of(facts) < _FIRST_UNNUMBERED:
         # Its name keeps no branch, so the next upgrade would bring the newest one again.
         command += f" && sudo apt-mark hold {quote(package)} {quote(library)} && sudo systemctl restart {SERVICE}"
-    return "; then ".join(part for part in (first, command) if part)
+    return "\n".join(part for part in (first, command, note) if part)
 
 
 def _driver_to_manager(facts: Facts, package: str, wanted: str) -> str | ByPolicy:
@@ -113,8 +114,8 @@ def _driver_to_manager(facts: Facts, package: str, wanted: str) -> str | ByPolic
     said += f", but {offered}" if offered else ""
     again = f"{said}: sudo apt-get update, and look again"
     if not facts.driver.branch:
-        return f"{again}; or, at a maintenance, NVIDIA's installer of {offered}, then reboot" if offered else again
-    return f"{again}; or driver and Fabric Manager both from NVIDIA's archive"
+        return f"{again}\nor, at a maintenance, run NVIDIA's installer of {offered}\nreboot" if offered else again
+    return f"{again}\nor take driver and Fabric Manager both from NVIDIA's archive"
 
 
 def why_server(facts: Facts) -> str:

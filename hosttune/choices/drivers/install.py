@@ -40,7 +40,7 @@ _DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "
 
 _ENROL = (
     "at the console: sudo update-secureboot-policy --new-key; sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, "
-    "reboot, and confirm it on the blue screen; or switch Secure Boot off in the firmware; then run it again"
+    "reboot, and confirm it on the blue screen\nor switch Secure Boot off in the firmware\nrun it again"
 )
 
 

@@ -124,7 +124,7 @@ def _packages_of(number: int, meta: str) -> list[tuple[str, ...]]:
 
 def _install_from_archive(packages: tuple[str, ...]) -> str:
     steps = ["sudo apt-get update", *(f"sudo apt-get install {quote(one)}" for one in packages)]
-    return f"{FROM}: {' && '.join(steps)}; then drain the host and reboot"
+    return f"{FROM}: {' && '.join(steps)}\ndrain the host and reboot"
 
 
 def _leave_archive(facts: Facts, numbers: list[int]) -> str:
@@ -139,13 +139,13 @@ def _leave_archive(facts: Facts, numbers: list[int]) -> str:
     purge = f"sudo apt-get purge {' '.join(quote(one.name) for one in facts.driver.packages)}"
     if own := _own_of_debian(facts):
         return (
-            f"{said}, and Debian's own nvidia-driver {own} drives these GPUs: {purge}; switch NVIDIA's archive off "
+            f"{said}, and Debian's own nvidia-driver {own} drives these GPUs: {purge}\nswitch NVIDIA's archive off "
             "(grep -rl developer.download.nvidia /etc/apt/sources.list.d shows its file), as the next upgrade would "
-            "bring its driver again; sudo apt-get update && sudo apt-get install nvidia-driver; then drain the host "
+            "bring its driver again\nsudo apt-get update && sudo apt-get install nvidia-driver\ndrain the host "
             "and reboot"
         )
     number = numbers[0] if numbers else "that these GPUs need"
-    return f"{said}: {purge}; then NVIDIA's installer (runfile) of branch {number}, with --dkms; then reboot"
+    return f"{said}: {purge}\nrun NVIDIA's installer (runfile) of branch {number}, with --dkms\nreboot"
 
 
 def _own_of_debian(facts: Facts) -> str:
@@ -173,7 +173,7 @@ def swap_kind(facts: Facts, *, is_open: bool) -> str:
     if not remove or lacks(facts, *install):
         return ""
     names = " ".join(map(quote, (*install, *remove)))
-    return f"{FROM}: sudo apt-get update && sudo apt-get install {names}; then drain the host and reboot"
+    return f"{FROM}: sudo apt-get update && sudo apt-get install {names}\ndrain the host and reboot"
 
 
 def _twin(name: str, *, is_open: bool) -> str:

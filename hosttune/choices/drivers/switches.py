@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.gpu.platforms import FABRIC_MANAGER, is_bridged, is_of_rack, is_switched
+from hosttune.facts.gpu.ways_out import find_place, reset_all, way_of
 from hosttune.facts.services.units import Unit
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ LOG = f"sudo journalctl -b -u {SERVICE}, and /var/log/fabricmanager.log"
 
 _AT_BOOT = "/etc/modules-load.d/nvlink-fabric.conf"
 _MODULES = ("mlx5_ib", "ib_umad")  # Fabric Manager opens the umad and issm devices of the mlx5 functions
-_RESET = (
-    "reset all GPUs of this host together: sudo nvidia-smi -r\nif that is refused or does not help, reboot: sudo reboot"
-)
 # NVIDIA, GPU Operator documentation: names of the daemon set, of its container and of the namespace by default.
 POD_LOG = "kubectl -n gpu-operator logs -c nvidia-driver-ctr"
 
@@ -32,7 +30,7 @@ def without_umad(facts: Facts) -> tuple[str, str] | None:
         return None
     names, command = loads
     said = f"{names} not loaded, by which Fabric Manager reaches the NVSwitches"
-    return said, f"{command}; sudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
+    return said, f"{command}\nsudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
 
 
 def _load_modules(facts: Facts) -> tuple[str, str] | None:
@@ -56,25 +54,31 @@ def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
     if any(is_of_rack(gpu.device_id) for gpu in facts.gpus.devices):
         return (
             "drain the node\nask the administrator of the rack whether NMX-C and the switch trays, which run this "
-            f"fabric, are well and know this tray\n{_RESET}"
+            f"fabric, are well and know this tray\n{reset_all(facts)}"
         )
     loads = _load_modules(facts)
     first = f"drain the node\n{loads[1]}\n" if loads else "drain the node\n"
     if not is_run_here and attempt(lambda: facts.managers.gpu_operator and not facts.driver.branch) is True:
         return (
             f"{first}read the log of its driver pod, which runs Fabric Manager: {POD_LOG} "
-            f"nvidia-driver-daemonset-...\ndelete that pod, so that it starts again\n{_RESET}"
+            f"nvidia-driver-daemonset-...\ndelete that pod, so that it starts again\n{reset_all(facts)}"
         )
     unit = attempt(lambda: facts.units[SERVICE])
     if is_run_here or (isinstance(unit, Unit) and unit.exists):
-        return f"{first}read why: {LOG}\nsudo systemctl restart {SERVICE}\n{_RESET}"
+        return f"{first}read why: {LOG}\nsudo systemctl restart {SERVICE}\n{reset_all(facts)}"
     if facts.host.is_vm:
         return (
             f"{first}if your provider's guide has Fabric Manager in the virtual machine, start it\n"
             "if not, stop and start the machine, so that it comes up elsewhere\nreport it to your provider"
         )
     start = f"sudo systemctl start {SERVICE}"
-    return f"{first}start Fabric Manager in the version of the driver: {start}\n{_RESET}"
+    return f"{first}start Fabric Manager in the version of the driver: {start}\n{reset_all(facts)}"
+
+
+def way_to_links(facts: Facts) -> str:
+    """What to do about NVLinks of a board that are down or slow."""
+    look = "see what gpu-errors and gpu-nvswitch-errors say, and /var/log/fabricmanager.log"
+    return f"{look}\n{way_of(('RESET_GPU',), '', find_place(facts.reader, facts))}"
 
 
 def has_switches(facts: Facts) -> bool:

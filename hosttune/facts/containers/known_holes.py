@@ -165,7 +165,7 @@ def _driver_way(facts: Facts, newer: str) -> str:
         return "the next guest driver that goes with the vGPU release of this hypervisor (docs.nvidia.com/vgpu)"
     if driver.branch:
         names = join(one.name for one in driver.packages)
-        return f"{_pinned(facts)}sudo apt-get install --only-upgrade {names}, then reboot"
+        return f"{_pinned(facts)}sudo apt-get install --only-upgrade {names}\nreboot"
     if driver.is_vgpu_manager:  # its releases have numbers of their own
         return "at a maintenance a vGPU manager whose release notes name them (docs.nvidia.com/vgpu)"
     image = attempt(lambda: facts.role.vendor_image)
@@ -185,7 +185,7 @@ def _pinned(facts: Facts) -> str:
     is_kept = any(name.startswith("nvidia-driver-pinning-") for name in facts.packages.names)
     if is_kept or number < _FIRST_WITHOUT_BRANCH:
         return ""
-    return f"sudo apt-get install nvidia-driver-pinning-{number}; "
+    return f"sudo apt-get install nvidia-driver-pinning-{number}\n"
 
 
 def _of_distribution(facts: Facts) -> Mapping[str, str]:

@@ -57,7 +57,7 @@ def blacklist(modules: tuple[str, ...]) -> str:
     """The commands that keep these modules from GPUs from the next boot on (modprobe.d(5))."""
     lines = "".join(rf"blacklist {module}\n" for module in modules)  # for printf(1)
     path = quote(f"/etc/modprobe.d/blacklist-{modules[0]}.conf")
-    return f"printf {quote(lines)} | sudo tee {path}; {REBUILD}"
+    return f"printf {quote(lines)} | sudo tee {path}\n{REBUILD}"
 
 
 def bound_in(messages: Iterable[str]) -> Mapping[str, str]:

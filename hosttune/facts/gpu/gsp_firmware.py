@@ -217,8 +217,8 @@ def _names(failure: GspFailure) -> str:
 def reload_driver(facts: Facts) -> str:
     """The steps that load the module anew; nvidia-persistenced holds it while it runs."""
     stop, start = "sudo systemctl stop nvidia-persistenced", "sudo systemctl start nvidia-persistenced"
-    command = f"{stop}; {_RELOAD}; {start}" if facts.driver.persistenced else _RELOAD
-    return f"unload and load the module: {command}\nif the module is in use, reboot"
+    before, after = (f"{stop}\n", f"\n{start}") if facts.driver.persistenced else ("", "")
+    return f"{before}unload and load the module: {_RELOAD}\nif the module is in use, reboot{after}"
 
 
 def _reinstall(failure: GspFailure, facts: Facts) -> str:

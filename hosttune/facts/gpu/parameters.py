@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.kernel.module_options import (
     NVIDIA_PARAMS,
     live_value,
@@ -80,8 +81,9 @@ class Parameters(Fact):
 
     @property
     def ways_out(self) -> tuple[str, ...]:
-        """What a person does so that it counts."""
-        return tuple(dict.fromkeys(one.way_over for one, _ in self._contested))
+        """What a person does so that it counts, a step each."""
+        steps = dict.fromkeys(one.way_over for one, _ in self._contested)
+        return (*steps, f"build the initial RAM disk anew: {REBUILD}") if steps else ()
 
     @property
     def _contested(self) -> tuple[tuple[ModuleOption, ModuleOption], ...]:

@@ -23,6 +23,7 @@ from hosttune.facts.managers import running_services
 from hosttune.facts.reading import is_there
 from hosttune.frozen import frozen
 from hosttune.host.driver_root import BESIDE, ROOT, words_beside
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ RUN_REPORT = "run nvidia-bug-report.sh and save its output"
 SUPPORT = "if it comes again, ask NVIDIA's or your vendor's support whether the board has to be replaced"
 _HELD = "if the reset is refused, see what holds the GPU: sudo fuser -v /dev/nvidia*"
 _REBOOT = "if that does not help, reboot: sudo reboot"
+_DRAINS = regex(r"\bdrain the (?:node|host)\b|\bdrained (?:node|host)\b")
 _SOCKET = "/run/nvidia-persistenced/socket"
 _MONITORS = (
     "nvidia-dcgm*.service", "dcgm*.service", "snap.dcgm.*.service", "*nvidia*exporter*.service",
@@ -116,13 +118,36 @@ def _runs(facts: Facts, name: str) -> bool:
     return bool(facts.processes[name].commands)
 
 
+def _kubernetes_name(host: str) -> str:
+    return quote(host.lower() or "NODE")
+
+
+def _slurm_name(host: str) -> str:
+    return quote(host.partition(".")[0] or "NODE")
+
+
+def take_again(way_out: str, facts: Facts) -> str:
+    """The step that lets a node take work again, after a way out that drains it; empty for another one, and where no
+    scheduler is known whose command that is."""
+    if not _DRAINS.search(way_out) or "State=RESUME" in way_out or "kubectl uncordon" in way_out:
+        return ""
+    host = _known(lambda: facts.host.hostname, "")
+    if _known(lambda: facts.managers.gpu_operator or facts.managers.kubelet, False):
+        command = f"kubectl uncordon {_kubernetes_name(host)}"
+    elif _known(lambda: facts.managers.slurm, False):
+        command = f"sudo scontrol update NodeName={_slurm_name(host)} State=RESUME"
+    else:
+        return ""
+    return f"when `hosttune health` calls it fit, let it take work again: {command}"
+
+
 def _drain(place: RecoveryPlace, slot: str) -> list[str]:
     if place.is_kubernetes:
-        node = quote(place.host.lower() or "NODE")
+        node = _kubernetes_name(place.host)
         what = "drain the node, which deletes the emptyDir volumes of its pods"
         return [f"{what}: kubectl drain {node} --ignore-daemonsets --delete-emptydir-data"]
     if place.is_slurm:
-        node = quote(place.host.partition(".")[0] or "NODE")
+        node = _slurm_name(place.host)
         why = quote(f"GPU {slot}" if slot else "GPU")
         return [f"drain the node: sudo scontrol update NodeName={node} State=DRAIN Reason={why}"]
     return ["drain the node: let no new work start, and wait for the end of what runs"]
@@ -143,14 +168,15 @@ def _reset(place: RecoveryPlace, slot: str) -> list[str]:
     before, after = _let_go(place, slot)
     which = f" -i {quote(slot)}" if slot else ""
     test = ["test the GPU before it takes work again: sudo dcgmi diag -r 3"] if place.has_dcgm else []
-    return [*before, f"reset the GPU: {place.prefix(f'nvidia-smi -r{which}')}", _HELD, _REBOOT, *after, *test]
+    what = "the GPU" if slot else "all GPUs of this host together"
+    return [*before, f"reset {what}: {place.prefix(f'nvidia-smi -r{which}')}", _HELD, _REBOOT, *after, *test]
 
 
 def _let_go(place: RecoveryPlace, slot: str) -> tuple[list[str], list[str]]:
     """The steps before a reset, and those that take them back."""
     before, after = [], []
     if place.has_operator:
-        node = quote(place.host.lower() or "NODE")
+        node = _kubernetes_name(place.host)
         off, on = (" ".join(f"nvidia.com/gpu.deploy.{one}={word}" for one in _OPERANDS) for word in ("false", "true"))
         before.append(f"take the GPU Operator's pods from the node: kubectl label node {node} --overwrite {off}")
         after.append(f"let them come again: kubectl label node {node} --overwrite {on}")
@@ -246,6 +272,11 @@ _AS = {
     "WORKFLOW_XID_48": "RESET_GPU", "WORKFLOW_NVLINK_ERR": "RESET_GPU", "WORKFLOW_NVLINK5_ERR": "RESET_GPU",
     "CHECK_UVM": "RESET_GPU", "IGNORE": "LATER", "-": "CONTACT_SUPPORT",
 }  # fmt: skip
+
+
+def reset_all(facts: Facts) -> str:
+    """The steps of a reset of all GPUs of this host together, a step on each line."""
+    return "\n".join(_reset(find_place(facts.reader, facts), ""))
 
 
 def way_of(actions: Iterable[str], slot: str, place: RecoveryPlace) -> str:

@@ -24,7 +24,7 @@ from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT, Unreadable, join_steps
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -63,6 +63,15 @@ class BootRoom(Fact):
     def told(self) -> str:
         """Of a full one: what is left and what is needed, as a sentence."""
         return tell_lack(self.target, self.free_bytes, self.free_files, self.initrd_bytes, "a new initial RAM disk")
+
+    @property
+    def way_to_image(self) -> str:
+        """What a person does where the kernel that boots next has no image."""
+        return join_steps((
+            "do not reboot before this is done", self.way_out if self.is_full else "",
+            f"make the image: sudo update-initramfs -c -k {quote(self.no_image)}",
+            "write it into the boot menu: sudo update-grub",
+        ))  # fmt: skip
 
     way_out: str  # of a full one: what a person types
 
@@ -169,7 +178,7 @@ def _copies(reader: Reader, facts: Facts) -> tuple[str, ...]:
 
 
 def make_room(facts: Facts, room: FreeRoom, spare: tuple[str, ...], copies: tuple[str, ...]) -> str:
-    """Commands that ask before they remove; none of them takes what runs or boots next."""
+    """Commands that ask before they remove, a step each; none of them takes what runs or boots next."""
     running, following = facts.kernel.release, _next(facts)
     kept = f"{running} runs" + (f", {following} boots next" if following not in ("", running) else "")
     ways = ["sudo apt-get clean"] if room.target != BOOT else []
@@ -177,7 +186,7 @@ def make_room(facts: Facts, room: FreeRoom, spare: tuple[str, ...], copies: tupl
     if not spare:
         why = kept if following else f"{kept}, and which one boots next is not known"
         look = f"see what else lies there: sudo du -xah {quote(room.target)} | sort -h | tail -n 30"
-        return "; ".join([*ways, f"no kernel can go ({why}): {look}"])
+        return "\n".join([*ways, f"no kernel can go ({why}): {look}"])
     if following in (running, facts.boot.kernels[-1]):
         ways.append("sudo apt-get autoremove --purge")
     names = [name for one in spare for name in packages_of(facts, one)]
@@ -186,4 +195,5 @@ def make_room(facts: Facts, room: FreeRoom, spare: tuple[str, ...], copies: tupl
     meta = metapackages(facts.packages.names, flavour_of(running)) if newest else ()
     if meta:  # it depends on the newest kernel, and goes with it
         ways.append(f"once there is room, sudo apt-get install {quote(f'linux-image-{max(meta, key=len)}')}")
-    return f"{'; '.join(ways)} (keep: {kept})"
+    *before, last = ways
+    return "\n".join((*before, f"{last} (keep: {kept})"))

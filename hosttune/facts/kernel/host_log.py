@@ -146,13 +146,20 @@ def _as_seen(card: LoggedCard, facts: Facts) -> LoggedCard:
     certain = facts.kernel_log.certain
     return LoggedCard(
         slot=card.slot,
-        link_downs=lazy(certain, card.link_downs),
+        link_downs=lazy(lambda: certain(_count_breaks(card, facts))),
         is_hot=lazy(certain, card.is_hot),
         cable=lazy(certain, card.cable),
         firmware_fault=lazy(lambda: facts.device_log.mlx5_faults.get(card.slot, "")),
         is_portless=lazy(lambda: card.slot in facts.portless.slots),
         slot_power=card.slot_power,
     )
+
+
+def _count_breaks(card: LoggedCard, facts: Facts) -> int:
+    """The breaks of a link that are no part of the boot; raises UnknownFact where some may be."""
+    if card.link_downs:
+        _ = facts.kernel.booted_at
+    return card.link_downs
 
 
 def _slots(reader: Reader, facts: Facts) -> tuple[str, ...]:

@@ -111,15 +111,17 @@ def _gpus(reader: Reader, facts: Facts) -> tuple[RailedGpu, ...]:
 
 def _rails(reader: Reader, facts: Facts) -> tuple[Rail, ...]:
     """Without virtual functions and ports whose interface is in another network namespace: those are somebody's own."""
-    ports = [port for port in facts.rdma.ports if port.link_layer == "Ethernet" and port.is_active and port.interfaces]
-    ports = [port for port in ports if not port.is_function]
     kinds: dict[object, list[Rail]] = {}
-    found = []
-    for port in ports:
+
+    def of(port: RdmaPort) -> tuple[Rail, ...]:
+        is_rail = port.link_layer == "Ethernet" and port.is_active and port.interfaces and not port.is_function
+        if not is_rail:
+            return ()
         kin = kinds.setdefault((port.model, port.rate_gbps, port.is_near_gpu), [])
         kin.append(_rail(reader, port, kin, 2 if port.is_near_gpu else _FEW))
-        found.append(kin[-1])
-    return tuple(found)
+        return (kin[-1],)
+
+    return keep_known(of, facts.rdma.ports)
 
 
 def _rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:

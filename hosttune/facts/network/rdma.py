@@ -22,14 +22,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, known_items, lazy, raw, shared
+from hosttune.facts.base import Fact, any_known, attempt, keep_known, known_items, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
 from hosttune.facts.gpu.platforms import is_switched
-from hosttune.facts.reading import counter, derived, hint, is_there, line, names_in
+from hosttune.facts.reading import all_sure, counter, derived, hint, if_absent, is_there, line, names_in, sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, is_unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +108,7 @@ class Rdma(Fact):
     @property
     def has_efa(self) -> bool:
         """One is an Elastic Fabric Adapter of AWS: PCI device ID 0xefa0 and up (kernel: drivers/infiniband/hw/efa)."""
-        return any(port.model.startswith("0xefa") for port in self.ports)
+        return any_known(lambda port: port.model.startswith("0xefa"), self.ports)
 
 
 def word_of(content: str) -> str:
@@ -202,6 +202,7 @@ class _Beside:
 
     def siblings(self, port: RdmaPort) -> tuple[float, int]:
         """The rate of the fastest active sibling, and the breaks of the link that each of them counts."""
+        _ = port.model  # of an unread one nothing is known of its kin
         found = self._groups().get(_kind(port), (0.0, 0))
         if not found[1] and len(self._ports) > 1:  # nothing is common to one port, unless another could not be read
             for one in self._ports:
@@ -210,8 +211,9 @@ class _Beside:
 
     def _active(self) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
         """The cards with an active port, and (model, function) of those."""
-        found = [(one.model, *_card(self._reader, one)) for one in self._ports if raw(one, "state") == "ACTIVE"]
-        return frozenset(card for _, card, _ in found), frozenset((model, which) for model, _, which in found)
+        found = [(raw(one, "model"), *_card(self._reader, one)) for one in self._ports if raw(one, "state") == "ACTIVE"]
+        known = frozenset((model, which) for model, _, which in found if isinstance(model, str))
+        return frozenset(card for _, card, _ in found), known
 
     def _by_kind(self) -> Mapping[object, tuple[float, int]]:
         groups: dict[object, list[RdmaPort]] = {}
@@ -222,7 +224,7 @@ class _Beside:
 
 
 def _kind(port: RdmaPort) -> object:
-    return port.model, raw(port, "link_layer"), raw(port, "is_near_gpu")
+    return raw(port, "model"), raw(port, "link_layer"), raw(port, "is_near_gpu")
 
 
 def _best(siblings: list[RdmaPort]) -> float:
@@ -236,32 +238,40 @@ def _common(siblings: list[RdmaPort]) -> int:
     return min(numbers) if len(numbers) > 1 else 0
 
 
-def _verbs(reader: Reader) -> Mapping[str, str]:
-    """The entry of each device by which programs open it: mlx5_0 -> uverbs0. Raises UnknownFact without the class: its
-    module, ib_uverbs, is not loaded, as where only the kernel uses the devices.
+def _verbs(reader: Reader) -> Mapping[object, str] | None:
+    """The entry of each device by which programs open it: mlx5_0 -> uverbs0; of one whose device cannot be read the
+    Unreadable instead of the name. None without the class: its module, ib_uverbs, is not loaded, as where only the
+    kernel uses the devices.
     """
     listed = reader.list(_VERBS_CLASS)
-    if not isinstance(listed, tuple):
-        raise UnknownFact("ib_uverbs is not loaded, or its class is not seen")
-    names = [name for name in listed if name.startswith("uverbs")]
-    return {hint(reader, f"{_VERBS_CLASS}/{name}/ibdev").strip(): name for name in names}
+    if listed is ABSENT or is_unrecorded(listed):
+        return None
+    names = [name for name in sure(listed) if name.startswith("uverbs")]
+    places = [f"{_VERBS_CLASS}/{name}/ibdev" for name in names]
+    return {attempt(line, reader, place): name for name, place in zip(names, places, strict=True)}
 
 
-def _verbs_gap(reader: Reader, device: str, verbs: Callable[[], Mapping[str, str]]) -> str:
-    """Raises UnknownFact where an entry is there and its file cannot be looked at. A record in which nobody looked for
-    entries tells of no gap.
+def _verbs_gap(reader: Reader, device: str, verbs: Callable[[], Mapping[object, str] | None]) -> str:
+    """Raises UnknownFact where the entries, or the file of one, cannot be looked at. An older record, in which nobody
+    looked for entries, tells of no gap.
     """
-    entries = attempt(verbs)
-    if reader.persistent_only or not isinstance(entries, Mapping) or "" in entries:  # that one may be this device's
+    entries = None if reader.persistent_only else verbs()
+    if entries is None:
         return ""
     if device not in entries:
+        all_sure(tuple(entries))  # one that cannot be read may be this device's
         return f"the kernel has no entry of {device} in {_VERBS_CLASS}"
     path = f"{_VERBS_FILES}/{entries[device]}"
     return "" if is_there(reader, path) else f"{path} is missing"
 
 
 def _port(
-    reader: Reader, facts: Facts, device: str, port: str, beside: _Beside, verbs: Callable[[], Mapping[str, str]]
+    reader: Reader,
+    facts: Facts,
+    device: str,
+    port: str,
+    beside: _Beside,
+    verbs: Callable[[], Mapping[object, str] | None],
 ) -> RdmaPort:
     folder = f"{_CLASS}/{device}/ports/{port}"
 
@@ -294,7 +304,7 @@ def _port(
 
 
 def _model(reader: Reader, device: str) -> str:
-    return hint(reader, f"{_CLASS}/{device}/device/device").strip()
+    return if_absent(line(reader, f"{_CLASS}/{device}/device/device"), "")
 
 
 def _of_interfaces(reader: Reader, port: RdmaPort, name: str) -> list[int]:

@@ -98,7 +98,7 @@ def _no_module(kernel: str, wanted: str, served: tuple[str, ...], would: Transac
         last = missing[-1]
         image = f"linux-image-{last}"
         ways.append(f"sudo apt-get install {quote(image)} (older, without newer fixes), and choose it in GRUB")
-    return said, f"{'; or '.join(ways)}; then run it again"
+    return said, "\n".join(("\nor ".join(ways), "run it again"))
 
 
 def _is_built(kernel: str, would: Transaction, facts: Facts) -> bool:

@@ -193,7 +193,7 @@ def _known_by(facts: Facts) -> str:
         missing = facts.components.off
     except UnknownFact:
         missing = ()
-    return f"{turn_on(missing)}; then run it again" if missing else _UPDATE
+    return f"{turn_on(missing)}\nrun it again" if missing else _UPDATE
 
 
 def _half_way(wish: Wish, operands: tuple[str, ...], context: Context) -> str:

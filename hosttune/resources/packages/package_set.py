@@ -26,7 +26,7 @@ from hosttune.resources.packages.kept_debs import drop, keep, operand
 from hosttune.resources.packages.package_repair import mend, settle, tried
 from hosttune.resources.packages.room import find_lack
 from hosttune.resources.steps import CommandLine, each, shorten_list
-from hosttune.values import ABSENT, Absent, Change, FileValue, Unreadable
+from hosttune.values import ABSENT, Absent, Change, FileValue, Unreadable, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -305,7 +305,7 @@ def _refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused
     if not PackageSetAddress().same(left, change.before):
         return HalfWay(describe_changes, first=room, by_hand=describe_repair(reader) if is_stuck else "")
     if is_stuck:
-        return Refused(describe_changes, hint=f"{room}{describe_repair(reader)}; then run it again")
+        return Refused(describe_changes, hint=f"{room}{describe_repair(reader)}\nrun it again")
     return Refused(describe_changes, hint=_unchanged(reader, error))
 
 
@@ -323,7 +323,7 @@ def _make_room(reader: Reader) -> str:
     try:
         boot = Facts(reader).boot_room
         if boot.is_full:
-            return f"make room on {boot.target}: {boot.way_out}; then"
+            return f"make room on {boot.target}: {'; '.join(steps_of(boot.way_out))}; then"
     except UnknownFact:
         pass
     return "make room (df -h / /boot /var), then"
@@ -371,7 +371,7 @@ def _way_in(reader: Reader, error: str, asked: tuple[str, ...]) -> str:
     if "Held packages" in error:
         return "a hold of an administrator is in the way: apt-mark showhold; when it has served, sudo apt-mark unhold"
     if "dpkg was interrupted" in error or "Unmet dependencies" in error:
-        return f"{describe_repair(reader)}; then run it again"
+        return f"{describe_repair(reader)}\nrun it again"
     return "sudo apt-get update, then run it again"
 
 

@@ -73,7 +73,7 @@ def find_lack(would: Transaction, facts: Facts) -> tuple[str, str]:
     try:
         needs = tuple(_needs(would, facts))
         if any(one.path == BOOT for one in needs) and (unmounted := facts.boot_room.unmounted):
-            return unmounted, f"sudo mount {BOOT}; then run it again"
+            return unmounted, f"sudo mount {BOOT}\nrun it again"
     except UnknownFact:
         return "", ""
     places: dict[str, tuple[FreeRoom, list[_Need]]] = {}
@@ -94,8 +94,8 @@ def find_lack(would: Transaction, facts: Facts) -> tuple[str, str]:
 
 def _way_out(room: FreeRoom, wanted: list[_Need], facts: Facts) -> str:
     if any(one.path == BOOT for one in wanted):
-        return f"{facts.boot_room.way_out}; then run it again"
+        return f"{facts.boot_room.way_out}\nrun it again"
     return (
-        f"sudo apt-get clean; see what fills it: sudo du -xh --max-depth=3 {quote(room.target)} | sort -h | "
-        "tail -n 30; then run it again"
+        f"sudo apt-get clean\nsee what fills it: sudo du -xh --max-depth=3 {quote(room.target)} | sort -h | "
+        "tail -n 30\nrun it again"
     )

@@ -61,7 +61,7 @@ def _look_at_line(facts: Facts, sources: Sources, line: CryptLine, users: Sequen
         end = _tell_end(facts, entry, line, needing, is_open=is_open)
         todo = found.way_out
         if any(one in _FORMATTED or one.startswith("tmp=") for one in line.options):
-            todo = f"its UUID goes with each boot that formats it: name it by PARTUUID or in /dev/disk/by-id; {todo}"
+            todo = f"its UUID goes with each boot that formats it: name it by PARTUUID or in /dev/disk/by-id\n{todo}"
         sentence = f"{where} {found.sentence}: {end}"
         if found.kind is SourceKind.MISSING and (needing or (is_open and users)):
             yield replace(place, fault=sentence, way_out=todo, is_mounted=is_open)
@@ -71,7 +71,7 @@ def _look_at_line(facts: Facts, sources: Sources, line: CryptLine, users: Sequen
     if line.key and _is_missing(facts, sources, line.key):
         end = "the boot asks for a passphrase and waits"
         sentence = f"{where} names the key {line.key}, which is not there: {end}"
-        todo = f"put the key there again, or write none in its place; then {_REBUILD}"
+        todo = f"put the key there again, or write none in its place\nbuild the initial RAM disk anew: {_REBUILD}"
         if needing:
             fault = f"{sentence}; without one it ends in the emergency shell ({_name(needing[0])})"
             yield replace(place, fault=fault, way_out=todo, is_mounted=is_open)
@@ -130,7 +130,7 @@ def _look_at_unlisted(
         note = f"{what}: unless a service does, the next boot {end}"
         todo = (
             f"add to {PATH}: {name} UUID=(sudo blkid -s UUID -o value of its disk) none luks"
-            f"{'' if _is_required(first) else ',nofail'}; then {_REBUILD}"
+            f"{'' if _is_required(first) else ',nofail'}\nbuild the initial RAM disk anew: {_REBUILD}"
         )
         yield BootLine(f"crypt {name}", first.line, file=first.file, note=note, way_out=todo, is_of_device=True)
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _SWAP_ON = {
     "btrfs": (
         "btrfs takes a swap file only on one disk, without copy-on-write, compression and snapshots of its subvolume",
-        "make it anew: sudo btrfs filesystem mkswapfile (btrfs-progs 6.1), in a subvolume of its own; see sudo dmesg",
+        "make it anew, in a subvolume of its own: sudo btrfs filesystem mkswapfile (btrfs-progs 6.1)\nsee why: sudo dmesg",
     ),
     "zfs": ("ZFS takes no swap files", "use a partition, or a file on another file system"),
 }
@@ -68,7 +68,7 @@ MAY_FAIL = frozenset({"no-netdev"})
 _NOTED = frozenset({"waits-for-network", "early-automount", "needs-nofail", "union-order"})
 _MIRRORED = frozenset({"/boot/efi", "/efi"})  # copied to a second disk on purpose, so that each of them starts the host
 _COPIES = (
-    "see which of them is the copy (sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS); detach it, or give it a name "
+    "see which of them is the copy (sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS)\ndetach it, or give it a name "
     "of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, sgdisk -G)"
 )
 _NO = frozenset({"0", "no", "n", "false", "f", "off"})  # systemd's parse_boolean
@@ -97,6 +97,12 @@ class BootLine(Fact):
     def where(self) -> str:
         """`line 3 of /etc/fstab`; a file that lacks the line by itself."""
         return describe_place(self.line, self.file)
+
+    @property
+    def way_out_of_fault(self) -> str:
+        """What is done about a fault before the next boot."""
+        look = "see how the line is read: hosttune fstab" if self.file == PATH else ""
+        return join_steps((f"do not reboot before {self.where} is correct", self.way_out, look))
 
     @property
     def sentence(self) -> str:
@@ -172,7 +178,7 @@ def _explain_need(line: BootLine, lost: BootLine) -> BootLine:
         f"{line.where} has no nofail, and is on {lost.target} ({lost.where}), which the next boot does not mount: it "
         "ends in the emergency shell"
     )
-    todo = f"add nofail to this line as well; and of {lost.target}: {lost.way_out}"
+    todo = f"add nofail to this line as well\nof {lost.target}: {lost.way_out}"
     return replace(line, is_of_device=True, fault=fault, way_out=todo)
 
 
@@ -447,7 +453,7 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
             if is_there
             else f"each boot waits {wait_of(facts, entry)} for it, and goes on without"
         )
-        todo = found.way_out if is_there else f"{found.way_out}; or add nofail"
+        todo = found.way_out if is_there else f"{found.way_out}\nor add nofail"
         yield replace(place, way_out=todo, note=f"{where} {found.sentence}: {end}")
     elif not is_device and (hint := _find_swap_hint(facts, entry.source)):
         note = f"{where} names {entry.source}, which is there and not in use: {hint[0]}"

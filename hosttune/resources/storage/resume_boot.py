@@ -48,9 +48,10 @@ def look_at_resume(facts: Facts) -> Iterator[BootLine]:
     swap = next((name for name in sorted(sources.swapped or ()) if sources.holds(name)), "")
     meant = f", or {sources.name_like('UUID=', swap)}, if it is to resume from that" if swap else ""
     if given.path.startswith(_FOLDER):
-        todo = f"write RESUME=none there{meant}; then {REBUILD}"
+        todo = f"write RESUME=none there{meant}\nbuild the initial RAM disk anew: {REBUILD}"
     else:
-        todo = f"take resume={given.value} out{meant.replace(', or', ', or write')}; then sudo update-grub"
+        kept = meant.replace(", or", ", or write")
+        todo = f"take resume={given.value} out{kept}\nwrite it into the boot menu: sudo update-grub"
     yield BootLine(f"resume {given.value}", given.line, note=note, way_out=todo, is_of_device=True, file=given.path)
 
 
