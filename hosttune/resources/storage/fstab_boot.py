@@ -160,20 +160,20 @@ def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
             if not line.fault and not line.note:
                 note = f"line {remark.line} of {PATH}: {remark.message}"
                 found[remark.line] = replace(line, note=note, way_out=remark.todo)
-    for of, on in find_needs(document):
+    for of, on, relation in find_needs(document):
         lost, needing = found.get(on.number), found.get(of.number)
         if lost and lost.is_lost and needing and not needing.fault:
-            found[of.number] = _explain_need(needing, lost)
+            found[of.number] = _explain_need(needing, lost, relation)
     yield from (found[number] for number in sorted(found))
 
 
-def _explain_need(line: BootLine, lost: BootLine) -> BootLine:
+def _explain_need(line: BootLine, lost: BootLine, relation: str) -> BootLine:
     fault = (
-        f"{line.where} has no nofail, and is on {lost.target} ({lost.where}), which the next boot does not mount: it "
-        "ends in the emergency shell"
+        f"{line.where} has no nofail, and {relation} {lost.target} ({lost.where}), which the next boot does not mount: "
+        "it ends in the emergency shell"
     )
     todo = f"add nofail to this line as well; and of {lost.target}: {lost.way_out}"
-    return replace(line, is_of_device=True, fault=fault, way_out=todo)
+    return replace(line, is_of_device=True, fault=fault, note="", way_out=todo)
 
 
 def mounted_targets(facts: Facts) -> frozenset[str]:
