@@ -196,3 +196,26 @@ def test_line_of_the_encrypted_disk_itself_names_what_is_mounted_from_it():
     assert "crypto_LUKS), which cannot be mounted itself" in line.fault
     assert line.way_out.startswith(f"write UUID={UUID}, which is mounted there")
     assert "which no line of /etc/crypttab opens" in mapping.note
+
+
+@pytest.mark.parametrize(
+    ("flags", "now", "root", "fault", "note"),
+    [
+        ("subvol=@gone", "", "/", "names the subvolume /@gone, which the btrfs of / does not have", ""),
+        ("compress=zstd,subvol=@old", "", "/", "", "has the next boot mount the subvolume /@old at /, where / is"),
+        ("subvol=@old", "subvol=@", "/@", "", "the subvolume /@old at /, where /@ is mounted now"),
+        ("subvol=@", "", "/@", "", ""),
+        ("subvol=/@/", "", "/@", "", ""),
+        ("subvol=@gone", "subvol=@gone", "/@", "", ""),  # this boot has shown what it makes of it
+        ("compress=zstd", "", "/@", "", ""),
+    ],
+)
+def test_subvolume_of_the_next_boot(flags, now, root, fault, note):
+    menu = f"menuentry 'x' {{\n\tlinux /boot/vmlinuz-6.8.0-60-generic root=UUID=0a11-22 rootflags={flags} ro\n}}\n"
+    boots = {"/proc/cmdline": f"root=UUID=0a11-22 {'rootflags=' if now else ''}{now} ro\n", "/boot/grub/grub.cfg": menu}
+    mounts = {"/proc/self/mountinfo": f"22 1 0:30 {root} / rw shared:1 - btrfs /dev/sda2 rw\n", "/@old/etc/fstab": ""}
+    found = [
+        one for one in look_at_boot_lines(host("", more={**boots, **mounts})) if "rootflags" in one.fault + one.note
+    ]
+    assert len(found) == bool(fault or note)
+    assert all(fault in one.fault and bool(fault) == bool(one.fault) and note in one.note for one in found)

@@ -140,7 +140,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     """All of them, fstab in its order, then unit files. Raises UnknownFact where one of them cannot be read."""
     from hosttune.resources.storage.crypt_boot import look_at_crypttab
     from hosttune.resources.storage.in_use import look_at_shutdown, look_at_swap_in_use
-    from hosttune.resources.storage.resume_boot import look_at_resume, look_at_root
+    from hosttune.resources.storage.resume_boot import look_at_resume, look_at_root, look_at_subvolume
     from hosttune.resources.storage.unit_boot import look_at_units
 
     document = document_of(facts.reader)
@@ -148,6 +148,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
     found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_root(facts), *look_at_resume(facts))
+    found = (*found, *look_at_subvolume(facts))
     return (*found, *look_at_swap_in_use(facts, found), *look_at_shutdown(facts))
 
 
