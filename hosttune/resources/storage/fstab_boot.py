@@ -19,7 +19,7 @@ from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.kernel_types import find_lacking_kernel
 from hosttune.facts.storage.mount_units import device_path, device_wait
-from hosttune.facts.storage.mounts import mount_below, unit_name
+from hosttune.facts.storage.mounts import asks_read_only, mount_below, unit_name
 from hosttune.facts.storage.sources import (
     EPHEMERAL,
     ZRAM,
@@ -58,6 +58,9 @@ _SWAP_ON = {
     ),
     "zfs": ("ZFS takes no swap files", "use a partition, or a file on another file system"),
 }
+# fs/ntfs3/super.c of Linux 6.9 and newer: `ntfs` is its legacy mode, and mount.ntfs of ntfs-3g comes before the kernel
+# (https://github.com/util-linux/util-linux/pull/3618, https://github.com/CachyOS/wiki/issues/302).
+_NTFS = "write ntfs3 in its place, or install ntfs-3g; if read-only is meant, add ro"
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
 # Errors with which a boot goes on, and mounts what it mounted before.
@@ -322,6 +325,12 @@ def _note_source(
     if bind.sentence:
         is_absent = line.is_absent or bind.is_shown_wrong
         return replace(line, note=f"{entry.where} {bind.sentence}", way_out=bind.way_out, is_absent=is_absent)
+    if entry.fstype == "ntfs" and not asks_read_only(entry.options):
+        if any(one.fstype == "ntfs" and one.is_read_only for one in here):
+            note = (
+                f"{entry.where} has the type ntfs, by which this kernel mounts it read-only, whatever the options say"
+            )
+            return replace(line, note=note, way_out=_NTFS)
     is_made = "x-systemd.makefs" in entry.options
     on = (sources.find(entry.source) or ()) if is_required and not is_made and here else ()
     if any(map(sources.is_ephemeral, on)):
