@@ -325,12 +325,10 @@ def _note_source(
     if bind.sentence:
         is_absent = line.is_absent or bind.is_shown_wrong
         return replace(line, note=f"{entry.where} {bind.sentence}", way_out=bind.way_out, is_absent=is_absent)
-    if entry.fstype == "ntfs" and not asks_read_only(entry.options):
-        if any(one.fstype == "ntfs" and one.is_read_only for one in here):
-            note = (
-                f"{entry.where} has the type ntfs, by which this kernel mounts it read-only, whatever the options say"
-            )
-            return replace(line, note=note, way_out=_NTFS)
+    is_legacy = entry.fstype == "ntfs" and any(one.fstype == "ntfs" and one.is_read_only for one in here)
+    if is_legacy and not asks_read_only(entry.options):
+        note = f"{entry.where} has the type ntfs, by which this kernel mounts it read-only, whatever the options say"
+        return replace(line, note=note, way_out=_NTFS)
     is_made = "x-systemd.makefs" in entry.options
     on = (sources.find(entry.source) or ()) if is_required and not is_made and here else ()
     if any(map(sources.is_ephemeral, on)):
