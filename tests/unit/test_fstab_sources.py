@@ -398,3 +398,23 @@ def test_whole_disk_whose_partition_is_mounted_there():
 def test_file_system_on_a_whole_disk_beside_old_partitions_is_left_alone():
     held = (*HELD, ("sda", "/dev/sda", "ext4", "", OTHER, "", ""))
     assert fault("/dev/sda /scratch ext4 defaults 0 2", held=held) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("/dev/sda2 / ext4 defaults 0 1", 1),
+        ("UUID=0a11-22 / ext4 defaults 0 1", 0),
+        ("/dev/disk/by-id/wwn-0x6 / ext4 defaults 0 1", 0),
+    ],
+)
+def test_name_of_the_kernel_for_root_is_a_risk_with_several_disks(line, count):
+    found = [one for one in look_at_boot_lines(host(line)) if one.risk]
+    assert [one.target for one in found] == ["/"] * count
+    assert all("may be another disk after the next boot" in one.risk and "0a11-22" in one.way_out for one in found)
+
+
+def test_name_of_the_kernel_for_root_is_fine_with_one_disk():
+    facts = host("/dev/sda2 / ext4 defaults 0 1")
+    facts.__dict__["disks"] = SimpleNamespace(all=tuple(one for one in facts.disks.all if one.name != "sdb"))
+    assert not [one for one in look_at_boot_lines(facts) if one.risk]

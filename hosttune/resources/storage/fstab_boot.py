@@ -74,6 +74,8 @@ _COPIES = (
     "see which of them is the copy (sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS); detach it, or give it a name "
     "of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, sgdisk -G)"
 )
+_OF_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home"})
+_FAMILY = regex(r"/dev/(?:nvme|[a-z]*d(?=[a-z]))")
 _NO = frozenset({"0", "no", "n", "false", "f", "off"})  # systemd's parse_boolean
 _KERNEL_NAME = regex(r"/dev/(?:(?:x?v|s|h)d[a-z]{1,3}\d{0,3}|nvme\d{1,3}n\d{1,3}(?:p\d{1,3})?)")
 _HANGS_FROM, _UBUNTU_HANGS_FROM = 258, (26, 4)  # systemd/systemd#39177, open in November 2026
@@ -283,6 +285,8 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         noted = _note_source(facts, sources, line, entry, here, is_required=need.is_required)
         if not noted and need.is_required and any(one in facts.mounts.local_data for one in here):
             noted = _note_data_disk(sources, line, entry)
+        elif not noted and here and need.is_required and entry.file == PATH and entry.target in _OF_SYSTEM:
+            noted = _note_system_disk(facts, sources, line, entry)
         return noted or line
     if "comment=cloudconfig" in entry.options and not here:
         return line  # of cloud-init's own disks not every size of instance has each
@@ -369,6 +373,25 @@ def _note_data_disk(sources: Sources, line: BootLine, entry: FstabEntry) -> Boot
         (device, *_) = sources.find(entry.source) or (entry.source.rpartition("/")[2],)
         todo = join_steps((f"in {entry.where} write {sources.name_like('UUID=', device)}, which stays the same", todo))
     risk = f"{entry.where}{name} has no nofail: a boot that does not find this disk ends in the emergency shell"
+    return replace(line, risk=risk, way_out=todo)
+
+
+def _note_system_disk(facts: Facts, sources: Sources, line: BootLine, entry: FstabEntry) -> BootLine | None:
+    """A name of the kernel for what a boot needs, while there are several disks that may take it."""
+    match = _KERNEL_NAME.fullmatch(entry.source)
+    family = _FAMILY.match(entry.source)
+    disks = attempt(lambda: facts.disks.all)
+    if match is None or family is None or not isinstance(disks, tuple):
+        return None
+    alike = [one for one in disks if one.kind == "disk" and f"/dev/{one.name}".startswith(family[0])]
+    (device, *_) = sources.find(entry.source) or ("",)
+    if len(alike) < 2 or not device:
+        return None
+    end = "fsck and mount options go to that one" if entry.target == "/" else "the boot mounts that one, or ends"
+    risk = f"{entry.where} names {entry.source}, which may be another disk after the next boot: then {end}"
+    if entry.target != "/":
+        risk += " in the emergency shell"
+    todo = f"in {entry.where} write {sources.name_like('UUID=', device)}, which stays the same"
     return replace(line, risk=risk, way_out=todo)
 
 
