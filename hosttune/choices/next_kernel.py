@@ -403,7 +403,7 @@ def repair_build(facts: Facts, kernel: str) -> str:
         return f"fix what {build.log} names" if build else ""
     gcc, number = build.compiler, build.compiler.removeprefix("gcc-")
     link = f"sudo update-alternatives --install /usr/bin/gcc gcc /usr/bin/{gcc} {number}"
-    return f"bring {gcc}, which built the kernel: sudo apt-get install {gcc}; {link}"
+    return f"bring {gcc}, which built the kernel: sudo apt-get install {gcc}\n{link}"
 
 
 def _failed_build(facts: Facts, kernel: str) -> DkmsBuild | None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact, attempt, lazy
 from hosttune.facts.kernel.module_options import same_value
+from hosttune.facts.kernel.modules_at_boot import modules_at_boot
 from hosttune.facts.kernel.sysctl_at_boot import CONF
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.limits.session_limits import ITEMS
@@ -23,6 +24,7 @@ from hosttune.facts.services.unit_files import ADMIN, UnitFiles, assignments, is
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.facts.storage.ageing_files import parse_tmpfiles
 from hosttune.frozen import frozen
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
     from hosttune.facts.precedence import FileOrder
     from hosttune.host.door import Reader
 
+# Sysctls that are there once a module is loaded (sysctl.d(5), example 2). Others that start late write them as well.
+_OF_MODULES = (
+    ("net.bridge.", "br_netfilter"), ("net.netfilter.nf_conntrack_", "nf_conntrack"),
+    ("net.nf_conntrack_", "nf_conntrack"),
+)  # fmt: skip
 _ROOTS = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 # Settings of units of which only the last one counts: of others each line adds to a list (systemd.exec(5),
 # systemd.service(5), systemd.resource-control(5)).
@@ -55,6 +62,7 @@ class LostFile(Fact):
     winner_owner: str  # the package procps ...; empty where there is none
     is_read_later: bool  # the winner counts because it is read later, else because it is read earlier
     better: str  # the file to put the settings into
+    module: str = ""  # nothing counts over it, but the module that has these sysctls comes after systemd-sysctl
 
     @property
     def text(self) -> str:
@@ -93,6 +101,7 @@ def _files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
                 if _is_lost(one, contest.settings[-1], facts):
                     found.setdefault((one.path, contest.settings[-1].path), []).append((contest, one))
     yield from _unread(facts)
+    yield from _late(reader, facts)
     for (path, other), rows in found.items():
         order = rows[0][0].order
         yield LostFile(
@@ -132,6 +141,38 @@ def _unread(facts: Facts) -> Iterator[LostFile]:
             one for one in ("99-sysctl.conf", "99-local.conf", "zz-sysctl.conf", "zz-local.conf") if one not in taken
         )
         yield LostFile(CONF, settings, lines, facts.file_owners[CONF].name, "", "", False, f"{SYSCTL.folder}/{name}")
+
+
+def _late(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Sysctls of a module that no boot loads before systemd-sysctl runs: this boot has shown that they are not set."""
+    if reader.persistent_only or facts.managers.kubelet:
+        return
+    found: dict[tuple[str, str], list[tuple[str, Placed]]] = {}
+    for key in facts.sysctl_at_boot.keys:
+        module = next((module for prefix, module in _OF_MODULES if key.startswith(prefix)), "")
+        settings = facts.sysctl_at_boot[key].settings if module else ()
+        if not settings or not settings[-1].line or not facts.file_owners[settings[-1].path].decides:
+            continue
+        now = attempt(_value_of, facts, key)
+        if isinstance(now, str) and not _is_same(now, settings[-1].value) and _is_loaded_late(reader, module):
+            found.setdefault((settings[-1].path, module), []).append((f"{key} = {settings[-1].value}", settings[-1]))
+    for (path, module), rows in found.items():
+        lines = tuple(one.line for _, one in rows)
+        owner, better = facts.file_owners[path].name, f"/etc/modules-load.d/{module}.conf"
+        yield LostFile(path, tuple(text for text, _ in rows), lines, owner, "", "", False, better, module)
+
+
+def _value_of(facts: Facts, key: str) -> str:
+    return facts.sysctl[key].text
+
+
+def _is_loaded_late(reader: Reader, module: str) -> bool:
+    if reader.stat(f"/sys/module/{module}/refcnt") is ABSENT:  # built in, or not there
+        return False
+    if any(name.replace("-", "_") == module for _, name in modules_at_boot(reader)):
+        return False
+    rules = drop_in_texts(reader, [f"{root}/udev/rules.d" for root in _ROOTS], UDEV.suffix)
+    return not any(module in content and "sysctl" in content for _, content in rules)
 
 
 def _is_said(settings: tuple[Placed, ...], one: Placed) -> bool:

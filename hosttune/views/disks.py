@@ -12,6 +12,7 @@ from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.sources import names_device, plain_source, sources_of
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
+from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from hosttune.resources.storage.mount_causes import MountCauses
 from hosttune.values import Unreadable
 from hosttune.views.terminal import counted, wrapped
@@ -60,6 +61,7 @@ class DiskTree:
     missing: tuple[FstabEntry, ...]  # lines of fstab whose device is not there
     unresolved: tuple[FstabEntry, ...]  # and those of which it is not known what device they name
     unknown: tuple[str, ...]
+    next_boot: tuple[str, ...] = ()  # what /etc/crypttab and the kernel command line have a boot stop or wait at
 
 
 def disks_of(facts: Facts) -> DiskTree:
@@ -113,7 +115,10 @@ def disks_of(facts: Facts) -> DiskTree:
     missing = tuple(entry for entry in entries if found[entry.where] == ())
     unresolved = (one for one in entries if found[one.where] is None and names_device(one.source))
     local = tuple(one for one in unresolved if not is_network(one.fstype, one.source))
-    return DiskTree(tuple(_ordered(rows)), missing, local, tuple(dict.fromkeys(unknown)))
+    shown = {PATH, *(entry.file for entry in entries)}
+    boot = () if facts.reader.persistent_only else told(lambda: look_at_boot_lines(facts))
+    others = tuple(one.fault or one.note for one in boot if one.file not in shown and (one.fault or one.note))
+    return DiskTree(tuple(_ordered(rows)), missing, local, tuple(dict.fromkeys(unknown)), others)
 
 
 def _group(things: Iterable[T], names_of: Callable[[T], Iterable[Any]]) -> dict[Any, list[T]]:
@@ -169,6 +174,7 @@ def disks_json(disks: DiskTree) -> dict[str, Any]:
         ],
         "missing": [to_json(entry) for entry in disks.missing],
         "unresolved": [to_json(entry) for entry in disks.unresolved],
+        "next_boot": list(disks.next_boot),
         "unknown": list(disks.unknown),
     }
 
@@ -273,6 +279,7 @@ def _line(entry: FstabEntry) -> str:
 def _notes(disks: DiskTree, page: Page, hidden: int) -> list[str]:
     notes = [f"{_line(entry)}: no device has that name" for entry in disks.missing]
     notes += [f"{_line(entry)}: its device is not known" for entry in disks.unresolved]
+    notes += [f"next boot: {clean(sentence)}" for sentence in disks.next_boot]
     notes += [f"unknown: {clean(reason)}" for reason in disks.unknown]
     if hidden:
         notes.append(f"{counted(hidden, 'loop, RAM or optical device')} left out (--verbose lists them)")

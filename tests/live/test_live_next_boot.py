@@ -17,11 +17,13 @@ from hosttune.facts import Facts
 from hosttune.facts.storage.mounts import unit_name
 from hosttune.facts.storage.sources import Sources
 from hosttune.host import open_reader
+from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from hosttune.resources.storage.fstab_lint_options import is_required
 from tests.live.namespace import loop_disk, own_etc, passes, run
 
 pytestmark = pytest.mark.live
 GENERATOR = "/usr/lib/systemd/system-generators/systemd-fstab-generator"
+CRYPT_GENERATOR = "/usr/lib/systemd/system-generators/systemd-cryptsetup-generator"
 GONE = "UUID=11111111-2222-4333-8444-555555555555"
 
 # DISK is a loop device with an ext4, T the folder of the targets; each line has a target of its own.
@@ -59,6 +61,17 @@ nas:/x T/f nfs defaults 0 0
 nas:/y T/g nfs bg 0 0
 /usr T/h none bind 0 0
 """
+# On a disk that is not there and may be missing; encrypted devices of which none is there.
+NEEDING = f"""\
+{GONE} T/a ext4 nofail 0 2
+T/a/home T/b none bind 0 0
+T/a:T/c T/d fuse.mergerfs x-systemd.requires=T/a 0 0
+overlay T/e overlay lowerdir=/usr/share:T/a/low,x-systemd.after=T/a 0 0
+T/a/home T/f none bind,nofail 0 0
+/dev/mapper/one T/g ext4 defaults 0 2
+/dev/mapper/two T/h ext4 nofail 0 2
+"""
+CRYPTTAB = f"one {GONE} none luks\ntwo {GONE} none luks,nofail\nthree {GONE} none luks,noauto\n"
 # No fault of a line: systemd of the machine has not read this file; a type is not looked for where no source is.
 _BESIDES = ("your fstab has been modified", "cannot detect on-disk", "systemctl daemon-reload")
 
@@ -115,6 +128,26 @@ def scenario_generator(folder: Path) -> None:
         assert required == (wanted if is_required(entry.options, entry.fstype) else []), entry
 
 
+def scenario_needs(folder: Path) -> None:
+    _write(folder, NEEDING, "/dev/nosuch")
+    Path("/etc/crypttab").write_text(CRYPTTAB, encoding="utf-8")
+    places = [folder / name for name in ("normal", "early", "late")]
+    for place in places:
+        place.mkdir()
+    for generator in (GENERATOR, CRYPT_GENERATOR):
+        run(generator, *places)
+    faults = {(one.file, one.target) for one in look_at_boot_lines(Facts(open_reader())) if one.fault}
+    ends = {unit_name(target) for file, target in faults if file == "/etc/fstab"}
+    required = {one.name for one in places[0].glob("local-fs.target.requires/*.mount")}
+    assert ends == required
+    assert sorted(name.rpartition("-")[2] for name in ends) == ["b.mount", "d.mount", "e.mount", "g.mount"]
+    union = next(one for one in places[0].glob("*-d.mount")).read_text()
+    assert any(row.startswith("Requires=") and row.endswith("-a.mount") for row in union.splitlines()), union
+    opened = {one.name for one in places[0].glob("cryptsetup.target.requires/*")}
+    names = {target for file, target in faults if file == "/etc/crypttab"}
+    assert {f"systemd-cryptsetup@{name.removeprefix('crypt ')}.service" for name in names} == opened
+
+
 def scenario_capitals(folder: Path) -> None:
     with loop_disk(folder / "disk", "mkfs.ext4", "-q") as disk:
         os.environ["BLKID_FILE"] = str(folder / "tab")  # where no udev runs, mount(8) finds what is in this cache
@@ -137,6 +170,12 @@ def test_what_findmnt_verify_finds_is_found(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_uuid_is_a_string_as_mount_has_it(tmp_path: Path) -> None:
     passes(__file__, "capitals", tmp_path)
+
+
+@pytest.mark.skipif(not Path(CRYPT_GENERATOR).exists(), reason="no systemd, or systemd-cryptsetup is not installed")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_boot_ends_as_systemd_has_it_below_a_disk_that_may_be_missing(tmp_path: Path) -> None:
+    passes(__file__, "needs", tmp_path)
 
 
 @pytest.mark.skipif(not Path(GENERATOR).exists(), reason="no systemd")

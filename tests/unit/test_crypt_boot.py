@@ -22,7 +22,7 @@ CMDLINE = {"/proc/cmdline": "root=UUID=0a11-22 ro\n"}
 def found(crypttab, fstab=MAPPED, *, is_open=True, more=(), is_mounted=True):
     facts = host(
         fstab, *[MOUNT] * (is_open and is_mounted), held=HELD_OPEN if is_open else HELD_CLOSED, devices=OPEN if is_open else (),
-        more={"/etc/crypttab": f"{crypttab}\n", "/root/key": "k", **CMDLINE, **dict(more)},
+        more={"/etc/crypttab": f"{crypttab}\n", "/root/key": "k", "/bin/cat": "", **CMDLINE, **dict(more)},
     )  # fmt: skip
     lines = look_at_boot_lines(facts)
     return [
@@ -39,7 +39,8 @@ def found(crypttab, fstab=MAPPED, *, is_open=True, more=(), is_mounted=True):
         (f"of-dm-0 UUID={LUKS} /root/key luks,discard", MAPPED),
         ("of-dm-0 /dev/sdb - luks", "/dev/mapper/of-dm-0 /data ext4 defaults 0 2"),
         (f"of-dm-0 UUID={LUKS} none luks,nofail", MAPPED.replace("defaults", "nofail")),
-        (f"# a comment\n\nof-dm-0 UUID={LUKS} key.x keyscript=/x", MAPPED),
+        (f"# a comment\n\nof-dm-0 UUID={LUKS} key.x keyscript=decrypt_x,initramfs", MAPPED),
+        (f"of-dm-0 UUID={LUKS} /root/key keyscript=/root/key,initramfs", MAPPED),
         (f"of-dm-0 UUID={LUKS} /gone:LABEL=keys luks", MAPPED),  # on another device
         (f"of-dm-0 UUID={LUKS} /run/key luks", MAPPED),
         (f"of-dm-0 UUID={LUKS} none _netdev", MAPPED.replace("defaults", "_netdev")),
@@ -64,6 +65,9 @@ def test_crypttab_that_is_right(crypttab, fstab):
         (f"of-dm-0 UUID={LUKS} none luks,nofail", MAPPED, False, "has nofail, and /data"),
         (f"of-dm-0 UUID={LUKS} none _netdev", MAPPED, False, "is counted among the disks"),
         ("", MAPPED, False, "which no line of /etc/crypttab opens"),
+        (f"of-dm-0 UUID={LUKS} none luks,keyscript=/gone,initramfs", MAPPED, True, "/gone print the key, which is not"),
+        (f"of-dm-0 UUID={LUKS} none luks,keyscript=/bin/cat,initramfs", MAPPED, True, "names no file for it (none)"),
+        (f"of-dm-0 UUID={LUKS} /root/key luks,keyscript=decrypt_x", MAPPED, False, "which systemd does not know"),
         (f"of-dm-0 UUID={LUKS} none luks\nold UUID={OTHER} none luks", MAPPED, False, "goes on without"),
         (f"of-dm-0 UUID={LUKS} none luks\nswap UUID={OTHER} /dev/urandom swap", MAPPED, False, "goes on without"),
     ],
@@ -73,6 +77,29 @@ def test_crypttab_that_does_not_fit_the_disks_or_fstab(crypttab, fstab, is_fault
     assert text in sentence
     assert fault is is_fault
     assert way_out
+
+
+@pytest.mark.parametrize(
+    ("crypttab", "todo"),
+    [
+        (
+            f"of-dm-0 UUID={OTHER} none luks",
+            f"write UUID={LUKS} there, which is open as of-dm-0 now; then sudo update-i",
+        ),
+        ("of-dm-0 /dev/sdz3 none luks", f"write UUID={LUKS} there, which is open as of-dm-0 now; then sudo update-i"),
+        (f"of_dm_0 UUID={LUKS} none luks", "line 1 of /etc/crypttab opens that disk as of_dm_0: write of-dm-0 there"),
+    ],
+)
+def test_disk_that_is_open_now_tells_what_crypttab_is_to_say(crypttab, todo):
+    assert todo in found(crypttab)[0][2]
+
+
+def test_program_of_the_key_of_root():
+    more = {"/etc/crypttab": f"of-dm-0 UUID={LUKS} none luks,keyscript=/bin/cat\n", "/bin/cat": "", **CMDLINE}
+    mounts = {"/proc/self/mountinfo": "22 1 253:0 / / rw shared:1 - ext4 /dev/mapper/of-dm-0 rw\n"}
+    facts = host("/dev/mapper/of-dm-0 / ext4 defaults 0 1", held=HELD_OPEN, devices=OPEN, more={**more, **mounts})
+    (fault,) = [one.fault for one in look_at_boot_lines(facts) if one.file == "/etc/crypttab"]
+    assert "does not open the disk of /, and ends in the shell of the initial RAM disk" in fault
 
 
 def test_swap_that_is_formatted_at_each_boot_is_to_be_named_otherwise():
@@ -196,3 +223,26 @@ def test_line_of_the_encrypted_disk_itself_names_what_is_mounted_from_it():
     assert "crypto_LUKS), which cannot be mounted itself" in line.fault
     assert line.way_out.startswith(f"write UUID={UUID}, which is mounted there")
     assert "which no line of /etc/crypttab opens" in mapping.note
+
+
+@pytest.mark.parametrize(
+    ("flags", "now", "root", "fault", "note"),
+    [
+        ("subvol=@gone", "", "/", "names the subvolume /@gone, which the btrfs of / does not have", ""),
+        ("compress=zstd,subvol=@old", "", "/", "", "has the next boot mount the subvolume /@old at /, where / is"),
+        ("subvol=@old", "subvol=@", "/@", "", "the subvolume /@old at /, where /@ is mounted now"),
+        ("subvol=@", "", "/@", "", ""),
+        ("subvol=/@/", "", "/@", "", ""),
+        ("subvol=@gone", "subvol=@gone", "/@", "", ""),  # this boot has shown what it makes of it
+        ("compress=zstd", "", "/@", "", ""),
+    ],
+)
+def test_subvolume_of_the_next_boot(flags, now, root, fault, note):
+    menu = f"menuentry 'x' {{\n\tlinux /boot/vmlinuz-6.8.0-60-generic root=UUID=0a11-22 rootflags={flags} ro\n}}\n"
+    boots = {"/proc/cmdline": f"root=UUID=0a11-22 {'rootflags=' if now else ''}{now} ro\n", "/boot/grub/grub.cfg": menu}
+    mounts = {"/proc/self/mountinfo": f"22 1 0:30 {root} / rw shared:1 - btrfs /dev/sda2 rw\n", "/@old/etc/fstab": ""}
+    found = [
+        one for one in look_at_boot_lines(host("", more={**boots, **mounts})) if "rootflags" in one.fault + one.note
+    ]
+    assert len(found) == bool(fault or note)
+    assert all(fault in one.fault and bool(fault) == bool(one.fault) and note in one.note for one in found)

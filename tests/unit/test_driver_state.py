@@ -967,9 +967,7 @@ def test_vgpu_manager_is_not_replaced_by_the_plain_driver():
 )  # fmt: skip
 def test_runfile_gives_way_to_packages_by_commands_that_this_system_has(ubuntu, then):
     (state,) = states(host(**BY_RUNFILE, ubuntu=ubuntu))
-    assert state.way_out.startswith(
-        "at the next maintenance, sudo nvidia-uninstall\ndrain the host and reboot\n"
-    )
+    assert state.way_out.startswith("at the next maintenance, sudo nvidia-uninstall\ndrain the host and reboot\n")
     assert state.way_out.endswith(then)
 
 

@@ -177,6 +177,9 @@ HOST_MOUNTS = "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n2 1 0:50 / /mnt/nas rw - nfs4
         ("9 8 8:17 /sets/a /x rw - xfs /dev/sdb1 rw\n9 8 8:17 /other /y rw - xfs /dev/sdb1 rw\n", ["/data/a"]),
         ("9 8 8:17 /sets/docker/containers/x/hosts /etc/hosts rw - xfs /dev/sdb1 rw\n", []),
         ("9 8 8:2 /var/lib/docker/x /etc/hosts rw - ext4 /dev/sda2 rw\n", []),
+        ("9 8 8:2 /mnt/usb/x /x rw - ext4 /dev/sda2 rw\n", ["/mnt/usb/x"]),  # fstab has another disk there
+        ("9 8 8:2 /mnt/usb/x /x ro - ext4 /dev/sda2 rw\n", []),
+        ("9 8 8:2 /mnt/usbx /x rw - ext4 /dev/sda2 rw\n", []),
         ("9 8 8:17 /setsx /x rw - xfs /dev/sdb1 rw\n", []),
         # eve removed her folder, and has put a link at deleted, to a folder of the system
         ("9 8 8:17 /sets/a//deleted /x rw - xfs /dev/sdb1 rw\n", []),
@@ -191,6 +194,7 @@ def test_folders_of_containers_of_docker_are_found_by_their_mounts(rows, expecte
             GROUP: "900\n",
             "/proc/900/mountinfo": table,
             "/proc/self/mountinfo": HOST_MOUNTS,
+            "/etc/fstab": "LABEL=usb /mnt/usb ext4 noauto 0 2\nnas:/e /mnt/nas nfs4 defaults 0 0\n",
             "/etc/docker/daemon.json": '{"data-root": "/data/docker"}',
         },
     )

@@ -134,6 +134,8 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("swapped", "error", "/dev/x /data defaults ext4 0 2", "`defaults` is no type", "write `ext4 defaults`"),
     ("swapped", "error", "/data UUID=1 ext4 defaults 0 2", "`UUID=1` is a device", "first, then /data"),
     ("shifted", "error", "/dev/x /data defaults 0 2", "stands where the type belongs", "the type in front"),
+    ("shifted", "error", "//nas/x /data uid=1,password=geheim,cifs,ro 0 0", "the type belongs", "`cifs uid=1,password=***,ro`"),
+    ("shifted", "error", "//nas/x /data uid=1,rw 0 0", "stands where the type belongs", "write `cifs uid=1,rw`"),
     ("shifted", "error", "UUID=1 /a /b defaults 0 2", "`/b` is a path", "SOURCE TARGET TYPE"),
     ("shifted", "error", "/dev/x /data 0 0", "`0` stands where the type belongs", "in front of it"),
     ("no-options", "error", "/dev/x /data ext4 0 2", "`0` stands where the options belong", "ext4 defaults 0"),

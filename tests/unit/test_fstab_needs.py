@@ -37,6 +37,18 @@ def codes(*lines):
         ((DATA, "/data/swap none swap sw 0 0"), 0),  # a boot goes on without it
         ((DATA, "nas:/x /data/nas nfs4 defaults 0 0"), 0),  # of the network nothing ends a boot
         ((DATA, "/database /home none bind 0 0"), 0),
+        ((DATA, "overlay /pool overlay lowerdir=/usr/share:/data/low,x-systemd.after=/data 0 0"), 1),
+        ((DATA, "overlay /pool overlay lowerdir=/usr/share:/data/low,x-systemd.after=/data,nofail 0 0"), 0),
+        ((DATA, "overlay /pool overlay lowerdir=/usr/share:/data,x-systemd.after=/data 0 0"), 0),  # the folder is there
+        ((DATA, "/data:/srv/b /pool fuse.mergerfs x-systemd.requires=/data 0 0"), 1),
+        ((DATA, "/data:/srv/b /pool fuse.mergerfs x-systemd.requires=data.mount 0 0"), 1),
+        (
+            (DATA, "/data:/srv/b /pool fuse.mergerfs x-systemd.requires=/data/b,x-systemd.after=/data 0 0"),
+            0,
+        ),  # another unit
+        ((DATA, "/data:/srv/b /pool fuse.mergerfs x-systemd.after=/data 0 0"), 0),
+        ((DATA, "/data:/srv/b /pool fuse.mergerfs x-systemd.requires=/data,nofail 0 0"), 0),
+        ((DATA, "LABEL=x /srv/b ext4 x-systemd.requires=zfs-mount.service 0 2"), 0),
     ],
 )
 def test_line_without_nofail_on_a_disk_that_may_be_missing(lines, count):
@@ -97,6 +109,23 @@ def test_bind_on_a_disk_that_is_missing_ends_the_boot(nofail, is_fault):
     assert [one.target for one in found] == ["/home"] * is_fault
     if is_fault:
         assert "is on /data (line 1 of /etc/fstab), which the next boot does not mount" in found[0].fault
+
+
+@pytest.mark.parametrize(
+    ("union", "relation"),
+    [
+        ("/data:/srv/b /pool fuse.mergerfs x-systemd.requires=/data 0 0", "requires"),
+        ("/srv/b:/data /pool fuse.mergerfs x-systemd.requires=/srv/b,x-systemd.requires=/data 0 0", "requires"),
+        ("overlay /pool overlay lowerdir=/usr/share:/data/low,x-systemd.after=/data 0 0", "has a branch on"),
+    ],
+)
+def test_union_of_a_disk_that_is_missing_ends_the_boot(union, relation):
+    there = f"\nUUID={UUID} /srv/b ext4 nofail 0 2"
+    found = [
+        one for one in look_at_boot_lines(host(f"UUID={OTHER} /data ext4 nofail 0 2\n{union}{there}")) if one.fault
+    ]
+    assert [one.target for one in found] == ["/pool"]
+    assert f"{relation} /data (line 1 of /etc/fstab), which the next boot does not mount" in found[0].fault
 
 
 def test_bind_on_a_disk_that_is_there_is_noted():

@@ -435,3 +435,23 @@ def test_image_of_a_user_is_no_part_of_a_mount_whose_uuid_it_has():
 
     (mount,) = [one for one in facts.mounts.all if one.target == "/data"]
     assert Sources(facts).below(mount) == {"sdb"}
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("/dev/sda2 / ext4 defaults 0 1", 1),
+        ("UUID=0a11-22 / ext4 defaults 0 1", 0),
+        ("/dev/disk/by-id/wwn-0x6 / ext4 defaults 0 1", 0),
+    ],
+)
+def test_name_of_the_kernel_for_root_is_a_risk_with_several_disks(line, count):
+    found = [one for one in look_at_boot_lines(host(line)) if one.risk]
+    assert [one.target for one in found] == ["/"] * count
+    assert all("may be another disk after the next boot" in one.risk and "0a11-22" in one.way_out for one in found)
+
+
+def test_name_of_the_kernel_for_root_is_fine_with_one_disk():
+    facts = host("/dev/sda2 / ext4 defaults 0 1")
+    facts.__dict__["disks"] = SimpleNamespace(all=tuple(one for one in facts.disks.all if one.name != "sdb"))
+    assert not [one for one in look_at_boot_lines(facts) if one.risk]

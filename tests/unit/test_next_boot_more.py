@@ -113,3 +113,20 @@ def test_volume_and_its_snapshot_of_one_uuid_are_remarked_by_fstab_only(source, 
     facts = host(f"{source} /data ext4 defaults 0 2", mount, held=(HELD[0], *volumes), devices=devices)
     (line,) = [one for one in look_at_boot_lines(facts) if one.target == "/data"]
     assert (line.fault, line.note, "as a snapshot has" in line.remark) == ("", "", bool(count))
+
+
+@pytest.mark.parametrize(
+    ("options", "fstype", "flags", "count"),
+    [
+        ("rw,nofail", "ntfs", "ro", 1),
+        ("defaults", "ntfs", "ro", 1),
+        ("ro,nofail", "ntfs", "ro", 0),
+        ("defaults", "ntfs", "rw", 0),
+        ("defaults", "fuseblk", "ro", 0),  # ntfs-3g, for a reason of its own
+    ],
+)
+def test_ntfs_that_the_kernel_mounts_read_only(options, fstype, flags, count):
+    held = (HELD[0], ("sdb", "/dev/sdb", "ntfs", "", "5AD4B6A3D4B6810D", "", ""))
+    mount = f"31 22 8:16 / /data {flags} shared:9 - {fstype} /dev/sdb {flags}\n"
+    lines = look_at_boot_lines(host(f"UUID=5AD4B6A3D4B6810D /data ntfs {options} 0 0", mount, held=held))
+    assert len([one for one in lines if "by which this kernel mounts it read-only" in one.note]) == count

@@ -56,6 +56,19 @@ def test_line_whose_device_is_gone_is_named():
     assert [entry.target for entry in found.missing] == ["/old"]
 
 
+def test_what_crypttab_and_the_kernel_command_line_say_wrong_is_shown():
+    files = {
+        "/etc/crypttab": "old UUID=c81f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f none luks\n",
+        "/proc/cmdline": "root=UUID=0a resume=UUID=c81f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1e\n",
+        "/boot/grub/grub.cfg": None,
+    }
+    found = of("h100-8x-2socket", **files)
+    assert [line.split(" names ")[0] for line in found.next_boot] == [
+        "line 1 of /etc/crypttab", "the kernel command line"
+    ]  # fmt: skip
+    assert "\nnext boot: line 1 of /etc/crypttab names" in disks_text(found, Page())
+
+
 def test_mounted_disk_without_a_line_says_so():
     text = disks_text(of("h100-8x-2socket", **{"/etc/fstab": "UUID=0a11-22 / ext4 defaults 0 1\n"}), Page())
     assert "no line in fstab: the next boot may not mount it" in text

@@ -8,7 +8,9 @@ import yaml
 
 RULES = Path(__file__).resolve().parents[2] / "hosttune" / "rules"
 # A second step in the same line; and a second command that is neither one of a pipe nor the other of a choice.
-CHAINED = re.compile(r"[;,] then:? (?:sudo|on|run|reboot|drain)\b|; (?:then|or|if|where|when|else|sudo|see|look|and)\b|, or sudo\b")
+CHAINED = re.compile(
+    r"[;,] then:? (?:sudo|on|run|reboot|drain)\b|; (?:then|or|if|where|when|else|sudo|see|look|and)\b|, or sudo\b"
+)
 # A disk is looked at by the program of its kind: the two are one step.
 OF_A_KIND = "sudo smartctl -a DISK, or sudo nvme smart-log DISK"
 

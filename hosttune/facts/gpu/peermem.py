@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import if_absent, is_there, names_in, require_known, text, texts
+from hosttune.facts.kernel.modules_at_boot import modules_at_boot
+from hosttune.facts.reading import if_absent, is_there, names_in, require_known, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 _CLASS = "/sys/class/infiniband"
 _UMAD = ("/sys/module/ib_umad", "/sys/class/infiniband_mad")  # the class is there also where it is built in
 _MLX5 = "/sys/module/mlx5_ib"
-_FOLDERS = (
-    "/etc/modules-load.d", "/run/modules-load.d", "/usr/local/lib/modules-load.d", "/usr/lib/modules-load.d",
-    "/lib/modules-load.d",
-)  # fmt: skip
 _NAME = regex(r"nvidia[-_]peermem|nv_peer_mem")
 _MODULES = ("nvidia_peermem", "nv_peer_mem")
 _FIRST_DMABUF = (5, 12)
@@ -85,15 +82,7 @@ def _is_used(reader: Reader) -> bool:
 
 
 def _at_boot(reader: Reader) -> str:
-    paths = ["/etc/modules"]
-    for folder in _FOLDERS:
-        paths += [f"{folder}/{name}" for name in names_in(reader, folder) if name.endswith(".conf")]
-    named = (path for path, content in texts(reader, paths) if any(map(_NAME.fullmatch, _words(content))))
-    return next(named, "")
-
-
-def _words(content: str) -> list[str]:
-    return [line.strip() for line in content.splitlines()]
+    return next((path for path, name in modules_at_boot(reader) if _NAME.fullmatch(name)), "")
 
 
 def _available(reader: Reader, facts: Facts) -> bool:

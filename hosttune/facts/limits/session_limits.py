@@ -13,10 +13,11 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import names_in, require_known, text, texts
+from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 
@@ -45,6 +46,9 @@ ITEMS = {
 _UNLIMITED = frozenset({"unlimited", "infinity", "-1"})
 _INIT = "/proc/1/limits"
 _FD_SETSIZE = 1024  # select(2)
+KERNEL_NR_OPEN = 1048576  # fs/file_table.c: sysctl_nr_open, where nobody sets it
+_LEAST_NR_OPEN = 64  # fs/file_table.c: sysctl_nr_open_min, 32 or 64
+_TAKES_UNLIMITED = "1.5.2"
 
 
 def amount(value: str) -> float | None:
@@ -86,6 +90,14 @@ class SessionLimits(Fact):
     """`session_limits["ITEM"]`, for every item; only what was asked for is kept."""
 
     entries: Mapping[str, SessionLimit]
+    refused: tuple[LimitLine, ...]  # hard limits of open files with which pam_limits refuses a login
+
+    @property
+    def refused_text(self) -> str:
+        """`* hard nofile unlimited (/etc/security/limits.conf:2)`, the first of many."""
+        return ", ".join(
+            f"{one.domain} {one.kind} nofile {one.given.value} ({one.given.place})" for one in self.refused[:3]
+        )
 
     def __getitem__(self, item: str) -> SessionLimit:
         return self.entries[item]
@@ -96,7 +108,7 @@ class SessionLimits(Fact):
         return None if item in ITEMS else (f"{item!r} is no item of limits.conf", f"those are {', '.join(ITEMS)}")
 
 
-def collect(reader: Reader, facts: Facts) -> SessionLimits:  # noqa: ARG001 - the interface of all subjects
+def collect(reader: Reader, facts: Facts) -> SessionLimits:
     files = shared(_files, reader)
 
     def look(item: str) -> SessionLimit:
@@ -107,7 +119,25 @@ def collect(reader: Reader, facts: Facts) -> SessionLimits:  # noqa: ARG001 - th
             hard=lazy(lambda: default()[1]),
         )
 
-    return SessionLimits(Lookup(look))
+    return SessionLimits(Lookup(look), lazy(lambda: tuple(_find_refused(facts, look("nofile")))))
+
+
+def _find_refused(facts: Facts, nofile: SessionLimit) -> Iterator[LimitLine]:
+    """The kernel refuses a hard limit above fs.nr_open (kernel/sys.c, do_prlimit), and pam_limits the login with it.
+    Of `unlimited` Linux-PAM makes fs.nr_open from 1.5.2 on (https://github.com/linux-pam/linux-pam/pull/353).
+    """
+    hard = {one.domain: one for one in nofile.lines if one.kind == "hard"}
+    amounts = {domain: amount(one.given.value) for domain, one in hard.items()}
+    if not any((value or 0) > _LEAST_NR_OPEN for value in amounts.values()):
+        return
+    live = None if facts.reader.persistent_only else attempt(lambda: facts.limits.nr_open)
+    most = live if isinstance(live, int) else KERNEL_NR_OPEN
+    version = attempt(lambda: facts.packages["libpam-modules"].version)
+    is_old = isinstance(version, str) and bool(version) and compare_versions(version, _TAKES_UNLIMITED) < 0
+    for domain, one in hard.items():
+        value = amounts[domain] or 0
+        if most < value < math.inf or (value == math.inf and is_old):
+            yield one
 
 
 def _sound(item: str) -> str:

@@ -26,7 +26,7 @@ from hosttune.facts.base import Fact, any_known, attempt, keep_known, known_item
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
 from hosttune.facts.gpu.platforms import is_switched
-from hosttune.facts.reading import all_sure, counter, derived, hint, if_absent, is_there, line, names_in, sure
+from hosttune.facts.reading import all_sure, counter, derived, hint, if_absent, is_there, line, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT, is_unrecorded
@@ -246,7 +246,7 @@ def _verbs(reader: Reader) -> Mapping[object, str] | None:
     listed = reader.list(_VERBS_CLASS)
     if listed is ABSENT or is_unrecorded(listed):
         return None
-    names = [name for name in sure(listed) if name.startswith("uverbs")]
+    names = [name for name in if_absent(listed, ()) if name.startswith("uverbs")]
     places = [f"{_VERBS_CLASS}/{name}/ibdev" for name in names]
     return {attempt(line, reader, place): name for name, place in zip(names, places, strict=True)}
 

@@ -1,4 +1,5 @@
-"""Folders of data disks and shares that containers of Docker have: it starts them again at a boot, mounted or not.
+"""Folders of data disks and shares that containers of Docker have, and those below a mount point where nothing is
+mounted now: Docker starts containers again at a boot, mounted or not.
 
 Sources: the control groups of Docker (docker-ID.scope of systemd, docker/ID of cgroupfs), proc_pid_mountinfo(5) of the
 first process of each, https://github.com/moby/moby/issues/47153.
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import attempt
 from hosttune.facts.reading import names_in
 from hosttune.facts.storage.mounts import is_system
-from hosttune.host.mountinfo import parse
+from hosttune.host.mountinfo import folders_above, parse
+from hosttune.host.paths import PATH_MAX
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
+    from hosttune.host.mountinfo import MountLine
 
 _SCOPES = "/sys/fs/cgroup/system.slice"
 _GROUPS = "/sys/fs/cgroup/docker"
@@ -32,7 +35,9 @@ _MOST_FOLDERS = 64  # of one
 
 def docker_binds(reader: Reader, facts: Facts) -> Iterator[str]:
     """Their paths on this host, each once."""
-    mounts = {one.device: one for one in reversed(facts.mounts.visible) if one.device and not is_system(one.target)}
+    missing = _find_missing(facts)
+    visible = [one for one in reversed(facts.mounts.visible) if one.device]
+    mounts = {one.device: one for one in visible if missing or not is_system(one.target)}
     found: dict[str, None] = {}
     for group in _list_groups(reader)[:_MOST] if mounts else ():
         content = reader.read(f"{group}/cgroup.procs")
@@ -41,9 +46,26 @@ def docker_binds(reader: Reader, facts: Facts) -> Iterator[str]:
         lines = parse(table) if isinstance(table, bytes) else ()
         # A folder that its user has removed since is nowhere: what has the name of the rest of its line is another one.
         there = (one for one in lines if one.device in mounts and not one.root.endswith(_REMOVED))
-        paths = (_find_path(mounts[one.device], one.root) for one in there)
+        paths = (_find_bind(one, mounts[one.device], missing) for one in there)
         found |= dict.fromkeys([path for path in paths if path][:_MOST_FOLDERS])
     yield from found
+
+
+def _find_bind(line: MountLine, mount: Mount, missing: frozenset[str]) -> str:
+    path = _find_path(mount, line.root)
+    is_asked = not is_system(mount.target) or (not line.is_read_only and _is_below(path, missing))
+    return path if is_asked else ""
+
+
+def _find_missing(facts: Facts) -> frozenset[str]:
+    """Where fstab has something mounted, on demand too, and nothing is: what is written there is on the disk below."""
+    entries = attempt(lambda: facts.fstab.entries)
+    targets = {one.path for one in entries if not one.is_swap} if isinstance(entries, tuple) else set()
+    return frozenset(one for one in targets if one.startswith("/") and one != "/" and one not in facts.mounts.at)
+
+
+def _is_below(path: str, folders: frozenset[str]) -> bool:
+    return len(path) < PATH_MAX and not folders.isdisjoint((path, *folders_above(path)))
 
 
 def _list_groups(reader: Reader) -> list[str]:

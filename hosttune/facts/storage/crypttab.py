@@ -25,6 +25,18 @@ class CryptLine:
     source: str
     key: str  # an absolute path of a file; empty for none, for a device and for what a program makes
     options: tuple[str, ...]
+    argument: str = ""  # the third field as it is: what keyscript= is started with
+
+    @property
+    def keyscript(self) -> str:
+        """The program that prints the key: an option of Debian's cryptsetup; empty for none."""
+        found = [one.partition("=")[2] for one in self.options if one.startswith("keyscript=")]
+        return found[-1] if found else ""
+
+    @property
+    def has_no_key(self) -> bool:
+        """Whether the third field says that there is no key file."""
+        return self.argument in _NO_KEY
 
     @property
     def is_at_boot(self) -> bool:
@@ -53,7 +65,8 @@ def parse_crypttab(content: str) -> tuple[CryptLine, ...]:
         key = fields[2] if len(fields) > 2 and fields[2] not in _NO_KEY else ""
         is_made = any(one.startswith("keyscript=") for one in options)
         is_file = key.startswith("/") and ":" not in key and not key.startswith(("/dev/", "/run/", "/proc/", "/sys/"))
-        found.append(CryptLine(number, fields[0], fields[1], key if is_file and not is_made else "", options))
+        key = key if is_file and not is_made else ""
+        found.append(CryptLine(number, fields[0], fields[1], key, options, fields[2] if len(fields) > 2 else ""))
         if len(found) >= _MOST:
             break
     return tuple(found)

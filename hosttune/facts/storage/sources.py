@@ -446,8 +446,12 @@ class Sources:
 
     def is_encrypted(self, path: str) -> bool:
         """Whether what a mapping is made of says that it is encrypted (LUKS)."""
+        return bool(self.encrypted_below(path))
+
+    def encrypted_below(self, path: str) -> tuple[str, ...]:
+        """The names of the encrypted devices that a mapping is made of, which is open now."""
         parents = (parent for name in self.find(path) or () for parent in _parents(self._disks[name]))
-        return any((held := self._held.get(parent)) and held.fstype == "crypto_LUKS" for parent in parents)
+        return tuple(one for one in parents if (held := self._held.get(one)) and held.fstype == "crypto_LUKS")
 
     def is_of_network(self, name: str) -> bool:
         """Whether it ends on a disk that comes over the network (iSCSI, nbd, rbd) once / is mounted from elsewhere."""

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.limits.session_limits import FOLDER, ITEMS, amount
+from hosttune.facts.limits.session_limits import FOLDER, ITEMS, KERNEL_NR_OPEN, amount
 from hosttune.facts.placed import Placed
 from hosttune.facts.precedence import LIMITS, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 KINDS = ("soft", "hard")
 NR_OPEN = "fs.nr_open"
 NOT_NEEDED = "0"  # as `enough`
-KERNEL_NR_OPEN = 1048576  # fs/file_table.c: sysctl_nr_open, where nobody sets it
 _OF_SERVICES = ("nofile", "memlock")  # what is known of services (facts/limits/limits.py)
 _DOMAIN = regex(r"\*|@?[A-Za-z_][\w.-]*")
 

@@ -60,6 +60,9 @@ def _look_at_line(facts: Facts, sources: Sources, line: CryptLine, users: Sequen
     if found and found.kind in {SourceKind.MISSING, SourceKind.HIDDEN}:
         end = _tell_end(facts, entry, line, needing, is_open=is_open)
         todo = found.way_out
+        if below := sources.encrypted_below(f"{MAPPER}{line.name}"):
+            named = sources.name_like(line.source if "=" in line.source else "UUID=", below[0])
+            todo = f"write {named} there, which is open as {line.name} now; then {_REBUILD}"
         if any(one in _FORMATTED or one.startswith("tmp=") for one in line.options):
             todo = f"its UUID goes with each boot that formats it: name it by PARTUUID or in /dev/disk/by-id\n{todo}"
         sentence = f"{where} {found.sentence}: {end}"
@@ -78,7 +81,41 @@ def _look_at_line(facts: Facts, sources: Sources, line: CryptLine, users: Sequen
         elif not line.is_optional:
             yield replace(place, note=sentence, way_out=todo)
         return
+    if line.keyscript:
+        yield from _look_at_keyscript(facts, sources, line, place, users)
+        return
     yield from _compare_words(sources, line, place, where, users, needing)
+
+
+def _look_at_keyscript(
+    facts: Facts, sources: Sources, line: CryptLine, place: BootLine, users: Sequence[FstabEntry]
+) -> Iterator[BootLine]:
+    """A program that gives the key: it is run in the initial RAM disk, with the third field, and systemd does not know
+    it (crypttab(5) and README.initramfs of Debian's cryptsetup; https://bugs.debian.org/1137437).
+    """
+    where, script = f"line {line.line} of {PATH}", line.keyscript
+    needing = [one for one in users if _is_required(one)]
+    is_early = "initramfs" in line.options or any(one.is_swap or one.target in {"/", "/usr"} for one in users)
+    if script.startswith("/") and _is_missing(facts, sources, script):
+        sentence = f"{where} has {script} print the key, which is not there"
+        todo = "put the program there again"
+    elif script.rpartition("/")[2] == "cat" and line.has_no_key:
+        sentence = f"{where} has {script} print the key, and names no file for it ({line.argument})"
+        todo = "write the path of the key file as the third field, or take keyscript= out"
+    elif not is_early and users:
+        note = f"{where} has keyscript=, which systemd does not know: a boot asks for a passphrase and waits"
+        yield replace(place, note=note, way_out=f"add initramfs to its options; then {_REBUILD}")
+        return
+    else:
+        return
+    if needing:
+        end = "the boot does not open it, and ends in the emergency shell"
+        if any(one.target == "/" for one in needing):
+            end = "the boot does not open the disk of /, and ends in the shell of the initial RAM disk"
+        fault = f"{sentence}: {end}"
+        yield replace(place, fault=fault, way_out=f"{todo}; then {_REBUILD}", is_mounted=_is_open(sources, line.name))
+    else:
+        yield replace(place, note=f"{sentence}: the boot does not open it", way_out=f"{todo}; then {_REBUILD}")
 
 
 def _compare_words(
@@ -128,6 +165,12 @@ def _look_at_unlisted(
         end = "ends in the emergency shell" if _is_required(first) else f"mounts nothing at {first.target}"
         what = f"{_name(first)} is on {MAPPER}{name}, which no line of {PATH} opens"
         note = f"{what}: unless a service does, the next boot {end}"
+        below = sources.encrypted_below(f"{MAPPER}{name}")
+        other = next((one for one in lines if set(sources.find(one.source) or ()) & set(below)), None)
+        if other:  # a disk is opened once
+            todo = f"line {other.line} of {PATH} opens that disk as {other.name}: write {name} there; then {_REBUILD}"
+            yield BootLine(f"crypt {name}", first.line, file=first.file, note=note, way_out=todo, is_of_device=True)
+            continue
         todo = (
             f"add to {PATH}: {name} UUID=(sudo blkid -s UUID -o value of its disk) none luks"
             f"{'' if _is_required(first) else ',nofail'}\nbuild the initial RAM disk anew: {_REBUILD}"

@@ -19,7 +19,7 @@ from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.kernel_types import find_lacking_kernel
 from hosttune.facts.storage.mount_units import device_path, device_wait
-from hosttune.facts.storage.mounts import mount_below, unit_name
+from hosttune.facts.storage.mounts import asks_read_only, mount_below, unit_name
 from hosttune.facts.storage.sources import (
     EPHEMERAL,
     ZRAM,
@@ -54,10 +54,13 @@ if TYPE_CHECKING:
 _SWAP_ON = {
     "btrfs": (
         "btrfs takes a swap file only on one disk, without copy-on-write, compression and snapshots of its subvolume",
-        "make it anew, in a subvolume of its own: sudo btrfs filesystem mkswapfile (btrfs-progs 6.1)\nsee why: sudo dmesg",
+        "make it anew, in a subvolume of its own (btrfs-progs 6.1): sudo btrfs filesystem mkswapfile\nsee why: sudo dmesg",
     ),
     "zfs": ("ZFS takes no swap files", "use a partition, or a file on another file system"),
 }
+# fs/ntfs3/super.c of Linux 6.9 and newer: `ntfs` is its legacy mode, and mount.ntfs of ntfs-3g comes before the kernel
+# (https://github.com/util-linux/util-linux/pull/3618, https://github.com/CachyOS/wiki/issues/302).
+_NTFS = "write ntfs3 in its place, or install ntfs-3g; if read-only is meant, add ro"
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
 # Errors with which a boot goes on, and mounts what it mounted before.
@@ -71,6 +74,8 @@ _COPIES = (
     "see which of them is the copy (sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS)\ndetach it, or give it a name "
     "of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, sgdisk -G)"
 )
+_OF_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home"})
+_FAMILY = regex(r"/dev/(?:nvme|[a-z]*d(?=[a-z]))")
 _NO = frozenset({"0", "no", "n", "false", "f", "off"})  # systemd's parse_boolean
 _KERNEL_NAME = regex(r"/dev/(?:(?:x?v|s|h)d[a-z]{1,3}\d{0,3}|nvme\d{1,3}n\d{1,3}(?:p\d{1,3})?)")
 _HANGS_FROM, _UBUNTU_HANGS_FROM = 258, (26, 4)  # systemd/systemd#39177, open in November 2026
@@ -146,7 +151,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     """All of them, fstab in its order, then unit files. Raises UnknownFact where one of them cannot be read."""
     from hosttune.resources.storage.crypt_boot import look_at_crypttab
     from hosttune.resources.storage.in_use import look_at_shutdown, look_at_swap_in_use
-    from hosttune.resources.storage.resume_boot import look_at_resume, look_at_root
+    from hosttune.resources.storage.resume_boot import look_at_resume, look_at_root, look_at_subvolume
     from hosttune.resources.storage.unit_boot import look_at_units
 
     document = document_of(facts.reader)
@@ -154,6 +159,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
     found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_root(facts), *look_at_resume(facts))
+    found = (*found, *look_at_subvolume(facts))
     return (*found, *look_at_swap_in_use(facts, found), *look_at_shutdown(facts))
 
 
@@ -166,20 +172,20 @@ def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
             if not line.fault and not line.note:
                 note = f"line {remark.line} of {PATH}: {remark.message}"
                 found[remark.line] = replace(line, note=note, way_out=remark.todo)
-    for of, on in find_needs(document):
+    for of, on, relation in find_needs(document):
         lost, needing = found.get(on.number), found.get(of.number)
         if lost and lost.is_lost and needing and not needing.fault:
-            found[of.number] = _explain_need(needing, lost)
+            found[of.number] = _explain_need(needing, lost, relation)
     yield from (found[number] for number in sorted(found))
 
 
-def _explain_need(line: BootLine, lost: BootLine) -> BootLine:
+def _explain_need(line: BootLine, lost: BootLine, relation: str) -> BootLine:
     fault = (
-        f"{line.where} has no nofail, and is on {lost.target} ({lost.where}), which the next boot does not mount: it "
-        "ends in the emergency shell"
+        f"{line.where} has no nofail, and {relation} {lost.target} ({lost.where}), which the next boot does not mount: "
+        "it ends in the emergency shell"
     )
     todo = f"add nofail to this line as well\nof {lost.target}: {lost.way_out}"
-    return replace(line, is_of_device=True, fault=fault, way_out=todo)
+    return replace(line, is_of_device=True, fault=fault, note="", way_out=todo)
 
 
 def mounted_targets(facts: Facts) -> frozenset[str]:
@@ -285,6 +291,8 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         noted = _note_source(facts, sources, line, entry, here, is_required=need.is_required)
         if not noted and need.is_required and any(one in facts.mounts.local_data for one in here):
             noted = _note_data_disk(sources, line, entry)
+        elif not noted and here and need.is_required and entry.file == PATH and entry.target in _OF_SYSTEM:
+            noted = _note_system_disk(facts, sources, line, entry)
         return noted or line
     if "comment=cloudconfig" in entry.options and not here:
         return line  # of cloud-init's own disks not every size of instance has each
@@ -327,6 +335,10 @@ def _note_source(
     if bind.sentence:
         is_absent = line.is_absent or bind.is_shown_wrong
         return replace(line, note=f"{entry.where} {bind.sentence}", way_out=bind.way_out, is_absent=is_absent)
+    is_legacy = entry.fstype == "ntfs" and any(one.fstype == "ntfs" and one.is_read_only for one in here)
+    if is_legacy and not asks_read_only(entry.options):
+        note = f"{entry.where} has the type ntfs, by which this kernel mounts it read-only, whatever the options say"
+        return replace(line, note=note, way_out=_NTFS)
     is_made = "x-systemd.makefs" in entry.options
     on = (sources.find(entry.source) or ()) if is_required and not is_made and here else ()
     if any(map(sources.is_ephemeral, on)):
@@ -367,6 +379,25 @@ def _note_data_disk(sources: Sources, line: BootLine, entry: FstabEntry) -> Boot
         (device, *_) = sources.find(entry.source) or (entry.source.rpartition("/")[2],)
         todo = join_steps((f"in {entry.where} write {sources.name_like('UUID=', device)}, which stays the same", todo))
     risk = f"{entry.where}{name} has no nofail: a boot that does not find this disk ends in the emergency shell"
+    return replace(line, risk=risk, way_out=todo)
+
+
+def _note_system_disk(facts: Facts, sources: Sources, line: BootLine, entry: FstabEntry) -> BootLine | None:
+    """A name of the kernel for what a boot needs, while there are several disks that may take it."""
+    match = _KERNEL_NAME.fullmatch(entry.source)
+    family = _FAMILY.match(entry.source)
+    disks = attempt(lambda: facts.disks.all)
+    if match is None or family is None or not isinstance(disks, tuple):
+        return None
+    alike = [one for one in disks if one.kind == "disk" and f"/dev/{one.name}".startswith(family[0])]
+    (device, *_) = sources.find(entry.source) or ("",)
+    if len(alike) < 2 or not device:
+        return None
+    end = "fsck and mount options go to that one" if entry.target == "/" else "the boot mounts that one, or ends"
+    risk = f"{entry.where} names {entry.source}, which may be another disk after the next boot: then {end}"
+    if entry.target != "/":
+        risk += " in the emergency shell"
+    todo = f"in {entry.where} write {sources.name_like('UUID=', device)}, which stays the same"
     return replace(line, risk=risk, way_out=todo)
 
 

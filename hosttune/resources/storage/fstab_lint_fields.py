@@ -35,6 +35,7 @@ _DEVICE = regex(
 )
 _MISTYPED = regex(r"(?:[shv]d[0-9a-z]|xvd[a-z]|nvme|mmcblk)[0-9A-Za-z]*", re.IGNORECASE)
 _LOOKALIKE = str.maketrans("OoQlI", "00011")
+_ALSO_OPTIONS = frozenset({"auto", "none", "swap", "bind"})  # types that are words of options as well
 _USUAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "ntfs", "nfs", "nfs4", "cifs", "tmpfs", "swap"})
 
 
@@ -81,8 +82,12 @@ def _shifted(source: str, target: str, fstype: str, options: str) -> Iterator[Fi
             yield FieldFault("swapped", f"type and options are swapped: `{fstype}` is no type",
                         f"write `{options} {fstype}`")  # fmt: skip
         else:
+            words = fstype.split(",")
+            inside = next((word for word in words if is_known(word) and word not in _ALSO_OPTIONS), "")
+            rest = ",".join(word for word in words if word != inside)
+            meant = inside or ("cifs" if source.startswith("//") else "")
             yield FieldFault("shifted", f"`{fstype}` is an option, and stands where the type belongs",
-                        "write the type in front of it")  # fmt: skip
+                        f"write `{meant} {rest}`" if meant else "write the type in front of it")  # fmt: skip
     elif target.startswith("/") and fstype.isdigit():
         yield FieldFault(
             "shifted", f"`{fstype}` stands where the type belongs", "write type and options in front of it"

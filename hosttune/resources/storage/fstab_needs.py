@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _REQUIRED_PATHS = ("x-systemd.requires-mounts-for=", "x-systemd.wants-mounts-for=")
 _REQUIRED_UNITS = ("x-systemd.requires=", "x-systemd.after=", "x-systemd.wants=", "x-systemd.bindsto=")
+_FATAL_UNITS = ("x-systemd.requires=", "x-systemd.bindsto=")  # without which a mount fails (systemd.unit(5))
+_REQUIRES = "requires"
 _WAITS = ("branches-mount-timeout=",)  # mergerfs itself, from 2.35 on
 _MOST_NAMED = 3
 _MOST_GLOBS = 32  # of a file: each is held against all targets
@@ -38,32 +40,51 @@ class Need(NamedTuple):
 
     line: FstabLine
     on: FstabLine
+    relation: str = "is on"  # of the one to the other, as a verb
 
 
 def need_remarks(document: FstabText) -> Iterator[Remark]:
     """What is wrong with the order and the nofail of lines that are on others."""
-    for line, on in find_needs(document):
+    last = None
+    for line, on, relation in find_needs(document):
+        if line is last:
+            continue
+        last = line
         why = (
-            f"without nofail, and on {on.target} (line {on.number}), which a boot may go on without: where that disk "
-            "is missing, the boot ends in the emergency shell all the same"
+            f"without nofail, and {relation.removeprefix('is ')} {on.target} (line {on.number}), which a boot may go "
+            "on without: where that disk is missing, the boot ends in the emergency shell all the same"
         )
         yield Remark(line.number, RemarkLevel.WARNING, "needs-nofail", why, "add nofail here as well")
     yield from _union_remarks(document)
 
 
 def find_needs(document: FstabText) -> Iterator[Need]:
-    """Each such pair once."""
+    """All such pairs, in the order of the lines."""
     for line in document.entries:
-        words = _words(line)
-        if not line.target.startswith("/") or line.target == "/" or _type(line) == "swap" or _is_remote(line, words):
+        words, fstype = _words(line), _type(line)
+        if not line.target.startswith("/") or line.target == "/" or fstype == "swap" or _is_remote(line, words):
             continue
-        if not is_required(words, _type(line)):
+        if not is_required(words, fstype):
             continue
-        for path in paths_needed(line):
+        relations = dict.fromkeys(paths_needed(line), "is on")
+        if line.fields and (b"x-systemd." in line.fields.options or b"lay" in line.fields.fstype):
+            relations |= dict(_find_more(line, words))
+        for path, relation in relations.items():
             on = _find_line(document, path, line)
-            if on and _can_be_missing(on):
-                yield Need(line, on)
-                break
+            if on and _can_be_missing(on) and (relation != _REQUIRES or on.target == path):
+                yield Need(line, on, relation)
+
+
+def _find_more(line: FstabLine, words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Other paths without whose mounts the mount of a line fails, each with how it needs them."""
+    for word in words:
+        if word.startswith(_FATAL_UNITS):
+            value = word.partition("=")[2]
+            yield _path_of(value), _REQUIRES
+    fstype, source = _type(line), decode(line.fields.source) if line.fields else ""
+    if "lay" in union_type(fstype, source):  # fails by a folder that is not there; mergerfs and its like go on without
+        for path in branches_of(fstype, source, words):
+            yield path.rpartition("/")[0], "has a branch on"  # a mount point itself is a folder without the disk, too
 
 
 def _can_be_missing(line: FstabLine) -> bool:
@@ -123,8 +144,15 @@ def find_waited(words: Iterable[str]) -> frozenset[str] | None:
         elif f"{key}{equals}" in _REQUIRED_UNITS:
             if not value.startswith("/") and not value.endswith(".mount"):
                 return None
-            found.add(clean_path(value) if value.startswith("/") else target_of(value.replace("\\\\", "\\")))
+            found.add(_path_of(value))
     return frozenset(found)
+
+
+def _path_of(value: str) -> str:
+    """The folder of a path or of the name of a mount unit; empty for another unit."""
+    if value.startswith("/"):
+        return clean_path(value)
+    return target_of(value.replace("\\\\", "\\")) if value.endswith(".mount") else ""
 
 
 def _is_late(line: FstabLine, waited: frozenset[str]) -> bool:

@@ -1,4 +1,5 @@
-"""What the kernel command line names and no device has: / itself, and a swap to resume from, for which a boot waits.
+"""What the kernel command line names and no device has: / itself, its subvolume, and a swap to resume from, for which a
+boot waits.
 
 Sources: initramfs-tools (scripts/local-premount/resume waits as long as for /, 30 s; resume= counts over RESUME= of
 /etc/initramfs-tools; hooks/resume), https://github.com/systemd/systemd/issues/35180 (systemd in an initial RAM disk of
@@ -7,6 +8,7 @@ dracut waits for ever), initramfs.conf(5).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
@@ -15,9 +17,13 @@ from hosttune.facts.kernel.initramfs import DRACUT, REBUILD, TOOLS, generator
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import hint, names_in
 from hosttune.facts.storage.fstab import FstabEntry
+from hosttune.facts.storage.fstab_lines import clean_path
 from hosttune.facts.storage.sources import SourceKind, find_fault, names_device, sources_of
+from hosttune.facts.storage.ways import ways_of
+from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_boot import BootLine
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,6 +81,39 @@ def look_at_root(facts: Facts) -> Iterator[BootLine]:
         yield BootLine("/", menu[0].number, fault=fault, way_out=todo, is_of_device=True, file=MENU)
 
 
+def look_at_subvolume(facts: Facts) -> Iterator[BootLine]:
+    """The subvolume of btrfs that the next boot is to mount at /, where it is another one than now (btrfs(5))."""
+    menu = attempt(lambda: facts.grub_arguments.entries)
+    now = attempt(lambda: facts.kernel.command_line)
+    if facts.reader.persistent_only or not isinstance(menu, tuple) or not menu or not isinstance(now, tuple):
+        return
+    given = _subvolume_of(menu[0].arguments)
+    root = facts.mounts.at.get("/")
+    if not given or given == _subvolume_of(now) or root is None or root.fstype != "btrfs" or given == root.root:
+        return
+    where = f"rootflags= in line {menu[0].number} of {MENU}"
+    place = BootLine("/", menu[0].number, is_of_device=True, file=MENU, is_mounted=True)
+    todo = "sudo update-grub writes it anew; look at rootflags= in /etc/default/grub and /etc/default/grub.d"
+    tops = (one for one in facts.mounts.all if one.root == "/" and one.device == root.device and one.is_topmost)
+    top = next((one.target.rstrip("/") for one in tops if not one.is_of_user), None)
+    path = f"{top}{given}"
+    if top is not None and not ways_of(facts).way(path)[1] and facts.reader.stat(path) is ABSENT:
+        fault = (
+            f"{where} names the subvolume {given}, which the btrfs of / does not have: the next boot does not mount /"
+        )
+        yield replace(place, fault=fault, way_out=todo)
+        return
+    note = f"{where} has the next boot mount the subvolume {given} at /, where {root.root} is mounted now"
+    yield replace(place, note=note, way_out=f"if that is not a rollback on purpose: {todo}")
+
+
+def _subvolume_of(words: tuple[str, ...]) -> str:
+    """The absolute path of the last subvol= of rootflags=; empty for none."""
+    flags = [word.removeprefix("rootflags=") for word in words if word.startswith("rootflags=")]
+    found = [one.removeprefix("subvol=") for one in ",".join(flags).split(",") if one.startswith("subvol=")]
+    return clean_path(f"/{found[-1]}") if found and len(found[-1]) < PATH_MAX else ""
+
+
 def _find_resume(facts: Facts) -> Placed | None:
     """What the next boot is given, with the place; None for nothing."""
     settings = attempt(lambda: facts.grub_arguments.settings.all)
@@ -106,4 +145,4 @@ def _find_setting(facts: Facts) -> Placed | None:
     return found
 
 
-__all__ = ["look_at_resume", "look_at_root"]
+__all__ = ["look_at_resume", "look_at_root", "look_at_subvolume"]
