@@ -67,6 +67,7 @@ def test_crypttab_that_is_right(crypttab, fstab):
         ("", MAPPED, False, "which no line of /etc/crypttab opens"),
         (f"of-dm-0 UUID={LUKS} none luks,keyscript=/gone,initramfs", MAPPED, True, "/gone print the key, which is not"),
         (f"of-dm-0 UUID={LUKS} none luks,keyscript=/bin/cat,initramfs", MAPPED, True, "names no file for it (none)"),
+        (f"of-dm-0 UUID={LUKS} x luks,keyscript=decrypt_x,initramfs,nofail", MAPPED, False, "has nofail, and /data"),
         (f"of-dm-0 UUID={LUKS} /root/key luks,keyscript=decrypt_x", MAPPED, False, "which systemd does not know"),
         (f"of-dm-0 UUID={LUKS} none luks\nold UUID={OTHER} none luks", MAPPED, False, "goes on without"),
         (f"of-dm-0 UUID={LUKS} none luks\nswap UUID={OTHER} /dev/urandom swap", MAPPED, False, "goes on without"),

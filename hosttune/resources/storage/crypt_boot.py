@@ -81,8 +81,8 @@ def _look_at_line(facts: Facts, sources: Sources, line: CryptLine, users: Sequen
         elif not line.is_optional:
             yield replace(place, note=sentence, way_out=todo)
         return
-    if line.keyscript:
-        yield from _look_at_keyscript(facts, sources, line, place, users)
+    if line.keyscript and (told := tuple(_look_at_keyscript(facts, sources, line, place, users))):
+        yield from told
         return
     yield from _compare_words(sources, line, place, where, users, needing)
 
@@ -100,7 +100,7 @@ def _look_at_keyscript(
         sentence = f"{where} has {script} print the key, which is not there"
         todo = "put the program there again"
     elif script.rpartition("/")[2] == "cat" and line.has_no_key:
-        sentence = f"{where} has {script} print the key, and names no file for it ({line.argument})"
+        sentence = f"{where} has {script} print the key, and names no file for it ({line.argument or 'no third field'})"
         todo = "write the path of the key file as the third field, or take keyscript= out"
     elif not is_early and users:
         note = f"{where} has keyscript=, which systemd does not know: a boot asks for a passphrase and waits"
