@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.facts.apt_decisions import unhold
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.own_tables import read_own_table
 from hosttune.facts.reading import is_there
@@ -35,7 +36,7 @@ class Support(Fact):
     release_ends_with_pro: str  # 2030-04-23, if Ubuntu Pro would still cover it; else empty
     kernel_ended: str  # 2025-08, the last month
     kernel_package: str  # what brings the kernel that takes its place: linux-image-generic-hwe-24.04; empty for none
-    is_kernel_held: bool  # that package, or the one of the running kernel, is on hold
+    unhold: str  # how a person takes the holds off it and off the running kernel; empty for none
 
 
 def collect(reader: Reader, facts: Facts) -> Support:
@@ -45,7 +46,7 @@ def collect(reader: Reader, facts: Facts) -> Support:
         release_ends_with_pro=lazy(_end_with_pro, facts),
         kernel_ended=lazy(_kernel_ended, facts),
         kernel_package=lazy(_kernel_package, facts),
-        is_kernel_held=lazy(lambda: any(facts.packages[name].is_held for name in _kernel_names(facts))),
+        unhold=lazy(_unhold, facts),
     )
 
 
@@ -85,5 +86,7 @@ def _kernel_package(facts: Facts) -> str:
     return f"linux-image-{flavour}" if flavour.partition("-")[0] in _OF_CLOUDS else ""
 
 
-def _kernel_names(facts: Facts) -> tuple[str, ...]:
-    return tuple(filter(None, (_kernel_package(facts), f"linux-image-{facts.kernel.release}")))
+def _unhold(facts: Facts) -> str:
+    names = filter(None, (_kernel_package(facts), f"linux-image-{facts.kernel.release}"))
+    held = [name for name in names if facts.packages[name].is_held]
+    return unhold(held) if held else ""

@@ -82,7 +82,7 @@ SIZES = {
 
 def memory_of(device: str, slot: str) -> str:
     """What `nvidia-smi -q -d MEMORY` prints of a GPU (0000001B:00:00.0 style)."""
-    sections = zip(("FB", "BAR1"), SIZES[device], strict=True)
+    sections = zip(("FB", "BAR1"), SIZES.get(device, ("16384 MiB", "256 MiB")), strict=True)
     return f"GPU {slot}\n" + "".join(
         f"    {name} Memory Usage\n        Total{'':29}: {size}\n        Used{'':30}: 0 MiB\n"
         for name, size in sections

@@ -40,7 +40,7 @@ def host(
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
             half_way="", held=(), is_loaded=False, is_foreign=False, is_vgpu_manager=vgpu_manager,
         ),
-        boot_room=SimpleNamespace(is_full=False), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
+        boot_room=SimpleNamespace(is_full=False), nvidia=SimpleNamespace(is_vgpu=False), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
         archives=GivenArchives(origins=origins, packages_there=of_driver, updates=updates, lacking=lacking), os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)), kernel=SimpleNamespace(release=RUNNING),
         packages=Packages(dict.fromkeys(packages, ("1", "install ok installed")) | dict.fromkeys(half, ("1", "install ok half-configured"))),
@@ -111,7 +111,8 @@ def test_runfile_names_no_package():
 def test_another_kernel_is_named_where_it_can_be_booted_and_helps():
     old, wrong = "6.8.0-60-generic", DriverModule(NEXT, "updates/nvidia.ko", "other", "580.95.05", is_open=True)
     said = choose(host(NEXT, (), (old,), (old,), branch="", runfile=True), {}).commands
-    assert said.endswith(f"--kernel-name={NEXT}, or boot {old}, which has one")
+    assert f"--kernel-name={NEXT} (where that does not build, NVIDIA's installer of a newer version" in said
+    assert said.endswith(f", or boot {old}, which has one")
     assert "boot" not in choose(host(NEXT, (), (), (old,), branch="", runfile=True), {}).commands
     right = DriverModule(old, "updates/nvidia.ko", "other", "580.126.20", is_open=True)
     for modules, is_named in (((wrong, right), True), ((wrong,), False)):

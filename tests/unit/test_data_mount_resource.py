@@ -201,6 +201,12 @@ def test_options_that_the_type_takes_are_written(options):
     assert line.split()[3] == ",".join((*options, *BELT))
 
 
+def test_timeout_of_the_policy_takes_the_place_of_the_usual_one():
+    own = ("x-systemd.device-timeout=300s", "x-systemd.before=a.service")
+    line = host().look(wish(options=own)).changes[1].after
+    assert line.split()[3] == ",".join((*own, "nofail", "x-systemd.before=local-fs.target"))
+
+
 def test_way_out_of_a_word_that_the_type_does_not_know_names_the_policy():
     todo = host().look(wish(options=["nouatime"])).todo
     assert todo == "is `noatime` meant? (options of /data in data_mounts of the policy)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.gpu.gpu_memory import QUERY, Sizes, sizes_in, window_in
+from hosttune.facts.gpu.gpu_memory import QUERY, MemorySizes, sizes_in, window_in
 from hosttune.facts.gpu.nvidia_smi import QUERY as LIST
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -77,12 +77,12 @@ def test_largest_of_six_windows():
 
 
 def test_sizes_are_those_of_the_gpu_and_not_of_its_mig_devices():
-    assert sizes_in(answer_of()) == {"0000:1b:00.0": Sizes(81559 << 20, 131072 << 20)}
+    assert sizes_in(answer_of()) == {"0000:1b:00.0": MemorySizes(81559 << 20, 131072 << 20)}
 
 
 @pytest.mark.parametrize("word", ["N/A", "[Unknown Error]", "", "-1 MiB"])
 def test_word_in_the_place_of_a_size_is_none(word):
-    assert sizes_in(answer_of(word, word)) == {"0000:1b:00.0": Sizes(0, 0)}
+    assert sizes_in(answer_of(word, word)) == {"0000:1b:00.0": MemorySizes(0, 0)}
     assert sizes_in(f"No devices were found\n{word}") == {}
 
 

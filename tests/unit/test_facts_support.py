@@ -68,9 +68,9 @@ def test_hwe_kernel_ends_with_its_month(version, kernel, today, ended, package):
 
 
 def test_hold_of_either_package_counts():
-    assert not support_of("24.04").is_kernel_held
-    assert support_of("24.04", held=("linux-image-6.8.0-60-generic",)).is_kernel_held
-    assert support_of("24.04", held=("linux-image-generic-hwe-24.04",)).is_kernel_held
+    assert support_of("24.04").unhold == ""
+    for name in ("linux-image-6.8.0-60-generic", "linux-image-generic-hwe-24.04"):
+        assert support_of("24.04", held=(name,)).unhold == f"when the hold has served: sudo apt-mark unhold {name}"
 
 
 def test_other_systems_are_not_judged():

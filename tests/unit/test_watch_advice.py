@@ -12,7 +12,7 @@ from hosttune.cli.app import COMMANDS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.measure.advice import ADVICE
 from hosttune.measure.gpu.reasons import HELD_BACK, POWER_CAP
-from hosttune.measure.watch.programs import Work, mapped_files, works_with
+from hosttune.measure.watch.programs import Workload, mapped_files, works_with
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
@@ -165,18 +165,18 @@ def test_mapped_files_are_those_with_a_path():
 @pytest.mark.parametrize(
     ("work", "first"),
     [
-        ((), "see which function"), ((Work.PICTURES,), "decode less"), ((Work.VIDEO,), "decode fewer frames"),
-        ((Work.TEXT,), "tokenize once"), ((Work.TABLES,), "read only the columns"), ((Work.REQUESTS,), "it serves requests"),
+        ((), "see which function"), ((Workload.PICTURES,), "decode less"), ((Workload.VIDEO,), "decode fewer frames"),
+        ((Workload.TEXT,), "tokenize once"), ((Workload.TABLES,), "read only the columns"), ((Workload.REQUESTS,), "it serves requests"),
     ],
 )  # fmt: skip
 def test_cpu_advice_is_for_what_the_job_works_with(work, first):
     texts = told(replace(OTHERS["no gpu in the machine"][1], works_with=work))[0]
     assert texts[0].startswith(first)
-    assert any("Pillow" in text or "pillow" in text for text in texts) is (Work.PICTURES in work)
+    assert any("Pillow" in text or "pillow" in text for text in texts) is (Workload.PICTURES in work)
 
 
 def test_server_has_no_loaders_to_add():
-    texts = told(replace(tick(20.0, idle=49, main=1.0), works_with=(Work.REQUESTS,)))[0]
+    texts = told(replace(tick(20.0, idle=49, main=1.0), works_with=(Workload.REQUESTS,)))[0]
     assert texts[0].startswith("it serves requests")
     assert not any("num_workers" in text for text in texts)
 

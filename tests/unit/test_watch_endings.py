@@ -14,7 +14,7 @@ from hosttune.measure.watch.endings import EndKind, ending_of
 from hosttune.measure.watch.memory import Freezer, JobMemory
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.session import WatchEnd
-from hosttune.measure.watch.tick import Kills, MemoryTick, Shm
+from hosttune.measure.watch.tick import Kills, MemoryTick, ShmRoom
 from hosttune.measure.watch.verdict import judge
 from hosttune.views.measure.watch import watch_text
 from hosttune.views.page import Page
@@ -22,7 +22,7 @@ from hosttune.views.terminal import Screen
 from tests.unit.watch_scenarios import WATCHED, tick
 
 MEMORY = MemoryTick(100 << 20, "/sys/fs/cgroup/job/memory.max", "", 99 << 20)
-DOCKERS = Shm(64 << 20, 1 << 20)
+DOCKERS = ShmRoom(64 << 20, 1 << 20)
 
 
 NO_KILLS = Kills()
@@ -51,8 +51,8 @@ def report(account):
         (ended(139), EndKind.SIGNAL, "ended: crashed with SIGSEGV", "see where it failed"),
         (ended(143), EndKind.SIGNAL, "ended: killed by SIGTERM", ""),
         (ended(1, shm=DOCKERS), EndKind.SHM, "ended: /dev/shm (64.0 MiB) was full", "loader workers hand batches"),
-        (ended(135, shm=Shm(64 << 20, 60 << 20)), EndKind.SIGNAL, "ended: crashed with SIGBUS", "a file that it had mapped"),
-        (ended(135, shm=Shm(64 << 20, 20 << 20)), EndKind.SHM, "ended: /dev/shm", "loader workers hand batches"),
+        (ended(135, shm=ShmRoom(64 << 20, 60 << 20)), EndKind.SIGNAL, "ended: crashed with SIGBUS", "a file that it had mapped"),
+        (ended(135, shm=ShmRoom(64 << 20, 20 << 20)), EndKind.SHM, "ended: /dev/shm", "loader workers hand batches"),
         (ended(None, is_paused=True, frozen_by="/sys/fs/cgroup/job"), EndKind.FROZEN, "its control group is frozen: /sys/", "its control group"),
         (ended(None, is_paused=True, one=tick(tree=replace(tick().tree, is_stopped=True))), EndKind.STOPPED, "all its processes are stopped", "continue it with: kill -CONT 4242"),
     ],
@@ -71,7 +71,7 @@ def test_end_is_the_first_line_with_what_shows_or_continues_it(account, kind, li
         ended(None),
         ended(0, Kills(0, 3)),
         ended(0, shm=DOCKERS),
-        ended(1, shm=Shm(64 << 20, 60 << 20)),
+        ended(1, shm=ShmRoom(64 << 20, 60 << 20)),
     ],
 )
 def test_job_that_ended_by_itself_or_goes_on_has_no_such_line(account):

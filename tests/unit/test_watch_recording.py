@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hosttune.cli import app
 from hosttune.errors import BadInput, HosttuneError
-from hosttune.measure.watch.programs import Work
+from hosttune.measure.watch.programs import Workload
 from hosttune.measure.watch.recording import MOST_LINE, Recorder, replay
-from hosttune.measure.watch.tick import HeldBack, MemoryTick, Shm
+from hosttune.measure.watch.tick import HeldBack, MemoryTick, ShmRoom
 from tests.unit.schemas import faults
 from tests.unit.watch_scenarios import MEASURED, OTHERS, WATCHED, gpu, jittered, tick
 
@@ -36,7 +36,7 @@ def test_record_reads_back_as_it_was(tmp_path):
             at_s=3.0,
         ),
         replace(
-            tick(idle=75.0, shm=Shm(9, 8), frozen_by="/f", works_with=(Work.TEXT,)),
+            tick(idle=75.0, shm=ShmRoom(9, 8), frozen_by="/f", works_with=(Workload.TEXT,)),
             at_s=4.0,
             memory=MemoryTick(1 << 30, "/m", used_bytes=5),
             allowances=(HeldBack("eth0 pps_allowance_exceeded", 3),),

@@ -55,7 +55,12 @@ def other_versions(facts: Facts) -> Told | None:
     told = _other_versions(facts)
     if told and stopped_by_mixture(facts):
         return told[0], "what solves `broken packages` does this too"
-    return told
+    return told and (told[0], _when_whole(facts, told[1]))
+
+
+def _when_whole(facts: Facts, way: str) -> str:
+    """The way out, which apt takes only where dpkg did not stop half-way."""
+    return f"after `broken packages` is solved: {way}" if facts.driver.half_way else way
 
 
 def stopped_by_mixture(facts: Facts) -> tuple[str, str] | None:
@@ -107,7 +112,7 @@ def other_makers(facts: Facts) -> Told | None:
     if mix is None or not mix.of_maker:
         return None
     said = f"two archives in one driver: {_listed(mix.of_maker)}; the rest is of {whose(mix.maker)}"
-    return said, _way_back(facts, mix)
+    return said, _when_whole(facts, _way_back(facts, mix))
 
 
 def unmet(facts: Facts) -> Told | None:

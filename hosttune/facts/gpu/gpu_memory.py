@@ -40,7 +40,7 @@ _NOT_ASKED = frozenset({"not asked", "absent", "hangs"})
 
 
 @frozen
-class Sizes:
+class MemorySizes:
     """What nvidia-smi says of one GPU, in bytes; 0 for what it does not say."""
 
     memory: int
@@ -84,7 +84,7 @@ def window_in(resource: str) -> int:
     return max((int(last, 16) - int(first, 16) + 1 for first, last in rows if int(last, 16)), default=0)
 
 
-def sizes_in(output: str) -> Mapping[str, Sizes]:
+def sizes_in(output: str) -> Mapping[str, MemorySizes]:
     """The sizes by slot in an answer to `QUERY`."""
     found: dict[str, dict[str, int]] = {}
     slot = section = ""
@@ -96,7 +96,7 @@ def sizes_in(output: str) -> Mapping[str, Sizes]:
             section = title[1] if (title := _SECTION.fullmatch(row.rstrip())) else ""
         elif section and (total := _TOTAL.fullmatch(row.rstrip())):
             found[slot].setdefault(section, int(total[1]) << 20)
-    return {slot: Sizes(told.get("FB", 0), told.get("BAR1", 0)) for slot, told in found.items()}
+    return {slot: MemorySizes(told.get("FB", 0), told.get("BAR1", 0)) for slot, told in found.items()}
 
 
 def is_whole_by_design(gpu: Gpu) -> bool:
@@ -106,10 +106,10 @@ def is_whole_by_design(gpu: Gpu) -> bool:
 
 def collect(reader: Reader, facts: Facts) -> GpuMemories:
     sizes = shared(_ask, reader, facts)
-    return GpuMemories(gpus=lazy(keep_known, lambda gpu: (_memory(reader, gpu, sizes),), facts.gpus.devices))
+    return GpuMemories(gpus=lazy(lambda: keep_known(lambda gpu: (_memory(reader, gpu, sizes),), facts.gpus.devices)))
 
 
-def _ask(reader: Reader, facts: Facts) -> Mapping[str, Sizes]:
+def _ask(reader: Reader, facts: Facts) -> Mapping[str, MemorySizes]:
     """Optional: without an answer the sizes are those of names and sysfs."""
     smi = attempt(lambda: facts.nvidia.smi)
     if isinstance(smi, Unreadable) or smi in _NOT_ASKED:
@@ -118,9 +118,9 @@ def _ask(reader: Reader, facts: Facts) -> Mapping[str, Sizes]:
     return sizes_in(answer.text) if isinstance(answer, Completed) else {}
 
 
-def _memory(reader: Reader, gpu: Gpu, sizes: Callable[[], Mapping[str, Sizes]]) -> GpuMemory:
-    def answered() -> Sizes:
-        return sizes().get(gpu.slot, Sizes(0, 0))
+def _memory(reader: Reader, gpu: Gpu, sizes: Callable[[], Mapping[str, MemorySizes]]) -> GpuMemory:
+    def answered() -> MemorySizes:
+        return sizes().get(gpu.slot, MemorySizes(0, 0))
 
     return GpuMemory(
         gpu.slot,

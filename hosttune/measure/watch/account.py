@@ -8,14 +8,14 @@ from hosttune.frozen import frozen
 from hosttune.measure.gpu.reasons import POWER_CAP
 from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch.history import History, point
-from hosttune.measure.watch.programs import Work
+from hosttune.measure.watch.programs import Workload
 from hosttune.measure.watch.states import LIMITS, HeldState, State, Trust, step
 from hosttune.measure.watch.tick import (
     CpuLimit,
     Kills,
     MemoryTick,
     Mounted,
-    Shm,
+    ShmRoom,
     Tick,
     Want,
     gpu_percent,
@@ -140,12 +140,12 @@ class Account:
         self.waited_for: dict[str, float] = {}  # addresses, files, pipes
         self.waited_s = 0.0
         self.limit: CpuLimit | None = None  # the last that held it back
-        self.works_with: set[Work] = set()
+        self.works_with: set[Workload] = set()
         self.memory: MemoryTick | None = None
         self.new_workers = 0  # counted; and in how many looks some were seen
         self.looks_with_new_workers = 0
         self.allowances: dict[str, int] = {}  # packets that the cloud held back, by card and counter
-        self.least_shm: Shm | None = None  # when the least of it was free
+        self.least_shm: ShmRoom | None = None  # when the least of it was free
         self.kills = Kills()
         self.programs: dict[str, float] = {}  # core seconds by the name of the busiest process of a tick
         self.is_partial = False

@@ -17,7 +17,7 @@ from hosttune.measure.watch.limits import CpuLimits
 from hosttune.measure.watch.memory import Freezer, JobMemory
 from hosttune.measure.watch.mounts import MountTable
 from hosttune.measure.watch.others import Others, gpu_users
-from hosttune.measure.watch.programs import Work, mapped_files, works_with
+from hosttune.measure.watch.programs import Workload, mapped_files, works_with
 from hosttune.measure.watch.states import LIMITS
 from hosttune.measure.watch.tick import GpuUser, Mounted, Tick, TreeTick, Wait, room_percent, rounded
 from hosttune.measure.watch.tree import Tree
@@ -160,7 +160,7 @@ class Looks:
             return None
         return self._mounts.of(list(self.tree.members))
 
-    def _works_with(self) -> tuple[Work, ...] | None:
+    def _works_with(self) -> tuple[Workload, ...] | None:
         if self._count not in EARLY and self._count % PROGRAMS_EVERY:
             return None
         busiest = sorted(self.tree.members.values(), key=lambda one: -one.cores)[:_MOST_PROGRAMS]

@@ -17,12 +17,12 @@ from hosttune.measure.dataset.room import memory_limits
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.limits import setter
 from hosttune.measure.watch.parse import counter
-from hosttune.measure.watch.tick import Kills, MemoryTick, Shm
+from hosttune.measure.watch.tick import Kills, MemoryTick, ShmRoom
 
 _EARLY, _EVERY = 5, 5  # looks in which the group is looked for anew, and between two such looks later
 
 
-class _Group(NamedTuple):
+class _MemoryGroup(NamedTuple):
     """`folders` go from the group of the job upwards. A v1 group has files of its own names."""
 
     folders: tuple[str, ...]
@@ -51,7 +51,7 @@ class JobMemory:
         self._looks = 0
         self._is_ours = False  # its mount namespace is that of this process
         self._line: bytes | None = None
-        self._group = _Group((), is_v1=False)
+        self._group = _MemoryGroup((), is_v1=False)
         self._began: dict[str, int] = {}
         self._last: dict[str, int] = {}
         self._limit: tuple[str, int] | None = None
@@ -71,14 +71,14 @@ class JobMemory:
         used = self._group.word(path.rpartition("/")[0], "memory.usage_in_bytes", "memory.current")
         return MemoryTick(limit, path, setter(path, "memory"), used)
 
-    def shm(self) -> Shm | None:
+    def shm(self) -> ShmRoom | None:
         """That of the job's own mount namespace: a container has one of its own."""
         with suppress(OSError):
             if not self._is_ours:
                 found = statvfs_in_time(f"{self._proc}/{self._root}/root/dev/shm")
             else:
                 found = os.statvfs("/dev/shm")
-            return Shm(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+            return ShmRoom(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
         return None
 
     def kills(self) -> Kills:
@@ -106,7 +106,7 @@ class JobMemory:
         paths = parse_groups(line.decode("utf-8", "surrogateescape"))
         is_v1 = "memory" in paths
         mount = f"{self._mount}/memory" if is_v1 else self._mount
-        self._group = _Group(tuple(upwards(mount, paths.get("memory", paths.get("", "/")))), is_v1)
+        self._group = _MemoryGroup(tuple(upwards(mount, paths.get("memory", paths.get("", "/")))), is_v1)
         self._began = self._group.kills()
         self._last = dict(self._began)
         limits = memory_limits(self._root)

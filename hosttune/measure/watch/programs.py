@@ -14,7 +14,7 @@ from types import MappingProxyType
 from hosttune.frozen import frozen
 
 
-class Work(str, Enum):
+class Workload(str, Enum):
     """What a job works with, those first that advice is for first."""
 
     REQUESTS = "requests"
@@ -34,23 +34,23 @@ class Signs:
 
 
 # Paths as the packages' wheels and distributions have them (auditwheel puts shared libraries in NAME.libs).
-SIGNS: Mapping[Work, Signs] = MappingProxyType({
-    Work.REQUESTS: Signs(
+SIGNS: Mapping[Workload, Signs] = MappingProxyType({
+    Workload.REQUESTS: Signs(
         ("/vllm/_C", "/sgl_kernel/", "/httptools/", "libtritonserver"),
         commands=frozenset({"vllm", "sglang", "tritonserver", "uvicorn", "gunicorn", "hypercorn", "ollama"}),
     ),
-    Work.VIDEO: Signs(
+    Workload.VIDEO: Signs(
         ("libavcodec", "/decord/", "/torchcodec/", "libnvcuvid"),
         frozenset({".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v"}),
         frozenset({"ffmpeg"}),
     ),
-    Work.PICTURES: Signs(
+    Workload.PICTURES: Signs(
         ("libjpeg", "libturbojpeg", "libnvjpeg", "/PIL/_imaging", "/cv2", "libopencv_imgcodecs", "/torchvision/image",
          "libdali", "/simplejpeg/", "libwebp", "libpng16", "/imagecodecs/"),
         frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".jp2", ".bmp"}),
     ),
-    Work.TEXT: Signs(("/tokenizers/", "/sentencepiece/", "libsentencepiece", "/tiktoken/", "/spacy/")),
-    Work.TABLES: Signs(
+    Workload.TEXT: Signs(("/tokenizers/", "/sentencepiece/", "libsentencepiece", "/tiktoken/", "/spacy/")),
+    Workload.TABLES: Signs(
         ("/polars/", "/duckdb", "libarrow", "/pandas/_libs/"),
         frozenset({".parquet", ".csv", ".feather", ".orc", ".arrow"}),
     ),
@@ -60,7 +60,7 @@ _CONTAINERS = frozenset({".tar", ".mdb", ".lmdb", ".h5", ".hdf5", ".zip", ".tfre
 _SHIPPED_WITH = ("opencv",)  # brings FFmpeg with it, whatever it is used for
 
 
-def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Work, ...]:
+def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Workload, ...]:
     """`paths` are open and mapped files, `commands` the words of command lines. Pure."""
     files = set(paths)
     suffixes = {_suffix(path) for path in files}
@@ -70,14 +70,14 @@ def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Work, ...
         for work, signs in SIGNS.items()
     }
     has_file = {work: bool(suffixes & signs.suffixes) for work, signs in SIGNS.items()}
-    found = {work for work in Work if names & SIGNS[work].commands}
-    found |= {work for work in (Work.REQUESTS, Work.VIDEO, Work.TEXT, Work.TABLES) if has_library[work]}
-    if has_library[Work.PICTURES] and not has_library[Work.TEXT] and suffixes & _CONTAINERS:
-        found.add(Work.PICTURES)
-    found |= {work for work in (Work.VIDEO, Work.PICTURES) if has_file[work] and has_library[work]}
-    if Work.PICTURES in found and not has_file[Work.TABLES]:
-        found.discard(Work.TABLES)  # labels
-    return tuple(work for work in Work if work in found)
+    found = {work for work in Workload if names & SIGNS[work].commands}
+    found |= {work for work in (Workload.REQUESTS, Workload.VIDEO, Workload.TEXT, Workload.TABLES) if has_library[work]}
+    if has_library[Workload.PICTURES] and not has_library[Workload.TEXT] and suffixes & _CONTAINERS:
+        found.add(Workload.PICTURES)
+    found |= {work for work in (Workload.VIDEO, Workload.PICTURES) if has_file[work] and has_library[work]}
+    if Workload.PICTURES in found and not has_file[Workload.TABLES]:
+        found.discard(Workload.TABLES)  # labels
+    return tuple(work for work in Workload if work in found)
 
 
 def mapped_files(maps: bytes) -> set[str]:

@@ -11,7 +11,7 @@ from hosttune.measure.cpus import Cpus
 from hosttune.measure.gpu.reasons import HELD_BACK
 from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.endings import Ending, EndKind, ending_of
-from hosttune.measure.watch.programs import Work
+from hosttune.measure.watch.programs import Workload
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want
 from hosttune.measure.watch.verdict import SECOND, VerdictKind, WatchVerdict
@@ -152,14 +152,14 @@ def _of_work(account: Account) -> tuple[str, ...]:
         return ("all-cpus",)
     on_gpu = _has_gpu(account)
     for_work = {
-        Work.REQUESTS: ("server",),
-        Work.VIDEO: ("video", *(("video-on-gpu",) if on_gpu else ())),
-        Work.PICTURES: ("draft", *(("gpu-decode",) if on_gpu else ()), "raw-format", "knee", "pillow-simd"),
-        Work.TEXT: ("tokenize-once",),
-        Work.TABLES: ("fewer-columns",),
+        Workload.REQUESTS: ("server",),
+        Workload.VIDEO: ("video", *(("video-on-gpu",) if on_gpu else ())),
+        Workload.PICTURES: ("draft", *(("gpu-decode",) if on_gpu else ()), "raw-format", "knee", "pillow-simd"),
+        Workload.TEXT: ("tokenize-once",),
+        Workload.TABLES: ("fewer-columns",),
     }
     found = [name for work, names in for_work.items() if work in account.works_with for name in names]
-    return (*found, *(("profile",) if Work.PICTURES not in account.works_with else ()))
+    return (*found, *(("profile",) if Workload.PICTURES not in account.works_with else ()))
 
 
 def is_stolen(account: Account) -> bool:
@@ -195,7 +195,7 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
         return ("new-workers",)
     if (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0):
         return ("line",)
-    if Work.REQUESTS in account.works_with:
+    if Workload.REQUESTS in account.works_with:
         return ("server", "profile")
     if not _is_python(account):
         return ("one-thread",)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.sample import GpuSample
-from hosttune.measure.watch.programs import Work
+from hosttune.measure.watch.programs import Workload
 
 
 class Want(str, Enum):
@@ -89,7 +89,7 @@ class MemoryTick:
 
 
 @frozen
-class Shm:
+class ShmRoom:
     """/dev/shm as the job sees it: its size, and what is free of it."""
 
     size_bytes: int
@@ -207,10 +207,10 @@ class Tick:
     throttled_percent: float | None = None  # of the time, in periods in which the quota held it back
     wait: Wait | None = None  # what it slept on; None where it ran, or on nothing that is known
     memory: MemoryTick | None = None  # None if there is no limit
-    shm: Shm | None = None
+    shm: ShmRoom | None = None
     allowances: tuple[HeldBack, ...] = ()
     frozen_by: str = ""  # the folder of the control group that is frozen
-    works_with: tuple[Work, ...] | None = None  # pictures, text ...; looked up now and then
+    works_with: tuple[Workload, ...] | None = None  # pictures, text ...; looked up now and then
     is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged
 
 

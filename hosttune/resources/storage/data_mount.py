@@ -192,8 +192,10 @@ def _writes(wish: Wish) -> tuple[Change, ...]:
 
 
 def _line_options(wish: Wish) -> str:
-    """The options of a line that is added."""
-    return ",".join(dict.fromkeys((*wish.fields.get("options", ()), *BELT)))
+    """The options of a line that is added. The policy may give another device timeout."""
+    own = tuple(wish.fields.get("options", ()))
+    given = {word.partition("=")[0] for word in own} - {"x-systemd.before"}  # of which a line may have several
+    return ",".join(dict.fromkeys((*own, *(word for word in BELT if word.partition("=")[0] not in given))))
 
 
 class _Obstacle(Exception):
