@@ -179,7 +179,9 @@ umount /srv/small; mount -o errors=remount-ro /dev/loop5 /srv/small
 TAKE_AWAY = """
 umount /srv/fresh /srv/small /srv/frozen; e2fsck -fy /dev/loop5 || true; mount /dev/loop5 /srv/small; rm /srv/small/1*
 """
-END = "umount /srv/small; dmsetup remove thin vg-pool-tpool; losetup -D; modprobe -r zram; rm -r /srv/parts; rmdir /srv/*"
+END = (
+    "umount /srv/small; dmsetup remove thin vg-pool-tpool; losetup -D; modprobe -r zram; rm -r /srv/parts; rmdir /srv/*"
+)
 STORAGE = ("storage-raid", "storage-stopped", "storage-scratch", "storage-pools", "storage-hangs")
 
 
