@@ -86,7 +86,7 @@ def _kind_of(words: str) -> tuple[int, str]:
     """Which of the patterns a line has, and the device that it names."""
     found = ((number, match) for number, one in enumerate(_KINDS) if (match := one.match(words)))
     number, match = next(found, (-1, None))
-    return number, (match[1] or "") if match and match.re.groups else ""
+    return number, next(filter(None, match.groups()), "") if match else ""
 
 
 def collect(reader: Reader, facts: Facts) -> DeviceLog:

@@ -128,9 +128,8 @@ def _spare(reader: Reader, facts: Facts, disk: Disk) -> SpareDisk:
     family = _family(facts, disk)
     held = list(_held(facts, family))
     attached = facts.disks.attached_paths
-    uuids = [
-        one.uuid for one in facts.filesystems.all if one.path not in attached
-    ]  # two of one UUID: a pool of btrfs, a copy, a snapshot
+    # Two of one UUID are a pool of btrfs, a copy, a snapshot; what users attach is none of them.
+    uuids = [one.uuid for one in facts.filesystems.all if one.path not in attached]
     plain = [one for one in held if one.fstype in LOCAL_TYPES and one.uuid and uuids.count(one.uuid) == 1]
     is_plain = len(held) == len(plain) == 1 and len(family) <= 2
     return SpareDisk(
