@@ -181,9 +181,9 @@ class GpuHealth(Fact):
         """
         lost, new, ever = (raw(self, name) for name in ("rows_lost", "uncorrected_volatile", "uncorrected_aggregate"))
         is_done = raw(self, "retirement_pending") is False and raw(self, "remap_failed") is False
-        is_known = isinstance(lost, int) and isinstance(new, int) and isinstance(ever, int)
-        is_covered = is_known and new > 0 and max(new, ever) <= lost
-        return is_done and is_covered and raw(self, "recovery_action") == "None"
+        if not (isinstance(lost, int) and isinstance(new, int) and isinstance(ever, int)):
+            return False
+        return is_done and 0 < new <= lost and ever <= lost and raw(self, "recovery_action") == "None"
 
     @property
     def correction_rate(self) -> str:
