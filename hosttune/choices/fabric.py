@@ -15,9 +15,10 @@ from hosttune.choices.drivers.components import fabric_packages, managers
 from hosttune.choices.drivers.switches import (
     LOG,
     SERVICE,
+    count_switches,
     way_into_fabric,
     way_to_links,
-    without_switches,
+    why_no_switches,
     without_umad,
 )
 from hosttune.facts import Facts
@@ -43,8 +44,9 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 -
     """Raises UnknownFact where the answer hangs on something that could not be read."""
     if why_not := _not_here(facts):
         return Fabric(is_needed=False, reason=why_not, **_ways(facts, is_run_here=False))
-    seen = f"{facts.gpus.nvswitches} NVSwitches on the PCI bus"
-    if not facts.gpus.nvswitches:
+    count = count_switches(facts)
+    seen = f"{count} NVSwitches on the PCI bus"
+    if not count:
         seen = "the NVSwitches of HGX B200 and newer do not show on the PCI bus; that they are here is told by the GPUs"
     evidence = (seen, *(f"{name} {version} is installed" for name, version in managers(facts).items()))
     if facts.units[SERVICE].active_state == "failed":
@@ -79,7 +81,7 @@ def _not_here(facts: Facts) -> str:
         return "under WSL there is no NVSwitch"
     if gpus.is_passed_through:
         return "every GPU is held by vfio-pci for virtual machines"
-    if not gpus.nvswitches and (why_not := without_switches(facts)):
+    if why_not := why_no_switches(facts):
         return why_not
     if facts.managers.gpu_operator and not facts.driver.branch:
         return "the GPU Operator brings driver and Fabric Manager in a container"

@@ -194,6 +194,7 @@ WITHOUT = {
     "network-rails": r"/infiniband/[^/]+/device/device",
     "network-rdma-health": r"/infiniband/[^/]+/device/device|/infiniband_verbs(?:/uverbs\d+/ibdev)?",
     "network-card-errors": r"/proc/stat",
+    "gpu-fabric": r"/sys/bus/pci/devices/[^/]+/(?:class|device)",
 }
 OF_CARDS = [(rule, case) for rule, case in OF_HEALTH if rule in WITHOUT]
 

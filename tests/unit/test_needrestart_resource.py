@@ -19,10 +19,14 @@ MAIN, FOLDER = "/etc/needrestart/needrestart.conf", "/etc/needrestart/conf.d"
 OURS = f"{FOLDER}/60-hosttune-services-needrestart.conf"
 
 
-def compare(files, services=("slurmd", "docker"), absent=""):
-    units = {f"/usr/lib/systemd/system/{one}.service": "[Service]\n" for one in services if one != absent}
+def compare(files, services=("slurmd", "docker"), absent="", fields=None):
+    units = {
+        f"/usr/lib/systemd/system/{one}.service": "[Service]\n"
+        for one in services
+        if one not in (absent if isinstance(absent, tuple) else (absent,))
+    }
     reader = FakeReader({MAIN: NEEDRESTART, **units, **files})
-    wish = Wish("needrestart", " ".join(services), "services-needrestart")
+    wish = Wish("needrestart", " ".join(services), "services-needrestart", fields=fields or {})
     state = {Address("file", OURS): address_kinds()["file"].read(reader, OURS)}
     context = Context(Facts(reader), state, {}, Risk.LOW, Disturbs.NOTHING, journal_problem="none here")
     return typed(wish_kinds()["needrestart"].compare((wish,), context))
@@ -167,3 +171,18 @@ def test_only_services_that_are_here_are_named_and_where_none_is_nothing_is_writ
     assert b"kubelet" in found.changes[0].after.content  # also one that is installed later is left to people
     (none,) = compare({}, ("kubelet",), absent="kubelet")
     assert (none.verdict, none.changes) == (Verdict.OK, ())
+
+
+INSTALLED = {"entries": "installed"}
+
+
+def test_installed_services_alone_get_an_entry_which_stays_when_they_go():
+    (found,) = compare({}, ("slurmd", "k3s"), absent="k3s", fields=INSTALLED)
+    (change,) = found.changes
+    text = change.after.content.decode()
+    assert ("slurmd" in text, "k3s" in text) == (True, False)
+    (every,) = compare({}, ("slurmd", "k3s"), absent="k3s")
+    assert "k3s" in every.changes[0].after.content.decode()
+    for absent in (("k3s",), ("slurmd", "k3s")):
+        (again,) = compare({OURS: text}, ("slurmd", "k3s"), absent=absent, fields=INSTALLED)
+        assert (again.verdict, again.changes) == (Verdict.OK, ())

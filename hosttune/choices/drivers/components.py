@@ -12,7 +12,7 @@ from hosttune.choices.driver_states.told import ByPolicy, Told, switch
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.switches import SERVICE, has_switches
 from hosttune.facts.apt_decisions import pin_on
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.components import turn_on
 from hosttune.facts.gpu.package_roles import is_fabric_manager
@@ -69,7 +69,7 @@ def fabric_packages(facts: Facts) -> Told | None:
         return f"{told}, and the driver is {wanted}: they must be one version" if wanted else told, _in_version(
             facts, package, wanted
         )
-    if driver.branch and not facts.gpus.nvswitches and not facts.packages["nvlsm"].is_installed:
+    if driver.branch and attempt(lambda: facts.gpus.nvswitches) == 0 and not facts.packages["nvlsm"].is_installed:
         return (
             "the NVLink Subnet Manager (nvlsm) is not installed, which HGX B200 and newer need",
             "sudo apt-get install nvlsm (from NVIDIA's archive where yours has none)",

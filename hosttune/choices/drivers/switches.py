@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact, attempt
+from hosttune.facts.base import UnknownFact, attempt, keep_known, known_items
 from hosttune.facts.gpu.platforms import FABRIC_MANAGER, is_bridged, is_of_rack, is_switched
 from hosttune.facts.gpu.ways_out import find_place, reset_all, way_of
 from hosttune.facts.services.units import Unit
@@ -83,12 +83,31 @@ def way_to_links(facts: Facts) -> str:
 
 def has_switches(facts: Facts) -> bool:
     """NVSwitches join the GPUs of this host, whether the PCI bus shows them or the GPUs tell."""
-    return bool(facts.gpus.nvswitches) or not without_switches(facts)
+    return not why_no_switches(facts)
+
+
+def count_switches(facts: Facts) -> int:
+    """Of the NVSwitches on the PCI bus; 0 also where one function there cannot be read."""
+    count = attempt(lambda: facts.gpus.nvswitches)
+    return count if isinstance(count, int) else 0
+
+
+def why_no_switches(facts: Facts) -> str:
+    """As `without_switches`, also for a host whose PCI bus shows NVSwitches, which is empty. One function that cannot
+    be read does not hide what the GPUs tell; without that UnknownFact is raised.
+    """
+    if count_switches(facts) or not (why_not := without_switches(facts)):
+        return ""
+    _ = facts.gpus.nvswitches  # raises if one may be there
+    return why_not
 
 
 def without_switches(facts: Facts) -> str:
     """Why a host that shows no NVSwitch needs no Fabric Manager; empty where its GPUs say that it does."""
-    switched = [gpu for gpu in facts.gpus.devices if is_switched(gpu.device_id)]
+    found = keep_known(lambda gpu: (gpu,) if is_switched(gpu.device_id) else (), facts.gpus.devices)
+    switched = known_items(found)
+    if len(switched) < 2:
+        switched = list(found)  # raises if there may be more
     if not switched:
         return "there is no NVSwitch on the PCI bus"
     if facts.kernel.architecture == "aarch64" or any(is_of_rack(gpu.device_id) for gpu in switched):

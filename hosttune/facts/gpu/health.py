@@ -175,11 +175,15 @@ class GpuHealth(Fact):
     def are_errors_remapped(self) -> bool:
         """Its uncorrected memory errors have new rows already, and the driver asks for no recovery. False where one of
         these answers is missing.
+
+        Rows are counted over the GPU's life, so all errors of its life are held against them: a new one in the SRAM,
+        which has no rows, is one more than there are rows. Fewer errors than since the load were cleared by a person.
         """
-        lost, errors = raw(self, "rows_lost"), raw(self, "uncorrected_volatile")
+        lost, new, ever = (raw(self, name) for name in ("rows_lost", "uncorrected_volatile", "uncorrected_aggregate"))
         is_done = raw(self, "retirement_pending") is False and raw(self, "remap_failed") is False
-        is_covered = isinstance(lost, int) and isinstance(errors, int) and 0 < errors <= lost
-        return is_done and is_covered and raw(self, "recovery_action") == "None"
+        if not (isinstance(lost, int) and isinstance(new, int) and isinstance(ever, int)):
+            return False
+        return is_done and 0 < new <= lost and ever <= lost and raw(self, "recovery_action") == "None"
 
     @property
     def correction_rate(self) -> str:

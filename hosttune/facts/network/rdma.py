@@ -243,10 +243,11 @@ def _verbs(reader: Reader) -> Mapping[object, str] | None:
     Unreadable instead of the name. None without the class: its module, ib_uverbs, is not loaded, as where only the
     kernel uses the devices.
     """
-    listed = reader.list(_VERBS_CLASS)
-    if listed is ABSENT or is_unrecorded(listed):
+    answer = reader.list(_VERBS_CLASS)
+    listed = ABSENT if is_unrecorded(answer) else sure(answer)
+    if listed is ABSENT:
         return None
-    names = [name for name in if_absent(listed, ()) if name.startswith("uverbs")]
+    names = [name for name in listed if name.startswith("uverbs")]
     places = [f"{_VERBS_CLASS}/{name}/ibdev" for name in names]
     return {attempt(line, reader, place): name for name, place in zip(names, places, strict=True)}
 

@@ -29,7 +29,9 @@ class NeedrestartWish(WishKind):
     """`- needrestart: SERVICES`: their names without .service."""
 
     kind = "needrestart"
-    fields: Mapping[str, FieldSpec] = {}
+    fields: Mapping[str, FieldSpec] = {
+        "entries": FieldSpec(str, choices=("installed", "all"), help="Which of these services get an entry"),
+    }
     operators: tuple[Operator, ...] = ()
     activations = (Activation.NOW,)
 
@@ -50,9 +52,10 @@ def _file(wish: Wish) -> Address:
 def _compare(wish: Wish, context: Context) -> tuple[Finding, ...]:
     path = _file(wish).name
     try:
-        others = tuple(one for one in context.facts.needrestart.settings if one.file != path)
+        settings = context.facts.needrestart.settings
     except UnknownFact as unknown:
         return (_unknown(wish, unknown.reason),)
+    others = tuple(one for one in settings if one.file != path)
     if unclear := next((one for one in others if one.what == "unclear"), None):
         return (_unknown(wish, f"{unclear.file}: what it says of override_rc is more than a value: {unclear.pattern}"),)
     services = tuple(wish.name.split())
@@ -69,6 +72,10 @@ def _compare(wish: Wish, context: Context) -> tuple[Finding, ...]:
         todo = "let it add its entries one by one: $nrconf{override_rc}{qr(^name)} = 0;"
         return (Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, todo=todo),)
     wanted = tuple(one for one in services if one not in contested and not entries_for(others, one))
+    if wish.fields.get("entries") == "installed":  # an entry stays when its package goes
+        present = tuple(one for one in settings if one.file == path)
+        here = _installed(wanted, context)
+        wanted = tuple(one for one in wanted if one in here or entries_for(present, one))
     ours = _ours(wish, wanted, others, services, context)
     return (*(ours,), *(_contested(wish, service, found) for service, found in contested.items()))
 

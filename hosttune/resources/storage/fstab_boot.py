@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _SWAP_ON = {
     "btrfs": (
         "btrfs takes a swap file only on one disk, without copy-on-write, compression and snapshots of its subvolume",
-        "make it anew, in a subvolume of its own (btrfs-progs 6.1): sudo btrfs filesystem mkswapfile\nsee why: sudo dmesg",
+        "make it anew in its own subvolume (btrfs-progs 6.1): sudo btrfs filesystem mkswapfile\nsudo dmesg says why",
     ),
     "zfs": ("ZFS takes no swap files", "use a partition, or a file on another file system"),
 }
