@@ -26,7 +26,7 @@ from hosttune.facts.base import Fact, any_known, attempt, keep_known, known_item
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
 from hosttune.facts.gpu.platforms import is_switched
-from hosttune.facts.reading import all_sure, counter, derived, hint, if_absent, is_there, line, names_in
+from hosttune.facts.reading import all_sure, counter, derived, hint, if_absent, is_there, line, names_in, sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT, is_unrecorded
