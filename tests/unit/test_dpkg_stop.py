@@ -116,8 +116,8 @@ def test_compiler_that_the_build_lacked_comes_before_any_other_way():
             (("nvidia-kernel-common", "installed"), ("nvidia-dkms-open", HALF), ("nvidia-driver-590-open", UNPACKED))]  # fmt: skip
     stop = find_stop(host(*cuda, META, dkms=(replace(FAILED, compiler="gcc-12"),)))
     assert stop.repair == (
-        "bring gcc-12, which built the kernel: sudo apt-get install gcc-12; sudo update-alternatives --install "
-        "/usr/bin/gcc gcc /usr/bin/gcc-12 12, then sudo dpkg --configure -a"
+        "bring gcc-12, which built the kernel: sudo apt-get install gcc-12\nsudo update-alternatives --install "
+        "/usr/bin/gcc gcc /usr/bin/gcc-12 12\nsudo dpkg --configure -a"
     )
     assert "took an older compiler than gcc-12, which built the kernel" in stop.evidence
 

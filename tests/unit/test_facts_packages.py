@@ -169,7 +169,7 @@ def test_repair_names_what_has_to_be_reinstalled():
     lost = "".join(row.format(name, "install reinstreq half-installed") for name in ("c", "a"))
     assert Facts(FakeReader({"/var/lib/dpkg/status": half})).packages.repair == by_hand
     reinstalled = Facts(FakeReader({"/var/lib/dpkg/status": half + lost})).packages.repair
-    assert reinstalled == f"{by_hand}; sudo apt-get install --reinstall a c"
+    assert reinstalled == f"{by_hand}\nsudo apt-get install --reinstall a c"
 
 
 def test_package_that_dpkg_never_configured_is_new():
