@@ -57,6 +57,7 @@ params:
   memory-dirty-limits: {min_ram_gib: 1, write_mib_per_s: 20}
   memory-swappiness: {min_ram_bytes: 1073741824}
   network-sysctl: {min_gbps: 0}
+  services-needrestart: {entries: all}
   storage-scratch-variables: {folder: /data/scratch}
   storage-tmp-tmpfs: {where: anywhere, min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75, used_share: 0.5}
 """
