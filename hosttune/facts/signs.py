@@ -61,7 +61,7 @@ def read_failed_units(reader: Reader) -> Iterator[Found]:
 
 def _is_by_users(unit: Mapping[str, str]) -> bool:
     """Whether any user may have had a unit fail. A service with a name on the system bus that no boot wants is started
-    by whoever calls it (dbus-daemon(1), SystemdService=): fwupd on a machine that has nothing for it.
+    by any caller (dbus-daemon(1), SystemdService=): fwupd on a machine that has nothing for it.
     """
     is_wanted = unit.get("WantedBy") or unit.get("RequiredBy")
     return unit.get("Result") == _FLOODED or bool(unit.get("BusName") and not is_wanted)

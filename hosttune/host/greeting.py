@@ -1,4 +1,4 @@
-"""The first line that a server on this host says. `greeting-of ADDRESS PORT` is no program: so a Reader is asked.
+"""The first line that a server on this host says. `greeting-of ADDRESS PORT` is not a program: so a Reader is asked.
 
 Nothing is sent: a server that turns a client away closes the connection, and what was sent and not read would discard
 its words (tcp(7), RST).

@@ -23,7 +23,7 @@ _WORDS = (
     r"(?-i:(?<=[A-Z0-9])_(?:KEY|AUTH))(?=\d?[\"']?\s*[=:]\s*[\"']?[^\s\"']{6}))"
 )
 _HINT = regex(_WORDS, re.IGNORECASE)
-# A word that is no secret, or the start of an object or a list of JSON. `true;X` can be a secret, as `'a'X` can.
+# A word that is not a secret, or the start of an object or a list of JSON. `true;X` can be a secret, as `'a'X` can.
 _HARMLESS = (
     r"(?:(?:yes|no|true|false|none|null|on|off)(?=[;&\"'}\])]{0,16}(?:[\s,]|\\[nrt\\\"']|$))|"
     r"\(masked\)(?=[\s,;&\\\"'}\])]|$)|[{\[]\s*(?:[\\\"'{}\[\]]|$))"

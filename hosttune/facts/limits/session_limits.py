@@ -46,7 +46,7 @@ ITEMS = {
 _UNLIMITED = frozenset({"unlimited", "infinity", "-1"})
 _INIT = "/proc/1/limits"
 _FD_SETSIZE = 1024  # select(2)
-KERNEL_NR_OPEN = 1048576  # fs/file_table.c: sysctl_nr_open, where nobody sets it
+KERNEL_NR_OPEN = 1048576  # fs/file_table.c: the value of sysctl_nr_open that the kernel starts with
 _LEAST_NR_OPEN = 64  # fs/file_table.c: sysctl_nr_open_min, 32 or 64
 _TAKES_UNLIMITED = "1.5.2"
 

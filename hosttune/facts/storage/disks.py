@@ -102,7 +102,7 @@ class Disks(Fact):
     @keep_last
     def attached(self) -> frozenset[str]:
         """The names of loop devices, and of what is made of such only. Any user can attach a file (udisks2:
-        loop-setup), and udev assembles the arrays and volume groups on it: what is there is no evidence of this host.
+        loop-setup), and udev assembles the arrays and volume groups on it: what is there says nothing of this host.
         """
         loops = frozenset(disk.name for disk in self.all if disk.kind == "loop")
         by_name = self.by_name if loops else {}

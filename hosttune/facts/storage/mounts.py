@@ -433,7 +433,7 @@ def is_network(fstype: str, source: str) -> bool:
 
 def effective(fstype: str, source: str) -> str:
     """The type with the program of FUSE that serves it: `fuse` with a source of `NAME#...` or `/usr/bin/NAME#...`, and
-    with that of a program alone, is fuse.NAME (mount.fuse3(8)).
+    with only that of a program, is fuse.NAME (mount.fuse3(8)).
     """
     program, mark, _ = source.partition("#")
     kind = f"fuse.{program.rpartition('/')[2]}"

@@ -28,7 +28,7 @@ GLOB = regex(r"[*?\[]")
 
 
 def union_type(fstype: str, source: str) -> str:
-    """`mergerfs` of a line with fuse.mergerfs, or with fuse and mergerfs#...; empty of what is no union."""
+    """`mergerfs` of a line with fuse.mergerfs, or with fuse and mergerfs#...; empty for what is not a union."""
     name = effective(fstype, source).removeprefix("fuse.")
     return name if name in UNIONS else ""
 
