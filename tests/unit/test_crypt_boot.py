@@ -85,9 +85,9 @@ def test_crypttab_that_does_not_fit_the_disks_or_fstab(crypttab, fstab, is_fault
     [
         (
             f"of-dm-0 UUID={OTHER} none luks",
-            f"write UUID={LUKS} there, which is open as of-dm-0 now; then sudo update-i",
+            f"write UUID={LUKS} there, which is open as of-dm-0 now\nsudo update-i",
         ),
-        ("of-dm-0 /dev/sdz3 none luks", f"write UUID={LUKS} there, which is open as of-dm-0 now; then sudo update-i"),
+        ("of-dm-0 /dev/sdz3 none luks", f"write UUID={LUKS} there, which is open as of-dm-0 now\nsudo update-i"),
         (f"of_dm_0 UUID={LUKS} none luks", "line 1 of /etc/crypttab opens that disk as of_dm_0: write of-dm-0 there"),
     ],
 )

@@ -34,6 +34,7 @@ _STAT = "/proc/stat"
 _TAINTED = "/proc/sys/kernel/tainted"
 _MACHINE_CHECK, _BAD_PAGE, _DIED = 1 << 4, 1 << 5, 1 << 7
 _BOOT = regex(r"^btime (\d+)$", re.MULTILINE)
+_NO = frozenset({"0", "no", "n", "false", "f", "off"})
 _ARGUMENT = regex(r'(?:[^\s"]|"[^"]*"?)+')
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i386": "i686", "armhf": "armv7l", "ppc64el": "ppc64le"}
 _LOADERS = {"/lib64/ld-linux-x86-64.so.2": "x86_64", "/lib/ld-linux-aarch64.so.1": "aarch64"}
@@ -109,6 +110,14 @@ def version_of(release: str) -> tuple[int, ...]:
 def split_command_line(text: str) -> tuple[str, ...]:
     """Arguments are parted by white space outside of double quotes (kernel: lib/cmdline.c, next_arg)."""
     return tuple(_ARGUMENT.findall(text))
+
+
+def is_switched_off(words: Iterable[str], key: str) -> bool:
+    """Whether the last `KEY=` of a kernel command line says no, as systemd reads it (kernel-command-line(7);
+    src/basic/parse-util.c, parse_boolean).
+    """
+    given = [value for name, equals, value in (word.partition("=") for word in words) if name == key and equals]
+    return bool(given) and given[-1].lower() in _NO
 
 
 def collect(reader: Reader, facts: Facts) -> Kernel:

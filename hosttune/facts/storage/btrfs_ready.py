@@ -42,9 +42,9 @@ def find_incomplete(facts: Facts, sources: Sources, entry: FstabEntry, mounts: I
     still = ", whatever `degraded` says" if "degraded" in entry.options else ""
     what = f"names {entry.source}, a btrfs of which a disk is missing{which}: udev calls it not ready{still}"
     todo = (
-        f"attach the disk; or mount it by hand (sudo mount -o degraded {quote(entry.source)} {quote(entry.target)}), "
-        f"and put another in its place (sudo btrfs replace start DEVID /dev/NEW {quote(entry.target)}), or take "
-        f"it out, which needs room on the others (sudo btrfs device remove missing {quote(entry.target)})"
+        f"attach the disk, or mount it by hand: sudo mount -o degraded {quote(entry.source)} {quote(entry.target)}\n"
+        f"put another disk in its place: sudo btrfs replace start DEVID /dev/NEW {quote(entry.target)}\n"
+        f"or take it out, which needs room on the others: sudo btrfs device remove missing {quote(entry.target)}"
     )
     return SourceFault(SourceKind.MISSING, what, todo)
 

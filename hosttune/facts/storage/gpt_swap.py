@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt, raw
+from hosttune.facts.kernel.kernel import is_switched_off
 from hosttune.facts.reading import text
 from hosttune.facts.storage.mounts import unit_name
 from hosttune.facts.storage.sources import sources_of
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 _SWAP_TYPE = "E:ID_PART_ENTRY_TYPE=0657fd6d-a4ab-43c4-84e5-0933c84b4f4f"
 _FLAGS = regex(r"(?m)^E:ID_PART_ENTRY_FLAGS=0x([0-9a-fA-F]{1,16})$")
 _NO_AUTO = 1 << 63
-_OFF = frozenset(
-    {"systemd.gpt_auto=0", "systemd.gpt_auto=no", "systemd.gpt_auto=off", "systemd.swap=0", "systemd.swap=no"}
-)
+_SWITCHES = ("systemd.gpt_auto", "systemd.swap")
 _MASK = "/etc/systemd/system-generators/systemd-gpt-auto-generator"
 
 
@@ -32,7 +31,11 @@ def find_auto_swaps(facts: Facts) -> tuple[str, ...]:
     words = attempt(lambda: facts.kernel.command_line)
     if reader.persistent_only or any(one.is_swap for one in facts.fstab.entries):
         return ()
-    if not isinstance(words, tuple) or not _OFF.isdisjoint(words) or reader.link(_MASK) == "/dev/null":
+    if (
+        not isinstance(words, tuple)
+        or any(is_switched_off(words, one) for one in _SWITCHES)
+        or reader.link(_MASK) == "/dev/null"
+    ):
         return ()
     roots = {name for one in facts.mounts.visible if one.target == "/" for name in sources.below(one)}
     parents = {parent for name in roots for parent in sources.whole_of(name)}

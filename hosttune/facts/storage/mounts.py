@@ -45,9 +45,8 @@ NETWORK_TYPES = frozenset({
     "fuse.lizardfs", "fuse.xtreemfs", "fuse.quobyte", "fuse.objectivefs", "fuse.hdfs", "fuse.fuse_dfs", "fuse.tigrisfs",
     "fuse.geesefs", "fuse.httpdirfs", "fuse.ipfs", "fuse.vmhgfs-fuse", "vboxsf", "vmhgfs", "prl_fs", "sshfs",
     "moosefs", "quobyte", "cvmfs", "saunafs", "fuse.moosefs", "fuse.mfsmount", "fuse.saunafs", "fuse.rclonefs",
-    "fuse.afpfs",
-    "fuse.mount.davfs", "fuse.hadoop-fuse-dfs", "fuse.google-drive-ocamlfuse", "fuse.gdfuse", "fuse.acd_cli",
-    "fuse.fuse-nfs", "fuse.svfs", "fuse.smbnetfs",
+    "fuse.afpfs", "fuse.mount.davfs", "fuse.hadoop-fuse-dfs", "fuse.google-drive-ocamlfuse", "fuse.gdfuse",
+    "fuse.acd_cli", "fuse.fuse-nfs", "fuse.svfs", "fuse.smbnetfs",
 })  # fmt: skip
 _NOT_ASKED = "space is asked of visible local mounts only"
 _UNASKED: int = unread(_NOT_ASKED)

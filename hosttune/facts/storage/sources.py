@@ -12,6 +12,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt, raw
+from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.reading import line
 from hosttune.facts.storage.disks import is_volume
 from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
@@ -71,14 +72,15 @@ EPHEMERAL = (
     "disk by its path in /dev/disk/by-id instead of a UUID"
 )
 _ARRAY = (
-    "; an array keeps its name only if mdadm.conf of the initial RAM disk has it: sudo mdadm --detail --scan prints "
-    "the ARRAY lines for /etc/mdadm/mdadm.conf; then sudo update-initramfs -u"
+    "\nan array keeps its name only if mdadm.conf of the initial RAM disk has it: write the ARRAY lines of sudo mdadm "
+    f"--detail --scan into /etc/mdadm/mdadm.conf\n{REBUILD}"
 )
 # What is in these can be seen once they are opened: how.
 _OPENING = {
-    "LVM2_member": "sudo vgs shows whether the volume group lacks a disk; sudo vgchange -ay makes its volumes",
+    "LVM2_member": "see whether the volume group lacks a disk: sudo vgs\nmake its volumes: sudo vgchange -ay",
     "linux_raid_member": (
-        "cat /proc/mdstat; sudo mdadm --assemble --scan; sudo mdadm --run starts one without the member that is missing"
+        "see which arrays there are: cat /proc/mdstat\nassemble them: sudo mdadm --assemble --scan\n"
+        "start one without the member that is missing: sudo mdadm --run"
     ),
     "crypto_LUKS": "sudo cryptsetup open DEVICE NAME, and a line in /etc/crypttab for the next boot",
 }

@@ -25,6 +25,7 @@ from hosttune.facts.storage.mounts import is_system, mount_below, unit_name
 from hosttune.facts.storage.sources import find_fault, sources_of
 from hosttune.facts.storage.ways import ways_of
 from hosttune.host.cleaned import clean
+from hosttune.values import join_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -144,15 +145,13 @@ def describe_rescue(folders: Iterable[DataFolder], target: str, step: str) -> st
     aside = f"{target}.below"
     paths = [quote(path) for path in dict.fromkeys(one.path for one in listed)]
     if is_system(target) or target in _IN_USE:
-        way = f"{step}; what that hides is in /mnt{quote(target)} after sudo mount --bind / /mnt"
+        way = (step, f"see what that hides, in /mnt{quote(target)}: sudo mount --bind / /mnt")
     elif target in {one.path for one in listed}:
-        way = f"keep it: sudo mv -T {quote(target)} {quote(aside)} && sudo mkdir {quote(target)}; then {step}"
+        way = (f"keep it: sudo mv -T {quote(target)} {quote(aside)} && sudo mkdir {quote(target)}", step)
     else:
-        way = f"keep it: sudo mkdir {quote(aside)} && sudo mv {' '.join(paths)} {quote(aside)}; then {step}"
-    return (
-        f"do not mount it yet, for that would hide what was written. First {describe_stop(listed)}; {way}; bring back "
-        f"what is needed, and start them. To let them wait for the disk: {describe_guard(listed)}"
-    )
+        way = (f"keep it: sudo mkdir {quote(aside)} && sudo mv {' '.join(paths)} {quote(aside)}", step)
+    before = ("do not mount it yet, for that would hide what was written", describe_stop(listed))
+    return join_steps((*before, *way, "bring back what is needed, and start the services", describe_guard(listed)))
 
 
 def describe_guard(folders: Iterable[DataFolder]) -> str:
@@ -160,8 +159,8 @@ def describe_guard(folders: Iterable[DataFolder]) -> str:
     found: dict[str, list[str]] = {}
     for one in folders:
         found.setdefault(one.unit, []).append(f'"{one.path}"' if " " in one.path else one.path)
-    texts = [f"sudo systemctl edit {quote(unit)}: RequiresMountsFor={' '.join(paths)}" for unit, paths in found.items()]
-    return f"{'; '.join(texts[:_MOST])} (in [Unit])"
+    named = [f"sudo systemctl edit {quote(unit)}: RequiresMountsFor={' '.join(paths)}" for unit, paths in found.items()]
+    return join_steps(f"let it wait for the disk, in [Unit]: {one}" for one in named[:_MOST])
 
 
 def tell_written(facts: Facts, entry: FstabEntry, word: str) -> str:
@@ -178,5 +177,5 @@ def tell_written(facts: Facts, entry: FstabEntry, word: str) -> str:
         holder = mount_below(facts, folders[0].path)
         return f"{describe_writers(folders)}, on the disk of {holder.target if holder else '/'}"
     found = find_fault(sources_of(facts), entry, ())
-    step = f"{found.way_out}, and " if found else ""
-    return describe_rescue(folders, entry.target, f"{step}{mount_command(entry)}")
+    mount = f"mount it: {mount_command(entry)}"
+    return describe_rescue(folders, entry.target, join_steps((found.way_out, mount)) if found else mount)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
+from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.storage.crypttab import MAPPER, PATH, CryptLine, crypt_lines
 from hosttune.facts.storage.fstab import FstabEntry
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _DISKS = ("/dev/", "UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "ID=")
 _FORMATTED = frozenset({"swap", "tmp"})  # what is made anew at each boot, with another UUID
-_REBUILD = "sudo update-initramfs -u -k all"
 _CMDLINE = ("rd.luks.name=", "luks.name=", "rd.luks.uuid=", "luks.uuid=", "cryptdevice=", "rd.luks=", "luks=")
 
 
@@ -62,19 +62,21 @@ def _look_at_line(facts: Facts, sources: Sources, line: CryptLine, users: Sequen
         todo = found.way_out
         if below := sources.encrypted_below(f"{MAPPER}{line.name}"):
             named = sources.name_like(line.source if "=" in line.source else "UUID=", below[0])
-            todo = f"write {named} there, which is open as {line.name} now; then {_REBUILD}"
+            todo = f"write {named} there, which is open as {line.name} now\n{REBUILD}"
         if any(one in _FORMATTED or one.startswith("tmp=") for one in line.options):
             todo = f"its UUID goes with each boot that formats it: name it by PARTUUID or in /dev/disk/by-id\n{todo}"
         sentence = f"{where} {found.sentence}: {end}"
         if found.kind is SourceKind.MISSING and (needing or (is_open and users)):
             yield replace(place, fault=sentence, way_out=todo, is_mounted=is_open)
         elif needing or not line.is_optional:
-            yield replace(place, note=sentence, way_out=f"{todo}; with nofail a boot does not wait for it")
+            yield replace(
+                place, note=sentence, way_out=f"{todo}\nor add nofail, with which a boot does not wait for it"
+            )
         return
     if line.key and _is_missing(facts, sources, line.key):
         end = "the boot asks for a passphrase and waits"
         sentence = f"{where} names the key {line.key}, which is not there: {end}"
-        todo = f"put the key there again, or write none in its place\nbuild the initial RAM disk anew: {_REBUILD}"
+        todo = f"put the key there again, or write none in its place\nbuild the initial RAM disk anew: {REBUILD}"
         if needing:
             fault = f"{sentence}; without one it ends in the emergency shell ({_name(needing[0])})"
             yield replace(place, fault=fault, way_out=todo, is_mounted=is_open)
@@ -104,7 +106,7 @@ def _look_at_keyscript(
         todo = "write the path of the key file as the third field, or take keyscript= out"
     elif not is_early and users:
         note = f"{where} has keyscript=, which systemd does not know: a boot asks for a passphrase and waits"
-        yield replace(place, note=note, way_out=f"add initramfs to its options; then {_REBUILD}")
+        yield replace(place, note=note, way_out=f"add initramfs to its options\n{REBUILD}")
         return
     else:
         return
@@ -113,9 +115,9 @@ def _look_at_keyscript(
         if any(one.target == "/" for one in needing):
             end = "the boot does not open the disk of /, and ends in the shell of the initial RAM disk"
         fault = f"{sentence}: {end}"
-        yield replace(place, fault=fault, way_out=f"{todo}; then {_REBUILD}", is_mounted=_is_open(sources, line.name))
+        yield replace(place, fault=fault, way_out=f"{todo}\n{REBUILD}", is_mounted=_is_open(sources, line.name))
     else:
-        yield replace(place, note=f"{sentence}: the boot does not open it", way_out=f"{todo}; then {_REBUILD}")
+        yield replace(place, note=f"{sentence}: the boot does not open it", way_out=f"{todo}\n{REBUILD}")
 
 
 def _compare_words(
@@ -168,12 +170,12 @@ def _look_at_unlisted(
         below = sources.encrypted_below(f"{MAPPER}{name}")
         other = next((one for one in lines if set(sources.find(one.source) or ()) & set(below)), None)
         if other:  # a disk is opened once
-            todo = f"line {other.line} of {PATH} opens that disk as {other.name}: write {name} there; then {_REBUILD}"
+            todo = f"line {other.line} of {PATH} opens that disk as {other.name}: write {name} there\n{REBUILD}"
             yield BootLine(f"crypt {name}", first.line, file=first.file, note=note, way_out=todo, is_of_device=True)
             continue
         todo = (
             f"add to {PATH}: {name} UUID=(sudo blkid -s UUID -o value of its disk) none luks"
-            f"{'' if _is_required(first) else ',nofail'}\nbuild the initial RAM disk anew: {_REBUILD}"
+            f"{'' if _is_required(first) else ',nofail'}\nbuild the initial RAM disk anew: {REBUILD}"
         )
         yield BootLine(f"crypt {name}", first.line, file=first.file, note=note, way_out=todo, is_of_device=True)
 
@@ -232,6 +234,3 @@ def _is_missing(facts: Facts, sources: Sources, path: str) -> bool:
     if facts.reader.persistent_only or sources.is_below_unmounted(path) or ways_of(facts).way(path)[1]:
         return False
     return facts.reader.stat(path) is ABSENT
-
-
-__all__ = ["look_at_crypttab"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.containers.kubelet_swap import refuses_swap
+from hosttune.facts.kernel.kernel import is_switched_off
 from hosttune.facts.services.unit_files import mask_of
 from hosttune.facts.storage.btrfs_ready import find_incomplete
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, describe_place, parse
@@ -76,7 +77,6 @@ _COPIES = (
 )
 _OF_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home"})
 _FAMILY = regex(r"/dev/(?:nvme|[a-z]*d(?=[a-z]))")
-_NO = frozenset({"0", "no", "n", "false", "f", "off"})  # systemd's parse_boolean
 _KERNEL_NAME = regex(r"/dev/(?:(?:x?v|s|h)d[a-z]{1,3}\d{0,3}|nvme\d{1,3}n\d{1,3}(?:p\d{1,3})?)")
 _HANGS_FROM, _UBUNTU_HANGS_FROM = 258, (26, 4)  # systemd/systemd#39177, open in November 2026
 
@@ -457,8 +457,7 @@ def _is_swap_off(facts: Facts, entry: FstabEntry) -> bool:
     """
     if any(mask_of(facts.reader, one) for one in ("swap.target", unit_name(device_path(entry.source), "swap"))):
         return True
-    words = [word for word in facts.kernel.command_line if word.partition("=")[0] == "systemd.swap"]
-    return entry.file == PATH and bool(words) and words[-1].partition("=")[2].lower() in _NO
+    return entry.file == PATH and is_switched_off(facts.kernel.command_line, "systemd.swap")
 
 
 def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[BootLine]:
