@@ -109,7 +109,7 @@ def test_rescue_of_a_folder_that_is_the_mount_point_moves_it_whole():
     writers = find_writers(host("docker.service"), ("/var/lib/docker",))
 
     said = describe_rescue(writers, "/var/lib/docker", "sudo mount /var/lib/docker")
-    assert "sudo mv -T /var/lib/docker /var/lib/docker.below && sudo mkdir /var/lib/docker; then sudo mount" in said
+    assert "sudo mv -T /var/lib/docker /var/lib/docker.below && sudo mkdir /var/lib/docker\nmount it: sudo mount" in said
     assert (
         describe_guard(writers) == "sudo systemctl edit docker.service: RequiresMountsFor=/var/lib/docker (in [Unit])"
     )
@@ -118,7 +118,7 @@ def test_rescue_of_a_folder_that_is_the_mount_point_moves_it_whole():
 def test_rescue_below_a_folder_of_the_system_shows_what_the_mount_hides():
     said = describe_rescue(find_writers(host("docker.service"), ("/var",)), "/var", "sudo mount /var")
 
-    assert "sudo mount /var; what that hides is in /mnt/var after sudo mount --bind / /mnt" in said
+    assert "sudo mount /var\nsee what that hides, in /mnt/var: sudo mount --bind / /mnt" in said
     assert "mv" not in said
 
 
