@@ -360,8 +360,9 @@ _OF_THE_HYPERVISOR = frozenset(
 # way back to Ubuntu's packages would break the image.
 _OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "third-party archive"})
 _POD = (
-    f"while the node starts, wait for its driver pod; else read why: {POD_LOG} nvidia-driver-daemonset-...; where the "
-    "operator is not to bring it (driver.enabled=false), bringer: host for gpu-driver in the policy"
+    "while the node starts, wait for its driver pod\n"
+    f"if there is none, read why: {POD_LOG} nvidia-driver-daemonset-...\n"
+    "if the operator is not to bring it (driver.enabled=false), write bringer: host for gpu-driver into the policy"
 )
 _UNSIGNED = (
     "nodes without Secure Boot, or a driver container whose modules are signed with a key that these nodes know "

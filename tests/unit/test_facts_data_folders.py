@@ -109,7 +109,7 @@ def test_rescue_of_a_folder_that_is_the_mount_point_moves_it_whole():
     writers = find_writers(host("docker.service"), ("/var/lib/docker",))
 
     said = describe_rescue(writers, "/var/lib/docker", "sudo mount /var/lib/docker")
-    assert "sudo mv -T /var/lib/docker /var/lib/docker.below && sudo mkdir /var/lib/docker\nmount it: sudo mount" in said
+    assert "sudo mv -T /var/lib/docker /var/lib/docker.below && sudo mkdir /var/lib/docker\nsudo mount" in said
     assert (
         describe_guard(writers) == "sudo systemctl edit docker.service: RequiresMountsFor=/var/lib/docker (in [Unit])"
     )
