@@ -254,7 +254,7 @@ def test_failed_build_without_prebuilt_modules_ends_with_the_kernel(tree):
     assert stop.cause is Cause.BUILD
     assert "linux-modules-nvidia" not in stop.repair
     fix, _, remove = stop.repair.partition("\nor, until the driver builds for it, remove that kernel: ")
-    assert fix.endswith("then sudo dpkg --configure -a")
+    assert fix.endswith("make.log names\nsudo dpkg --configure -a")
     host.type(typed(remove), 0)
     assert host.is_whole()
     assert host.has("nvidia-driver-590-open")

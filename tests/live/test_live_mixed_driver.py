@@ -97,10 +97,9 @@ def test_driver_of_two_versions_becomes_one_by_what_is_said(tmp_path, has_old):
     assert f"libnvidia-compute needs libnvidia-cfg1 (= {OTHER})" in said
     assert ("sudo apt-get remove" in way) is not has_old
     brought = {}
-    for command in re.findall(r"sudo (apt-get (?:install|remove) [^;]+)", way):
-        words = shlex.split(command)
+    for words in map(shlex.split, re.findall(r"sudo (apt-get (?:install|remove) .+)", way)):
         ended = apt.run(words[0], "-s", *words[1:])
-        assert ended.returncode == 0, f"{command}: {ended.stdout}{ended.stderr}"
+        assert ended.returncode == 0, f"{words}: {ended.stdout}{ended.stderr}"
         apt.removes(re.findall(r"(?m)^Remv (\S+)", ended.stdout))
         brought |= dict(re.findall(r"(?m)^Inst (\S+) (?:\[\S+\] )?\((\S+)", ended.stdout))
     wanted = {"libnvidia-compute-580": OLD} if has_old else dict.fromkeys((*needs_of(NEW), FIRMWARE), NEW)

@@ -111,7 +111,8 @@ def test_rescue_of_a_folder_that_is_the_mount_point_moves_it_whole():
     said = describe_rescue(writers, "/var/lib/docker", "sudo mount /var/lib/docker")
     assert "sudo mv -T /var/lib/docker /var/lib/docker.below && sudo mkdir /var/lib/docker\nsudo mount" in said
     assert (
-        describe_guard(writers) == "sudo systemctl edit docker.service: RequiresMountsFor=/var/lib/docker (in [Unit])"
+        describe_guard(writers)
+        == "let it wait for the disk, in [Unit]: sudo systemctl edit docker.service: RequiresMountsFor=/var/lib/docker"
     )
 
 

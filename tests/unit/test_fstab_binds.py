@@ -89,7 +89,7 @@ def test_btrfs_that_udev_waits_for_ends_the_boot(options):
 
     assert "a btrfs of which a disk is missing" in found.fault
     assert "ends in the emergency shell" in found.fault
-    assert "sudo btrfs device remove missing /storage0)" in found.way_out
+    assert "sudo btrfs device remove missing /storage0\n" in found.way_out
     assert ("whatever `degraded` says" in found.fault) is (options == "degraded")
 
 

@@ -122,7 +122,7 @@ class BootNeed:
     is_required: bool  # it ends in the emergency shell
     is_awaited: bool = False  # it waits for a device that is not there
     needed_by: tuple[str, ...] = ()  # units that do not start then
-    way_out: str = "; with nofail a boot goes on without it"  # what lets a boot go on
+    way_out: str = "\nor add nofail, with which a boot goes on without it"  # what lets a boot go on
 
     @property
     def end(self) -> str:

@@ -71,7 +71,7 @@ def _explain_mask(unit: MountUnit, line: FstabEntry, *, is_mounted: bool) -> Boo
 
 def _look_at_mount(facts: Facts, unit: MountUnit, *, is_mounted: bool) -> BootLine:
     entry = unit.entry
-    let = "; with nofail in its Options= a boot goes on without it"
+    let = "\nor add nofail to its Options=, with which a boot goes on without it"
     need = BootNeed(unit.is_required, unit.is_awaited, unit.needed_by, let)
     remark = None if unit.refusal else find_error(unit, next_kernel(facts))
     place = BootLine(
