@@ -11,6 +11,7 @@ import pytest
 
 from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.endings import EndKind, ending_of
+from hosttune.measure.watch.limits import setter
 from hosttune.measure.watch.memory import Freezer, JobMemory
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.session import WatchEnd
@@ -112,6 +113,20 @@ def test_kills_in_a_scope_that_is_gone_are_those_of_the_group_above(tmp_path):
     (tmp_path / "a/b").rmdir()
     (tmp_path / "a/memory.events").write_text("oom_kill 2\n")
     assert memory.kills().group == 1
+
+
+def test_limit_that_is_set_after_the_start_is_named(tmp_path, monkeypatch):
+    """systemd-run moves its command into the scope before the limits are there."""
+    limits = {}
+    monkeypatch.setattr("hosttune.measure.watch.memory.memory_limits", lambda pid: limits)
+    memory = JobMemory(42, **built(tmp_path, "0::/a.scope\n", {"a.scope/memory.current": "4096\n"}))
+    assert memory.look() is None
+    path = str(tmp_path / "a.scope/memory.max")
+    limits[path] = 8192
+    assert memory.look() == MemoryTick(8192, path, setter(path, "memory"), 4096)
+    limits.clear()
+    (tmp_path / "proc/42/cgroup").write_text("0::/a.scope (deleted)\n")
+    assert memory.look().path == path  # the job has ended
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,7 @@ def watched(guest: Guest, *words: str) -> tuple[int, str, dict[str, Any]]:
     return answer.rc, answer.stdout, json.loads(guest.read("/root/seen.json"))
 
 
-@pytest.mark.parametrize("repeat", ["first", "second"])
-def test_watch_job_that_swaps_is_memory(repeat: str, ready: Guest) -> None:
+def test_watch_job_that_swaps_is_memory(ready: Guest) -> None:
     status, _, seen = watched(ready, "--", *LIMITED, "python3", "/root/thrash.py", "30")
     assert status == 7
     verdict = seen["verdict"]

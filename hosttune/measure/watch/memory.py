@@ -95,11 +95,14 @@ class JobMemory:
     def _find(self) -> None:
         """A wrapper moves into its group before it becomes the job."""
         line = content_of(f"{self._proc}/{self._root}/cgroup")
-        if line is None:
-            return
+        if line is None or line.endswith(b" (deleted)\n"):
+            return  # it ended, and its group of version 2 is gone (cgroup-v2.rst, "Processes")
         with suppress(OSError):
             own, its = (os.readlink(f"{self._proc}/{one}/ns/mnt") for one in ("self", self._root))
             self._is_ours = own == its
+        # Anew at each look: systemd-run sets the limits of a scope while its command starts already.
+        limits = memory_limits(self._root)
+        self._limit = min(limits.items(), key=lambda one: one[1], default=None)
         if line == self._line:
             return
         self._line = line
@@ -109,8 +112,6 @@ class JobMemory:
         self._group = _MemoryGroup(tuple(upwards(mount, paths.get("memory", paths.get("", "/")))), is_v1)
         self._began = self._group.kills()
         self._last = dict(self._began)
-        limits = memory_limits(self._root)
-        self._limit = min(limits.items(), key=lambda one: one[1], default=None)
 
 
 class Freezer:
