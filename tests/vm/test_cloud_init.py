@@ -110,15 +110,6 @@ def test_digest_that_nobody_approved_holds_the_node(transcript, repository) -> N
         assert guest.run(["hosttune", "status"]).rc == 1
 
 
-def test_broken_policy_holds_the_node(transcript, repository) -> None:
-    text = seed.user_data("at_boot: {plans: some}\n", boots=False)
-    with started(transcript, repository, text) as guest:
-        held = status(guest)
-        assert held["standing"] == "held", (held, told(guest))
-        assert held["sentence"].startswith("/etc/hosttune/policy.yaml:1: at_boot.plans")
-        assert not is_active(guest)
-
-
 def test_package_that_cannot_be_installed_leaves_a_node_without_work(transcript, repository, tmp_path) -> None:
     broken = tmp_path / "apt"
     broken.mkdir()
