@@ -1,5 +1,6 @@
 """Whether a host needs Fabric Manager, and what stands in its way."""
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 from types import SimpleNamespace

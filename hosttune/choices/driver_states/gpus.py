@@ -316,11 +316,10 @@ def _hanging(facts: Facts) -> Told:
     problem = facts.nvidia.problem
     off = f"see why: {KERNEL_LOG}\n{REBOOT}\nif the shutdown does not end, power the host off and on"
     if is_known_hang(facts):
-        return (
-            f"{problem}: the driver hangs, as it is known of HGX B200 with the open module after 66 days without a "
-            "reboot (github.com/NVIDIA/open-gpu-kernel-modules/issues/971)",
-            f"{off}\nreboot again before 66 days are over, until a newer driver is proved free of it",
-        )
+        known = f"as it is known of HGX B200 with the open module after {_LINKS_HANG_DAYS} days without a reboot"
+        where = "github.com/NVIDIA/open-gpu-kernel-modules/issues/971"
+        again = f"reboot again before {_LINKS_HANG_DAYS} days are over, until a newer driver is proved free of it"
+        return f"{problem}: the driver hangs, {known} ({where})", f"{off}\n{again}"
     if tasks := blocked_by_driver(facts):
         return f"{problem}: the driver hangs, and the kernel calls {', '.join(tasks)} blocked", off
     return f"{problem}: a GPU or the driver hangs, or it takes that long to wake the GPUs", (
@@ -383,10 +382,9 @@ def uvm_missing(facts: Facts) -> Told | None:
     install = "sudo apt-get install nvidia-modprobe\nsudo nvidia-modprobe -u -c=0"
     if attempt(lambda: facts.driver.has_plain_modprobe) is True:
         missing = "/dev/nvidia-uvm is missing, and nvidia-modprobe, which makes it for a program, is not setuid root"
-        install = (
-            f"sudo nvidia-modprobe -u -c=0\nask who took the bit away: sudo dpkg-statoverride --list {NVIDIA_MODPROBE}\n"
-            f"give it back: sudo chmod u+s {NVIDIA_MODPROBE}, or run the first command at each boot"
-        )
+        ask = f"ask who took the bit away: sudo dpkg-statoverride --list {NVIDIA_MODPROBE}"
+        give = f"give it back: sudo chmod u+s {NVIDIA_MODPROBE}, or run the first command at each boot"
+        install = f"sudo nvidia-modprobe -u -c=0\n{ask}\n{give}"
     look = f"if the device is still missing, see why: sudo modprobe nvidia_uvm; {KERNEL_LOG}"
     return f"CUDA starts only for root, and in no container that gets its GPU by CDI: {missing}", f"{install}\n{look}"
 

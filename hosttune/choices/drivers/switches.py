@@ -45,12 +45,11 @@ def _load_modules(facts: Facts) -> tuple[str, str] | None:
     missing = [name for name in IB_MODULES if not has[name]]
     if not missing:
         return None
-    words = " and ".join(missing)
-    named = f"the kernel module {words} is" if len(missing) == 1 else f"the kernel modules {words} are"
-    return (
-        named,
-        f"{_bring_files(facts, missing)}sudo modprobe -a {' '.join(missing)} && printf '%s\\n' {' '.join(missing)} | sudo tee {_AT_BOOT}",
-    )
+    both = " and ".join(missing)
+    named = f"the kernel module {both} is" if len(missing) == 1 else f"the kernel modules {both} are"
+    words = " ".join(missing)
+    load = f"sudo modprobe -a {words} && printf '%s\\n' {words} | sudo tee {_AT_BOOT}"
+    return named, f"{_bring_files(facts, missing)}{load}"
 
 
 def _bring_files(facts: Facts, missing: list[str]) -> str:

@@ -43,13 +43,14 @@ class Licence(Fact):
     @property
     def way_out(self) -> str:
         """What a person does about a missing licence, a step on each line. The driver pod of the operator takes token
-        and gridd.conf when it starts, and logs to the host (NVIDIA/gpu-operator: assets/state-driver, pull request 2677).
+        and gridd.conf when it starts, and logs to the host (NVIDIA/gpu-operator: assets/state-driver,
+        pull request 2677).
         """
         if self.is_in_pod:
             return (
                 "see what keeps it from its licence: sudo journalctl -b -t nvidia-gridd\n"
-                "look at what driver.licensingConfig of the ClusterPolicy names (the token, gridd.conf), a firewall, the "
-                "clock\nafter a change, drain the node, and delete its driver pod (nvidia-driver-daemonset-...)"
+                "look at what driver.licensingConfig of the ClusterPolicy names (the token, gridd.conf), a firewall, "
+                "the clock\nafter a change, drain the node, and delete its driver pod (nvidia-driver-daemonset-...)"
             )
         if self.has_daemon:
             return (
@@ -58,8 +59,8 @@ class Licence(Fact):
                 "the clock\nstart the daemon anew: sudo systemctl restart nvidia-gridd"
             )
         return (
-            "its licence daemon, nvidia-gridd, is not here: install the GRID driver of the hypervisor or the cloud that "
-            "brings it (on Azure its NVIDIA GPU Driver Extension, on AKS a node image that has it)"
+            "its licence daemon, nvidia-gridd, is not here: install the GRID driver of the hypervisor or the cloud "
+            "that brings it (on Azure its NVIDIA GPU Driver Extension, on AKS a node image that has it)"
         )
 
     @property
