@@ -330,7 +330,13 @@ def _hanging(facts: Facts) -> Told:
 def is_known_hang(facts: Facts) -> bool:
     """The lines of that hang, and a host that runs for so long: one of the two proves nothing."""
     days = attempt(lambda: facts.pressure.uptime_days)
-    return bool(said_by_log(facts, "loses_links")) and isinstance(days, float | int) and days >= _LINKS_HANG_DAYS
+    is_open = attempt(lambda: facts.driver.is_open) is True
+    return (
+        is_open
+        and bool(said_by_log(facts, "loses_links"))
+        and isinstance(days, float | int)
+        and days >= _LINKS_HANG_DAYS
+    )
 
 
 def blocked_by_driver(facts: Facts) -> tuple[str, ...]:
