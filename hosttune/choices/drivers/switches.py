@@ -47,8 +47,7 @@ def _load_modules(facts: Facts) -> tuple[str, str] | None:
         return None
     both = " and ".join(missing)
     named = f"the kernel module {both} is" if len(missing) == 1 else f"the kernel modules {both} are"
-    words = " ".join(missing)
-    load = f"sudo modprobe -a {words} && printf '%s\\n' {words} | sudo tee {_AT_BOOT}"
+    load = f"sudo modprobe -a {' '.join(missing)} && printf '%s\\n' {' '.join(missing)} | sudo tee {_AT_BOOT}"
     return named, f"{_bring_files(facts, missing)}{load}"
 
 
