@@ -388,9 +388,10 @@ def uvm_missing(facts: Facts) -> Told | None:
     install = "sudo apt-get install nvidia-modprobe\nsudo nvidia-modprobe -u -c=0"
     if attempt(lambda: facts.driver.has_plain_modprobe) is True:
         missing = "/dev/nvidia-uvm is missing, and nvidia-modprobe, which makes it for a program, is not setuid root"
-        ask = f"ask who took the bit away: sudo dpkg-statoverride --list {NVIDIA_MODPROBE}"
-        give = f"give it back: sudo chmod u+s {NVIDIA_MODPROBE}, or run the first command at each boot"
-        install = "\n".join(("sudo nvidia-modprobe -u -c=0", ask, give))
+        install = (
+            f"sudo nvidia-modprobe -u -c=0\nask who took the bit away: sudo dpkg-statoverride --list {NVIDIA_MODPROBE}"
+            f"\ngive it back: sudo chmod u+s {NVIDIA_MODPROBE}, or run the first command at each boot"
+        )
     look = f"if the device is still missing, see why: sudo modprobe nvidia_uvm; {KERNEL_LOG}"
     return f"CUDA starts only for root, and in no container that gets its GPU by CDI: {missing}", f"{install}\n{look}"
 
