@@ -4,6 +4,7 @@ there.
 - name: swap and enough RAM        # what the case shows
   host: h100-8x-2socket            # a built host (./run hosts), or one of tests/hosts/kinds
   files: {/proc/swaps: null}       # what is different there; null removes the file
+  modes: {/usr/bin/su: "4755"}     # permission bits of such a file, where they are not 644
   links: {/sys/class/net/eth1/device: ../../..}  # symbolic links there besides
   smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot);
                                      # null: it leaves it out; a text stands in the place of every value
@@ -75,7 +76,8 @@ def host_of(case) -> Overlay:
     )
     overlay = Overlay(record)
     for path, text in (case.get("files") or {}).items():
-        overlay.files[path] = ABSENT if text is None else FileValue(text.encode())
+        mode = int(case.get("modes", {}).get(path, "644"), 8)
+        overlay.files[path] = ABSENT if text is None else FileValue(text.encode(), mode)
     overlay.links.update(case.get("links", {}))
     if packages := case.get("packages"):
         database = overlay.read(DATABASE)

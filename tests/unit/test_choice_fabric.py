@@ -1,5 +1,6 @@
 """Whether a host needs Fabric Manager, and what stands in its way."""
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 from types import SimpleNamespace
@@ -52,7 +53,7 @@ def host(
         nvidia=SimpleNamespace(is_vgpu=False, all_lost="", rejected_key=False, legacy_branch="", needs_open=False, not_for_open=False, smi="", refused=""),
         units={SERVICE: more.get("unit") or unit_of(active, state)},
         packaging=Packaging(parse_show(more.get("shown", ""), {}), "" if more.get("shown") else "not in this record"),
-        components=Components(more.get("components", ())), peermem=SimpleNamespace(has_umad=more.get("umad", True), has_mlx5=more.get("mlx5", True)), module_options=SimpleNamespace(kept_out={}),
+        components=Components(more.get("components", ())), peermem=SimpleNamespace(has_umad=more.get("umad", True), has_mlx5=more.get("mlx5", True), lacks_files=more.get("no_files", ())), module_options=SimpleNamespace(kept_out={}),
         work=SimpleNamespace(is_gpu_busy=busy, evidence=("slurm job 7 runs",)),
     )  # fmt: skip
 
@@ -223,6 +224,9 @@ def test_switches_that_are_not_on_the_bus_are_reached_by_ib_umad():
         f"sudo modprobe -a mlx5_ib ib_umad && printf '%s\\n' mlx5_ib ib_umad | sudo tee {file}\n"
     )
     assert choose(host(B200, switches=0, packages=packages, umad=True), {}).refused == ""
+    # NVIDIA/gpu-operator issue 2781: an image whose kernel has no file of it
+    found = choose(host(B200, switches=0, packages=packages, state="failed", umad=False, no_files=("ib_umad",)), {})
+    assert re.match(r"sudo apt-get install linux-modules-extra-\S+-generic\nsudo modprobe -a ib_umad &&", found.todo)
     assert choose(host(packages=packages, umad=False), {}).refused == ""  # these are on the bus
 
 

@@ -29,6 +29,7 @@ from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.gpu.strangers import GRAPHICS_PPA
 from hosttune.facts.packages import REPAIR, Packages
 from hosttune.facts.placed import Placed
+from hosttune.facts.storage.storage_log import HungTask
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 from tests.unit.driver_machine import NOW, GivenArchives, tables
@@ -99,6 +100,7 @@ def host(
     kept_out=None,
     half="",
     would=(),
+    hung=(),
     **driver,
 ):
     """A healthy host with an H100, changed as the words say."""
@@ -107,10 +109,10 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False,
+        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False, "has_plain_modprobe": False,
     }  # fmt: skip
     quiet = {
-        "silent": (), "wants_reset": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
+        "silent": (), "wants_reset": False, "loses_links": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
         "all_lost": "", "rejected_key": False, "smi": "answers", "refusal": "", "problem": "", "gpus": (),
         "refused": "", "no_room": (),
     }  # fmt: skip
@@ -177,7 +179,13 @@ def host(
         nvidia=SimpleNamespace(**quiet | (nvidia or {})),
         module_options=SimpleNamespace(kept_out=kept_out or {}),
         file_owners=Facts(FakeReader(dict.fromkeys((kept_out or {}).values(), ""))).file_owners,
-        peermem=SimpleNamespace(has_umad="no umad" not in here, has_mlx5=True),
+        peermem=SimpleNamespace(
+            has_umad="no umad" not in here,
+            has_mlx5=True,
+            lacks_files=("ib_umad",) if "no file of umad" in here else (),
+        ),
+        pressure=SimpleNamespace(uptime_days=67.0 if "long" in here else 3.0),
+        storage_log=SimpleNamespace(hung=hung),
         gsp_firmware=GspFirmware(failures),
         health=SimpleNamespace(gpus=()),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False, persistent_only=True, stat=lambda _: ABSENT),
@@ -714,6 +722,19 @@ def test_gpu_that_asks_for_a_reset_gets_no_other_way():
     assert "nvidia-smi -r -i 0000:43:00.0" in states(host(nvidia={"silent": (asks,)}))[0].way_out
 
 
+def test_gpu_that_prints_errors_only_is_not_called_broken_hardware():
+    """pytorch/test-infra pull request 3967; gpustack/runtime pull request 26: after Xid 119 a reset comes first."""
+    words = "does not answer nvidia-smi: [Unknown Error]"
+    (state,) = states(host(nvidia={"silent": (SilentGpu("0000:43:00.0", words, "smi"),)}))
+    assert (state.name, "it is hardware" in state.way_out) == ("GPU lost", False)
+    assert "reboot" in state.way_out
+    after = SilentGpu("0000:43:00.0", f"{words}, after Xid 119", "smi", asks_reset=True)
+    (state,) = states(host(nvidia={"silent": (after,)}))
+    assert "nvidia-smi -r -i 0000:43:00.0" in state.way_out
+    gone = SilentGpu("0000:43:00.0", "does not answer nvidia-smi: [GPU is lost]", "smi")
+    assert states(host(nvidia={"silent": (gone,)}))[0].way_out.startswith("it is hardware")
+
+
 def test_closed_module_on_grace_hopper_is_the_wrong_one_for_both_rules():
     closed = {
         "is_open": False,
@@ -745,11 +766,43 @@ def test_gpu_of_which_it_is_not_known_whether_it_answers_is_not_well():
     assert names(host(nvidia={"silent": (FALLEN, hidden)})) == ["GPU lost"]
 
 
+def test_nvidia_modprobe_that_is_not_setuid_is_not_installed_anew():
+    facts = host(lacks_uvm=True, has_plain_modprobe=True, here=("cdi",))
+    (state,) = states(facts)
+    assert (state.name, "is not setuid root" in state.evidence) == ("CUDA device missing", True)
+    assert "apt-get install" not in state.way_out
+    assert "chmod u+s /usr/bin/nvidia-modprobe" in state.way_out
+
+
 def test_nvidia_smi_that_hangs_is_a_fault():
     hangs = {"smi": "hangs", "problem": "nvidia-smi did not end within 30 s"}
     (state,) = states(host(nvidia=hangs))
     assert (state.name, state.is_fault) == ("nvidia-smi refuses", True)
     assert state.evidence.startswith("nvidia-smi did not end within 30 s: a GPU or the driver hangs")
+
+
+HANGS = {"smi": "hangs", "problem": "nvidia-smi did not end within 30 s"}
+
+
+def test_task_of_the_driver_that_is_blocked_proves_that_it_is_not_slow():
+    """NVIDIA/nvidia-persistenced issue 15: what hangs holds up the shutdown, too."""
+    others = HungTask("python (4711)", "rpc_wait_bit_killable")
+    (state,) = states(host(nvidia=HANGS, hung=(others,)))
+    assert "time nvidia-smi" in state.way_out
+    (state,) = states(host(nvidia=HANGS, hung=(others, HungTask("nvidia-smi (12)", "os_acquire_rwlock_write"))))
+    assert state.evidence.endswith("the driver hangs, and the kernel calls nvidia-smi (12) blocked")
+    assert "time nvidia-smi" not in state.way_out
+    assert state.way_out.endswith("if the shutdown does not end, power the host off and on")
+
+
+@pytest.mark.parametrize(
+    ("loses_links", "here", "is_named"), [(True, ("long",), True), (True, (), False), (False, ("long",), False)]
+)
+def test_known_hang_is_named_by_its_lines_and_its_uptime(loses_links, here, is_named):
+    """NVIDIA/open-gpu-kernel-modules issue 971; the same lines come with other faults of NVLink."""
+    (state,) = states(host(nvidia=HANGS | {"loses_links": loses_links}, here=here))
+    assert ("issues/971" in state.evidence) is is_named
+    assert ("before 66 days are over" in state.way_out) is is_named
 
 
 @frozen

@@ -123,3 +123,24 @@ def test_peermem_module_named_for_boot_and_in_the_kernel():
     assert peermem.mellanox == ("mlx5_0",)
     assert (peermem.at_boot, peermem.is_available) == ("/etc/modules-load.d/x.conf", True)
     assert not peermem.is_loaded
+
+
+@pytest.mark.parametrize(
+    ("dep", "builtin", "lacking"),
+    [
+        (
+            "kernel/drivers/infiniband/core/ib_umad.ko.zst: kernel/drivers/infiniband/core/ib_core.ko.zst\n",
+            "",
+            ("mlx5_ib",),
+        ),
+        ("kernel/drivers/infiniband/hw/mlx5/mlx5_ib.ko:\n", "kernel/drivers/infiniband/core/ib_umad.ko\n", ()),
+        ("kernel/fs/xfs/xfs.ko:\n", "kernel/fs/ext4/ext4.ko\n", ("mlx5_ib", "ib_umad")),
+    ],
+)
+def test_modules_of_infiniband_that_the_kernel_has_no_file_of(dep, builtin, lacking):
+    """NVIDIA/gpu-operator issue 2781: an image without linux-modules-extra."""
+    folder = "/lib/modules/6.8.0-60-generic"
+    files = {f"{folder}/modules.dep": dep, f"{folder}/modules.builtin": builtin}
+    assert facts_of(files=files).peermem.lacks_files == lacking
+    with pytest.raises(UnknownFact):
+        _ = facts_of(files={f"{folder}/modules.dep": dep}).peermem.lacks_files

@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.gpu.driver import branch_and_flavour, is_driver_package, library_version, parse_loaded, transitional
+from hosttune.facts.gpu.driver import (
+    NVIDIA_MODPROBE,
+    branch_and_flavour,
+    is_driver_package,
+    library_version,
+    parse_loaded,
+    transitional,
+)
 from hosttune.facts.gpu.driver_modules import modinfo
+from hosttune.host.door import Stat
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -374,3 +382,23 @@ def test_driver_of_very_many_packages_is_unknown():
     names = [f"linux-modules-nvidia-580-6.8.0-{number}-generic" for number in range(1001)]
     with pytest.raises(UnknownFact, match="more than 1,000 packages of a driver"):
         _ = Facts(reader(packages=names)).driver.packages
+
+
+def owned(mode, uid=0):
+    return Stat("file", mode, uid, 0, 1, 0, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("files", "stats", "lacks", "is_plain"),
+    [
+        ({}, {}, True, False),
+        ({NVIDIA_MODPROBE: ""}, {NVIDIA_MODPROBE: owned(0o755)}, True, True),
+        ({NVIDIA_MODPROBE: ""}, {NVIDIA_MODPROBE: owned(0o4755, uid=1000)}, True, True),
+        ({NVIDIA_MODPROBE: ""}, {NVIDIA_MODPROBE: owned(0o4755)}, False, False),
+        ({NVIDIA_MODPROBE: "", "/dev/nvidia-uvm": ""}, {NVIDIA_MODPROBE: owned(0o755)}, False, True),
+    ],
+)
+def test_device_of_cuda_is_made_for_users_by_a_setuid_nvidia_modprobe(files, stats, lacks, is_plain):
+    """nvidia-modprobe(1): it is setuid root, as users can make no device and load no module."""
+    driver = driver_of(files, stats=stats)
+    assert (driver.lacks_uvm, driver.has_plain_modprobe) == (lacks, is_plain)

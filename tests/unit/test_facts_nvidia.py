@@ -631,3 +631,31 @@ PROBE = "NVRM: The NVIDIA probe routine failed for 1 device(s).\nNVRM: None of t
 )  # fmt: skip
 def test_why_the_driver_took_no_gpu_when_it_was_loaded_last(log, why):
     assert why_refused(log.splitlines()) == why
+
+
+def silent_after(*lines, words="[Unknown Error]"):
+    row = f"00000000:1B:00.0, {words}, {words}, {words}\n00000000:43:00.0, 580.1, Enabled, NVIDIA H100\n"
+    slots = ("0000:1b:00.0", "0000:43:00.0")
+    (found,) = silent_gpus(parse_smi(row, 0), lines, slots, slots, "")
+    return found.action, found.is_off_bus, found.why
+
+
+XID_119 = "NVRM: Xid (PCI:0000:1b:00): 119, pid=1, name=a, Timeout after 45s of waiting for RPC response from GPU0 GSP!"
+
+
+def test_gpu_whose_firmware_hung_is_reset_before_anything_else():
+    """gpustack/runtime pull request 26: ERR! in nvidia-smi after Xid 119 and 154 (GPU Reset Required)."""
+    recovery = (
+        "NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+    )
+    action, is_off_bus, why = silent_after(XID_119, recovery)
+    assert (action, is_off_bus) == ("RESET_GPU", False)
+    assert why.endswith("[Unknown Error], after Xid 119")
+    assert silent_after()[:2] == ("RESTART_BM", False)
+    assert silent_after(XID_119.replace("1b:00", "43:00"))[0] == "RESTART_BM"  # another GPU
+    assert silent_after(XID_119, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.1")[0] == "RESTART_BM"
+    assert silent_after(XID_119, "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.")[:2] == (
+        "RESTART_BM",
+        True,
+    )
+    assert silent_after(XID_119, words="[GPU is lost]")[:2] == ("RESTART_BM", True)

@@ -33,6 +33,7 @@ from hosttune.choices.drivers.components import fabric_packages
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches, without_umad
 from hosttune.choices.next_kernel import commands, suggest_replacement
 from hosttune.facts.base import UnknownFact, attempt, raw
+from hosttune.facts.gpu.driver import NVIDIA_MODPROBE
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, UNLOAD, reload_driver, way_out
 from hosttune.facts.gpu.nvidia import smi_package
 from hosttune.facts.gpu.ways_out import RUN_REPORT, SUPPORT, find_place, way_of
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.health import GpuHealth
 
 _HARDWARE = "it is hardware, power or cooling"
+_OF_NVIDIA = ("nvidia-", "nv-", "nv_")
+_LINKS_HANG_DAYS = 66
 
 
 def firmware(facts: Facts) -> Told | None:
@@ -111,6 +114,8 @@ def lost(facts: Facts) -> Told | None:
     ]
     drained = [gpu.slot for gpu in silent if gpu.sign == "left out"]
     unless = f" (unless it was drained: sudo nvidia-smi drain -q -p {quote(drained[0])})" if drained else ""
+    if not any(gpu.is_off_bus for gpu in silent):
+        return "; ".join(told), way_of({gpu.action for gpu in silent}, silent[0].slot, find_place(facts.reader, facts))
     return "; ".join(told), _hardware(facts, (gpu.action for gpu in silent), silent[0].slot, unless)
 
 
@@ -301,12 +306,43 @@ def refused(facts: Facts) -> Told | None:
     if holds(swapped, facts) and is_undriven_until_boot(facts):
         return None
     if facts.nvidia.smi == "hangs":
-        said = f"{facts.nvidia.problem}: a GPU or the driver hangs, or it takes that long to wake the GPUs"
-        return said, (
-            "see which: time nvidia-smi\nif it is only slow, let gpu-persistence keep the GPUs awake\n"
-            f"if it hangs, see why: {KERNEL_LOG}\n{REBOOT}"
-        )
+        return _hanging(facts)
     return facts.nvidia.problem, f"see why: {KERNEL_LOG}\nif that does not say, {RUN_REPORT}: sudo nvidia-bug-report.sh"
+
+
+def _hanging(facts: Facts) -> Told:
+    """Tasks of the driver that the kernel calls blocked prove that it is not slow. What such a task holds is let go by
+    no signal, so that a shutdown may wait for it, too (NVIDIA/nvidia-persistenced issue 15)."""
+    problem = facts.nvidia.problem
+    off = f"see why: {KERNEL_LOG}\n{REBOOT}\nif the shutdown does not end, power the host off and on"
+    if is_known_hang(facts):
+        known = f"as it is known of HGX B200 with the open module after {_LINKS_HANG_DAYS} days without a reboot"
+        where = "github.com/NVIDIA/open-gpu-kernel-modules/issues/971"
+        again = f"reboot again before {_LINKS_HANG_DAYS} days are over, until a newer driver is proved free of it"
+        return f"{problem}: the driver hangs, {known} ({where})", f"{off}\n{again}"
+    if tasks := blocked_by_driver(facts):
+        return f"{problem}: the driver hangs, and the kernel calls {', '.join(tasks)} blocked", off
+    return f"{problem}: a GPU or the driver hangs, or it takes that long to wake the GPUs", (
+        f"see which: time nvidia-smi\nif it is only slow, let gpu-persistence keep the GPUs awake\nif it hangs, {off}"
+    )
+
+
+def is_known_hang(facts: Facts) -> bool:
+    """The lines of that hang, and a host that runs for so long: one of the two proves nothing."""
+    days = attempt(lambda: facts.pressure.uptime_days)
+    is_open = attempt(lambda: facts.driver.is_open) is True
+    return (
+        is_open
+        and bool(said_by_log(facts, "loses_links"))
+        and isinstance(days, float | int)
+        and days >= _LINKS_HANG_DAYS
+    )
+
+
+def blocked_by_driver(facts: Facts) -> tuple[str, ...]:
+    """Tasks of NVIDIA's programs and of the driver itself (nvidia-smi, nv-hostengine, nv_queue) that still hang."""
+    hung = attempt(lambda: facts.storage_log.hung)
+    return tuple(one.name for one in hung if one.name.startswith(_OF_NVIDIA)) if isinstance(hung, tuple) else ()
 
 
 def smi_missing(facts: Facts) -> Told | None:
@@ -350,6 +386,12 @@ def uvm_missing(facts: Facts) -> Told | None:
         return None
     missing = "/dev/nvidia-uvm is missing, as is nvidia-modprobe, which makes it when a program starts"
     install = "sudo apt-get install nvidia-modprobe\nsudo nvidia-modprobe -u -c=0"
+    if attempt(lambda: facts.driver.has_plain_modprobe) is True:
+        missing = "/dev/nvidia-uvm is missing, and nvidia-modprobe, which makes it for a program, is not setuid root"
+        install = (
+            f"sudo nvidia-modprobe -u -c=0\nask who took the bit away: sudo dpkg-statoverride --list {NVIDIA_MODPROBE}"
+            f"\ngive it back: sudo chmod u+s {NVIDIA_MODPROBE}, or run the first command at each boot"
+        )
     look = f"if the device is still missing, see why: sudo modprobe nvidia_uvm; {KERNEL_LOG}"
     return f"CUDA starts only for root, and in no container that gets its GPU by CDI: {missing}", f"{install}\n{look}"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt, keep_known, known_items
+from hosttune.facts.gpu.peermem import IB_MODULES
 from hosttune.facts.gpu.platforms import FABRIC_MANAGER, is_bridged, is_of_rack, is_switched
 from hosttune.facts.gpu.ways_out import find_place, reset_all, way_of
 from hosttune.facts.services.units import Unit
@@ -16,7 +18,6 @@ SERVICE = FABRIC_MANAGER
 LOG = f"sudo journalctl -b -u {SERVICE}, and /var/log/fabricmanager.log"
 
 _AT_BOOT = "/etc/modules-load.d/nvlink-fabric.conf"
-_MODULES = ("mlx5_ib", "ib_umad")  # Fabric Manager opens the umad and issm devices of the mlx5 functions
 # NVIDIA, GPU Operator documentation: names of the daemon set, of its container and of the namespace by default.
 POD_LOG = "kubectl -n gpu-operator logs -c nvidia-driver-ctr"
 
@@ -41,12 +42,26 @@ def _load_modules(facts: Facts) -> tuple[str, str] | None:
             return None
     except UnknownFact:
         return None
-    missing = [name for name in _MODULES if not has[name]]
+    missing = [name for name in IB_MODULES if not has[name]]
     if not missing:
         return None
-    words = " and ".join(missing)
-    named = f"the kernel module {words} is" if len(missing) == 1 else f"the kernel modules {words} are"
-    return named, f"sudo modprobe -a {' '.join(missing)} && printf '%s\\n' {' '.join(missing)} | sudo tee {_AT_BOOT}"
+    both = " and ".join(missing)
+    named = f"the kernel module {both} is" if len(missing) == 1 else f"the kernel modules {both} are"
+    load = f"sudo modprobe -a {' '.join(missing)} && printf '%s\\n' {' '.join(missing)} | sudo tee {_AT_BOOT}"
+    return named, f"{_bring_files(facts, missing)}{load}"
+
+
+def _bring_files(facts: Facts, missing: list[str]) -> str:
+    """A step before, where the running kernel has no file of such a module: images of clouds leave out the package of
+    Ubuntu's kernels that has them (NVIDIA/gpu-operator issue 2781). Empty where that is not known."""
+    lacking = attempt(lambda: facts.peermem.lacks_files)
+    names = [name for name in missing if name in lacking] if isinstance(lacking, tuple) else []
+    if not names:
+        return ""
+    release = facts.kernel.release
+    if attempt(lambda: facts.os.is_ubuntu) is True:
+        return f"sudo apt-get install {quote(f'linux-modules-extra-{release}')}\n"
+    return f"bring a kernel that has {' and '.join(names)}, as {release} has not\n"
 
 
 def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:

@@ -33,7 +33,7 @@ from hosttune.facts.gpu.package_roles import (
     role_of,
 )
 from hosttune.facts.packages import INTERRUPTED, is_unfinished
-from hosttune.facts.reading import all_sure, is_there, line, sure, text
+from hosttune.facts.reading import all_sure, is_there, line, require_known, sure, text
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -77,7 +77,8 @@ _LIBRARY_FOLDERS = (
 _TRIGGERED = ("initramfs-tools", "dracut", "libc-bin")
 _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 # libcuda makes the device itself for root; for others it starts nvidia-modprobe, which is setuid (nvidia-modprobe(1)).
-_UVM, _NVIDIA_MODPROBE = "/dev/nvidia-uvm", "/usr/bin/nvidia-modprobe"
+_UVM, NVIDIA_MODPROBE = "/dev/nvidia-uvm", "/usr/bin/nvidia-modprobe"
+_SETUID = 0o4000
 # Of the host driver of vGPUs, by runfile or .deb (docs.nvidia.com/vgpu; names as in NVIDIA/gpu-operator issue 554).
 _VGPU_MANAGER = ("/usr/bin/nvidia-vgpu-mgr", "/usr/bin/nvidia-vgpud", "/sys/module/nvidia_vgpu_vfio")
 
@@ -112,7 +113,8 @@ class Driver(Fact):
     half_way: str = ""  # with what of it dpkg stopped half-way, a phrase; empty where all is whole
     holders: tuple[GpuHolder, ...] = ()  # other kernel drivers that hold GPUs: nouveau, NovaCore, pci-stub ...
     is_vgpu_manager: bool = False  # it shares the GPUs among virtual machines; no archive has such a driver
-    lacks_uvm: bool = False  # /dev/nvidia-uvm, which CUDA needs, is missing, and so is nvidia-modprobe, which makes it
+    lacks_uvm: bool = False  # /dev/nvidia-uvm, which CUDA needs, is missing, and no nvidia-modprobe makes it for users
+    has_plain_modprobe: bool = False  # nvidia-modprobe is here, and does not run as root when a user starts it
 
     @property
     def is_loaded(self) -> bool:
@@ -282,7 +284,8 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         half_way=lazy(lambda: _half_way(packages(), facts)),
         holders=lazy(holders, reader, facts),
         is_vgpu_manager=lazy(_is_vgpu_manager, reader),
-        lacks_uvm=lazy(lambda: not any(is_there(reader, path) for path in (_UVM, _NVIDIA_MODPROBE))),
+        lacks_uvm=lazy(lambda: not is_there(reader, _UVM) and _modprobe(reader) is not True),
+        has_plain_modprobe=lazy(lambda: _modprobe(reader) is False),
     )
 
 
@@ -290,6 +293,15 @@ def _named(facts: Facts) -> tuple[str, str]:
     """(branch, flavour)."""
     there = [(one.name, one.version) for one in facts.driver.packages]
     return branch_and_flavour(there, attempt(_built_open, facts))
+
+
+def _modprobe(reader: Reader) -> bool | None:
+    """Whether nvidia-modprobe runs as root when a user starts it; None where there is none."""
+    found = reader.stat(NVIDIA_MODPROBE)
+    if found is ABSENT:
+        return None
+    known = require_known(found, NVIDIA_MODPROBE)
+    return known.uid == 0 and bool(known.mode & _SETUID)
 
 
 def _loaded(reader: Reader) -> tuple[str, bool]:

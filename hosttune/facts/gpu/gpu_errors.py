@@ -197,6 +197,18 @@ def xid_of(message: str) -> tuple[str, int, str] | None:
     return (slot_of(*match.group(4, 5, 6, 7)), int(match[8]), match[9]) if match else None
 
 
+def resets_asked(messages: Iterable[str]) -> Mapping[str, int]:
+    """The number of the last Xid of each GPU since the driver was loaded last, by slot, where NVIDIA's catalogue has a
+    reset of the GPU follow. Lines that only tell of another one (45, 154) change nothing."""
+    rows, asked = table().rows, dict[str, int]()
+    for message in messages:
+        if is_load(message):
+            asked.clear()
+        elif (xid := xid_of(message)) and (row := rows.get(("xid", xid[1]))) and row.weight == "fault":
+            asked[xid[0]] = xid[1] if row.action == "RESET_GPU" else 0
+    return {slot: number for slot, number in asked.items() if number}
+
+
 def is_load(message: str) -> bool:
     """The driver was loaded anew."""
     return _LOADED in message and stamped(message)[1].startswith(_LOADED)

@@ -38,6 +38,30 @@ class Licence(Fact):
 
     states: tuple[str, ...]  # Licensed (Expiry: ...), Unlicensed (Restricted) ..., each once; none without a vGPU
     has_daemon: bool  # nvidia-gridd, which fetches the licence, is here
+    is_in_pod: bool = False  # the driver pod of the GPU Operator runs that daemon
+
+    @property
+    def way_out(self) -> str:
+        """What a person does about a missing licence, a step on each line. The driver pod of the operator takes token
+        and gridd.conf when it starts, and logs to the host (NVIDIA/gpu-operator: assets/state-driver,
+        pull request 2677).
+        """
+        if self.is_in_pod:
+            return (
+                "see what keeps it from its licence: sudo journalctl -b -t nvidia-gridd\n"
+                "look at what driver.licensingConfig of the ClusterPolicy names (the token, gridd.conf), a firewall, "
+                "the clock\nafter a change, drain the node, and delete its driver pod (nvidia-driver-daemonset-...)"
+            )
+        if self.has_daemon:
+            return (
+                "see what keeps it from its licence: sudo journalctl -b -u nvidia-gridd\n"
+                "look at the token in /etc/nvidia/ClientConfigToken, the server in /etc/nvidia/gridd.conf, a firewall, "
+                "the clock\nstart the daemon anew: sudo systemctl restart nvidia-gridd"
+            )
+        return (
+            "its licence daemon, nvidia-gridd, is not here: install the GRID driver of the hypervisor or the cloud "
+            "that brings it (on Azure its NVIDIA GPU Driver Extension, on AKS a node image that has it)"
+        )
 
     @property
     def is_restricted(self) -> bool:
@@ -76,7 +100,11 @@ def states_in(output: str, slots: Collection[str]) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Licence:
-    return Licence(states=lazy(_states, reader, facts), has_daemon=lazy(has_gridd, reader))
+    return Licence(
+        states=lazy(_states, reader, facts),
+        has_daemon=lazy(has_gridd, reader),
+        is_in_pod=lazy(lambda: facts.managers.gpu_operator and not facts.driver.is_installed),
+    )
 
 
 def _states(reader: Reader, facts: Facts) -> tuple[str, ...]:

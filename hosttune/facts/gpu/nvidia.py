@@ -13,6 +13,7 @@ from hosttune.facts.gpu.gpu_errors import wants_reset
 from hosttune.facts.gpu.gpus import DEVICES, is_vfio
 from hosttune.facts.gpu.nvidia_lost import SilentGpu, silent_gpus, told_by_log
 from hosttune.facts.gpu.nvidia_smi import (
+    LINKS_LOST,
     QUERY,
     NvidiaGpu,
     SmiAnswer,
@@ -81,6 +82,7 @@ class Nvidia(Fact):
     legacy_branch: str  # the branch that the driver names for a GPU that is too old for it: 580
     rejected_key: bool  # the kernel refused a module for its signature, and no nvidia module is loaded
     is_vgpu: bool  # a part of a GPU, lent by a hypervisor; its driver is licensed and comes from there
+    loses_links: bool = False  # it asks for links of NVLink that its firmware tells nothing of, as before a known hang
     wants_reset: bool = False  # the driver refuses work until a GPU, which it does not name, is reset
     no_room: tuple[str, ...] = ()  # slots of GPUs that it refused, as a window of theirs has no address on the bus
     refused: str = ""  # why the driver took no GPU when it was loaded last, as `why_refused`; empty where it is loaded
@@ -121,6 +123,7 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
         rejected_key=lazy(lambda: not raw(facts.driver, "loaded_version") and rejected(messages())),
         is_vgpu=lazy(_is_vgpu, reader, facts, asked, words),
         wants_reset=lazy(lambda: wants_reset(messages())),
+        loses_links=lazy(lambda: any(LINKS_LOST in message for message in messages())),
         no_room=lazy(lambda: without_room(messages())),
         refused=lazy(lambda: "" if raw(facts.driver, "loaded_version") else why_refused(messages())),
     )

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.gpu.gpu_errors import is_load, slot_of, stamped, xid_of
+from hosttune.facts.gpu.gpu_errors import is_load, resets_asked, slot_of, stamped, xid_of
 from hosttune.facts.gpu.nvidia_smi import SmiAnswer
-from hosttune.facts.gpu.smi_words import asks_for_reset
+from hosttune.facts.gpu.smi_words import asks_for_reset, says_lost
 from hosttune.facts.reading import sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -35,11 +35,17 @@ class SilentGpu(Fact):
     slot: str  # 0000:1b:00.0
     why: str  # what says so, as the rest of a sentence: has fallen off the bus (Xid 79)
     sign: str  # log (the kernel's), smi (nvidia-smi names it), left out (nvidia-smi shows others), not known (whether)
+    asks_reset: bool = False  # the last errors in the log are such that a reset of the GPU follows
 
     @property
     def action(self) -> str:
         """What NVIDIA asks for in such a case, as in gpu_errors.WAYS."""
-        return "RESET_GPU" if asks_for_reset(self.why) else "RESTART_BM"
+        return "RESET_GPU" if self.asks_reset or asks_for_reset(self.why) else "RESTART_BM"
+
+    @property
+    def is_off_bus(self) -> bool:
+        """It is not reached any more; one of which nvidia-smi prints errors only may have hung by its firmware."""
+        return self.action != "RESET_GPU" and (self.sign != "smi" or says_lost(self.why))
 
 
 def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -85,11 +91,14 @@ def silent_gpus(
     or empty. Raises UnknownFact where nothing is told of any.
     """
     gone, failed = told_by_log(messages) if isinstance(messages, tuple) else ({}, {})
+    asked = resets_asked(messages) if isinstance(messages, tuple) else {}
     answering = {gpu.slot for gpu in said.gpus} if isinstance(said, SmiAnswer) else set()
     found = {slot: SilentGpu(slot, why, "log") for slot, why in gone.items() if slot not in answering}
     for slot, words in said.lost.items() if isinstance(said, SmiAnswer) else ():
         if slot not in answering:
-            found.setdefault(slot, SilentGpu(slot, f"does not answer nvidia-smi: {words}", "smi"))
+            xid = asked.get(slot, 0) if not says_lost(words) else 0
+            after = f", after Xid {xid}" if xid else ""
+            found.setdefault(slot, SilentGpu(slot, f"does not answer nvidia-smi: {words}{after}", "smi", bool(xid)))
     if not isinstance(said, SmiAnswer) or not answering:
         if not found:
             sure(messages)

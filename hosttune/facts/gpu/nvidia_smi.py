@@ -44,6 +44,9 @@ _LOST = regex(
 _CORRUPTED = regex(rf"\s*WARNING: infoROM is corrupted at gpu {_BUS_ID}\s*", re.IGNORECASE)
 _LONGEST = 300  # of a sentence: what is printed where an answer should be may be anything
 _NO_SENTENCE = regex(r"\s*$|\$ |modprobe: |[-+|=]+$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8}")
+# kernel_nvlink.c of the open modules: the firmware does not tell of links. In the hang of issue 971 of
+# NVIDIA/open-gpu-kernel-modules it comes every four seconds; with other faults of NVLink, too.
+LINKS_LOST = "knvlinkUpdatePostRxDetectLinkMask_IMPL: Failed to update Rx Detect Link mask"
 # NVML's return codes, as far as they are states of a host.
 _STATUSES = {
     4: "no permission", 6: "no devices", 9: "not loaded", 12: "no library", 15: "gpu lost", 16: "gpu lost",

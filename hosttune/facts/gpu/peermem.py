@@ -25,6 +25,8 @@ _UMAD = ("/sys/module/ib_umad", "/sys/class/infiniband_mad")  # the class is the
 _MLX5 = "/sys/module/mlx5_ib"
 _NAME = regex(r"nvidia[-_]peermem|nv_peer_mem")
 _MODULES = ("nvidia_peermem", "nv_peer_mem")
+_FILE = regex(r"/([\w-]{1,64})\.ko(?=[.:\s]|$)", re.MULTILINE)
+IB_MODULES = ("mlx5_ib", "ib_umad")  # Fabric Manager opens the umad and issm devices of the mlx5 functions
 _FIRST_DMABUF = (5, 12)
 
 
@@ -47,6 +49,7 @@ class Peermem(Fact):
     is_available: bool  # the running kernel has the module
     has_mlx5: bool  # mlx5_ib, which makes RDMA devices of ConnectX functions
     has_umad: bool  # ib_umad, by which Fabric Manager reaches the NVSwitches of HGX B200 and newer
+    lacks_files: tuple[str, ...]  # of mlx5_ib and ib_umad, which are no file of the running kernel and no part of it
     has_dmabuf: bool  # kernel and driver can share GPU memory by DMA-BUF; NCCL and UCX use it by themselves
 
     @property
@@ -66,6 +69,7 @@ def collect(reader: Reader, facts: Facts) -> Peermem:
         is_used=lazy(_is_used, reader),
         at_boot=lazy(_at_boot, reader),
         is_available=lazy(_available, reader, facts),
+        lacks_files=lazy(_without_file, reader, facts),
         has_dmabuf=lazy(lambda: facts.kernel.version >= _FIRST_DMABUF and facts.driver.is_open),
     )
 
@@ -83,6 +87,14 @@ def _is_used(reader: Reader) -> bool:
 
 def _at_boot(reader: Reader) -> str:
     return next((path for path, name in modules_at_boot(reader) if _NAME.fullmatch(name)), "")
+
+
+def _without_file(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    """Nothing is claimed where a list of the kernel's modules cannot be read."""
+    folder = f"/lib/modules/{facts.kernel.release}"
+    lists = [require_known(text(reader, f"{folder}/{name}"), name) for name in ("modules.dep", "modules.builtin")]
+    there = {match[1].replace("-", "_") for one in lists for match in _FILE.finditer(one)}
+    return tuple(name for name in IB_MODULES if name not in there)
 
 
 def _available(reader: Reader, facts: Facts) -> bool:
