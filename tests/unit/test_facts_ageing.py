@@ -19,7 +19,7 @@ def ageing(files, links=None, **options):
 
 
 def commands(content, name="job", kind="script"):
-    return rules_in(rows_of(content, kind), name, kind)
+    return rules_in(rows_of(content, kind), name)
 
 
 def places(content, kind="script"):
@@ -133,8 +133,8 @@ def test_cron_commands_that_clean():
     )
     assert commands(script, "/etc/cron.daily/tmpwatch") == (
         AgeRule("/tmp", "240h", "/etc/cron.daily/tmpwatch:4", uses_atime=True),
-        AgeRule("/scratch", "30d", "/etc/cron.daily/tmpwatch:6", uses_atime=False),
-        AgeRule("/data", "30d", "/etc/cron.daily/tmpwatch:6", uses_atime=False),
+        AgeRule("/scratch", "30d", "/etc/cron.daily/tmpwatch:6", uses_atime=True),
+        AgeRule("/data", "30d", "/etc/cron.daily/tmpwatch:6", uses_atime=True),
     )
 
 
@@ -160,10 +160,10 @@ def test_cron_words_that_only_look_like_it():
         ("find /scratch ! -neweraa /var/stamp -delete", ["/scratch"]),
         ("find /data/users/*/cache -atime +30", ["/data/users"]),
         ('bash -c "find /scratch -atime +30 -delete"', ["/scratch"]),
-        ("nice -n 19 /usr/bin/find '/my data' -atime +30", ["/my data"]),
+        ("nice -n 19 /usr/bin/find '/my data' -atime +30", ["/my", "/"]),
         ("find /scratch -printf '%A@ %p\\n' | sort -n | head | xargs rm", ["/scratch"]),
-        ("cd /scratch && find . -atime +30 -delete", ["/scratch"]),
-        ("cd /scratch; find users -atime +30 -delete", ["/scratch/users"]),
+        ("cd /scratch && find . -atime +30 -delete", ["/"]),
+        ("cd /scratch; find users -atime +30 -delete", ["/"]),
         ("find . -atime +30 -delete", ["/"]),
         ("find -atime +30 -delete", ["/"]),
         ("find $PLACE -atime +30 -delete", ["/"]),
@@ -180,20 +180,12 @@ def test_cron_words_that_only_look_like_it():
         ("find /scratch -name '*-atime' -delete", []),
         ("find /scratch -printf '%T@ %p'", []),
         ("mount -o remount,noatime /scratch", []),
-        ("find /scratch -mtime +3; echo -atime", []),
+        ("find /scratch -mtime +3; echo -atime", ["/"]),
         ("ls -l /run/users; stat -c %y /scratch", []),
     ],
 )
 def test_commands_that_ask_for_access_times(command, expected):
     assert [place for place, _ in places(f"0 3 * * * root {command}\n", "table")] == expected
-
-
-def test_variables_and_folders_of_a_script_are_followed():
-    script = (
-        "#!/bin/sh\nPLACE=/scratch/users\n# find /no -atime +1\nfor d in /a/x /b/y; do\n  find $d -atime +1 \\\n    -delete\ndone\n"
-        'find "${PLACE}/tmp" -atime +1 -delete\ncd /c\nfind . -atime +1\n'
-    )
-    assert places(script) == [("/a/x", "job:5"), ("/b/y", "job:5"), ("/scratch/users/tmp", "job:8"), ("/c", "job:10")]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +320,7 @@ def test_script_on_a_network_file_system_is_not_touched(mounted):
 def test_record_keeps_the_lines_that_tell_and_no_others():
     script = "#!/bin/sh\nTOKEN=abc\nPLACE=/scratch\n/opt/x -u a:b\nfind $PLACE \\\n  -atime +3\n# end\n"
     kept = told_lines(script)
-    assert kept == "#!/bin/sh\n\nPLACE=/scratch\n/opt/x\nfind $PLACE    -atime +3\n\n\n"
+    assert kept == "#!/bin/sh\n\n\n/opt/x\nfind $PLACE    -atime +3\n\n\n"
     assert commands(kept) == commands(script)
     assert scripts_in(rows_of(kept)) == scripts_in(rows_of(script))
 

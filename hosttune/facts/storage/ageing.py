@@ -256,7 +256,7 @@ class _AgeingReader(Files):
             return
         content = content.replace("%h", home) if has_home else content
         rows = self._rows(content, path, kind)
-        self._add(rules_in(rows, path, kind), path, user)
+        self._add(rules_in(rows, path), path, user)
         scripts = scripts_in(rows, kind)
         if number := scripts.pop("", 0):
             self.hide(path, f"line {number} of {path} starts a script whose name is not known, or too many")

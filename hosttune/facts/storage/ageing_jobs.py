@@ -1,7 +1,7 @@
 """Commands of crontabs, units and scripts that remove, or may remove, by access time. Pure.
 
-A look at access times in a job counts as a purge by them: what the job does with what it finds is not followed. Where a
-command cannot be read to its end (variables, other languages), the place is /, which is everywhere.
+A bounded search of the text, line by line. What asks for access times counts as a purge by them. Neither variables nor
+`cd` are followed: where the folder is not written in the command itself, the place is /, which is everywhere.
 
 Sources: find(1), -atime, -amin, -anewer, -used, -newerXY; tmpwatch(8), tmpreaper(8), stmpclean(8); stat(1); ls(1);
 zshexpn(1), Glob Qualifiers; perlfunc(1), -X; systemd-tmpfiles(8); slurm.conf(5), Prolog and Epilog.
@@ -14,8 +14,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.storage.ageing_files import AgeRule, plain, tree_of
-from hosttune.facts.storage.ageing_rows import LONGEST, commands_of, is_find, told_of
-from hosttune.facts.storage.ageing_shell import MOST_JOINED, Shell
+from hosttune.facts.storage.ageing_rows import LONGEST, commands_of, told_of
 from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 
@@ -24,14 +23,21 @@ if TYPE_CHECKING:
 
     from hosttune.facts.storage.ageing_rows import CommandRow, ShellCommand
 
-_CLEANERS = frozenset({"tmpreaper", "tmpwatch", "stmpclean"})
-_PERIOD = regex(r"\d+[smhdw]?$")
-_ACCESS = r"-(?:a(?:time|min|newer)|used|newera[aBcmt])\b"
-_BY_ACCESS = regex(_ACCESS)
-_SAID = regex(r"(?<![\w*.-])" + _ACCESS)
-_PRINTS_ACCESS = regex(r"%[-0-9.]*(?:A[\w@+]|a)")
+# What asks for access times in a line without its quotes. Every repetition is bounded: users write crontabs, too.
+_ASKS = regex(
+    r"(?<![\w*.-])-(?:a(?:time|min|newer)|used|newera[aBcmt])\b(?:\s{1,9}[-+]?\w{1,40})?|"
+    r"-f?printf\b[^\n]{0,200}?%[-0-9.]{0,9}[Aa]|\blfs\s{1,9}find\s[^|;&\n]{0,1000}?\s-A\b|"
+    r"(?<![\w.-])(?:tmpreaper|tmpwatch|stmpclean)(?=\s{1,9}[-\d$])|"
+    # with a file of its own, which is not read
+    r"\bsystemd-tmpfiles(?=\s[^|;&\n]{0,1000}?--clean)(?:\s{1,9}-\S{1,200}){0,9}\s{1,9}[^-\s|;&<>\d]"
+)
+_TEST = regex(r"-[anu]\w+ [-+]?\w+")
+_CLEANER = regex(r"(?:.*/)?(?:tmpreaper|tmpwatch|stmpclean)", re.DOTALL)
+_FIND = regex(r"(?:.*[(`{/])?(?:find|bfs)", re.DOTALL)
+_PERIOD = regex(r"\d+[smhdw]?$|\$")
 _OPTION = regex(r"-[HLPEXdsx]+|-O\d?|-D")
-# Of other programs and languages. Every repetition is bounded: anybody's crontab is looked through.
+_END = regex(r"[;|&\n]")
+# Of other programs and languages.
 _MENTION = regex(
     r"\b(?:st|stx)_atime?|\bST_ATIME\b|\bgetatime\b|\blast_?[aA]ccess(?:ed|_?[tT]ime)\b|\.atime(?:_?ns|Ms)?\b|\.Atim\b|"
     r"\(stat\b[^\n]{0,200}\)\s{0,9}\[8\]|\bos\.l?stat\([^\n]{0,200}\)\s{0,9}\[7\]|"
@@ -43,8 +49,6 @@ _MENTION = regex(
     # zsh: rm /data/**/*(.a+30)
     r"(?:\((?=[./^])|(?<![\w)\]])\*\()[./@=*%^NDLF-]{0,9}a[Mwhms]?[-+]\d"
 )
-# A word of every command that is followed, once its quotes are gone.
-_TELLS = regex(r"-a(?:time|min|newer)|-used|-newera|printf|lfs|tmpreaper|tmpwatch|stmpclean|systemd-tmpfiles")
 _QUOTES = str.maketrans("", "", "\"'\\")
 # What stands before a program: the fields of a crontab, variables, options, and programs that start others.
 _BEFORE = regex(
@@ -60,128 +64,69 @@ _SLURM = regex(
 _SCRIPT = regex(r"\.(?:sh|bash|zsh|ksh|py|pl|rb)$")
 # Programs of the distribution lie here; they are no scripts of a site, unless their name says so.
 _PROGRAMS = regex(r"/(?:usr/)?(?:bin|sbin|lib|lib64|libexec|share|games)/|/(?:proc|sys|dev|run)/")
-_SAYS = frozenset({"echo", "printf", "logger", "man", ":"})  # programs that only say their words
-PROCESS_A_ROW = frozenset({"crontab", "table", "anacrontab", "unit"})  # kinds of which each row is a process of its own
+_PROCESS_A_ROW = frozenset({"crontab", "table", "anacrontab", "unit"})  # each row is a process of its own
 _DEEPEST = 4  # of lines quoted in lines
+# A folder is joined with each script that is started from it, so what comes out of one file is bounded, in characters.
+_MOST_JOINED = 1 << 20
 _LONGEST_AGE = 80  # characters that are kept: each folder of a command has it
 
 
-def rules_in(rows: tuple[CommandRow, ...], name: str, kind: str = "script") -> tuple[AgeRule, ...]:
-    """What the command lines of a file remove by age."""
-    if not any(tells(row.text) for row in rows):
-        return ()
-    shell = Shell(rows)
-    return tuple(rule for row in rows for rule in _of_row(row, shell, f"{name}:{row.number}", kind))
+def rules_in(rows: tuple[CommandRow, ...], name: str) -> tuple[AgeRule, ...]:
+    """What the command lines of a file may remove by access time. A place is a folder that the command names with its
+    whole path. All else is /.
+    """
+    return tuple(rule for row in rows if len(row.text) <= LONGEST for rule in _of_row(row, f"{name}:{row.number}"))
 
 
 def tells(text: str) -> bool:
-    """Whether a text may tell of access times at all, which few do: then its commands are worth following."""
-    return _TELLS.search(text.translate(_QUOTES)) is not None or _MENTION.search(text) is not None
+    """Whether a text asks for access times."""
+    return _ASKS.search(text.translate(_QUOTES)) is not None or _MENTION.search(text) is not None
 
 
-def _of_row(row: CommandRow, shell: Shell, source: str, kind: str) -> list[AgeRule]:
-    """What asks for access times and belongs to no command that could be read is a rule for /."""
-    if len(row.text) > LONGEST:
+def _of_row(row: CommandRow, source: str) -> Iterator[AgeRule]:
+    written = told_of(row)
+    if not tells(written):
+        return
+    text = written.translate(_QUOTES)
+    read = 0
+    for part in _END.split(text):
+        asks = _ASKS.findall(part)
+        places = _places(part.split()) if asks else []
+        read += len(asks) if places else 0
+        tests = [" ".join(ask.split()) for ask in asks]
+        age = next((test for test in tests if _TEST.fullmatch(test)), "")[:_LONGEST_AGE] or _period(part.split())
+        yield from (AgeRule(place, age, source, uses_atime=True) for place in places)
+    if len(_ASKS.findall(text)) > read or _MENTION.search(written):
+        yield AgeRule("/", "", source, uses_atime=True)
+
+
+def _places(words: list[str]) -> list[str]:
+    """The folders that a find or a cleaner names; what is too long for a name names nothing."""
+    finds = [index for index, word in enumerate(words) if _FIND.fullmatch(word)]
+    if len(finds) > 1 or "-files0-from" in words:
         return []
-    if kind in PROCESS_A_ROW:
-        shell.reset()
-    text = told_of(row)
-    rules, claimed = _of_line(text, shell, source)
-    if len(_SAID.findall(text)) > claimed or _MENTION.search(text):
-        rules.append(AgeRule("/", "", source, uses_atime=True))
-    return rules
+    if finds:
+        rest = words[finds[0] + 1 :]
+        while rest and _OPTION.fullmatch(rest[0]):
+            del rest[: 2 if rest[0] == "-D" else 1]
+        end = next((index for index, word in enumerate(rest) if word.startswith(("-", "(", "!"))), len(rest))
+        paths = rest[:end] or ["."]
+    elif age := _age_at(words):
+        paths = [plain(word) for word in words[age + 1 :] if not re.match(r"-|\d*[<>]|#", word)]
+    else:
+        return []
+    return [tree for tree in map(tree_of, paths) if len(tree) < PATH_MAX]
 
 
-def _of_line(text: str, shell: Shell, source: str, level: int = 0) -> tuple[list[AgeRule], int]:
-    """(rules, how many tests by access time belong to them); a line quoted in a line is one, too."""
-    rules: list[AgeRule] = []
-    claimed = 0
-    for command in commands_of(text):
-        shell.take(command)
-        for inner in (word for word in command.words if re.search(r"\s", word) and level < _DEEPEST):
-            kept = shell.here
-            found, count = _of_line(inner, shell, source, level + 1)
-            shell.here = kept
-            rules += found
-            claimed += count
-        found, count = _of_command(command, shell, source)
-        rules += found
-        claimed += count
-    return rules, claimed
+def _age_at(words: list[str]) -> int:
+    """Where `tmpreaper [options] AGE FOLDER...` has its age; 0 where it has none."""
+    start = next((index for index, word in enumerate(words) if _CLEANER.fullmatch(word)), len(words))
+    return next((index for index in range(start + 1, len(words)) if _PERIOD.match(words[index])), 0)
 
 
-def _of_command(command: ShellCommand, shell: Shell, source: str) -> tuple[list[AgeRule], int]:
-    words = list(command.words)
-    by_access = sum(_BY_ACCESS.match(word) is not None for word in words)
-    if words[0] in _SAYS and command.after != "|" and not any(">" in word for word in words):
-        return [], by_access
-    for index, word in enumerate(words):
-        program = word.rpartition("/")[2]
-        if is_find(word):
-            rules = list(_of_find(words[index + 1 :], shell, source, is_lustre=words[index - 1 : index] == ["lfs"]))
-            return rules, sum(_BY_ACCESS.match(word) is not None for word in words[index + 1 :])
-        if program in _CLEANERS and not {"apt", "apt-get", "which", "-v", "-x"} & set(words[:index]):
-            return list(_of_cleaner(program, words[index + 1 :], shell, source)), 0
-        if program == "systemd-tmpfiles" and "--clean" in words[index:] and _names_file(words[index + 1 :]):
-            return [AgeRule("/", "", source, uses_atime=True)], 0
-    return [], 0
-
-
-def _names_file(words: list[str]) -> bool:
-    """Whether systemd-tmpfiles is told a file of its own, which is not looked into."""
-    plain_words = [
-        word for before, word in zip(["", *words], words, strict=False) if not re.fullmatch(r"\d*[<>]+", before)
-    ]
-    return any(not re.match(r"-|\d*[<>]", word) for word in plain_words)
-
-
-def _of_find(words: list[str], shell: Shell, source: str, *, is_lustre: bool) -> Iterator[AgeRule]:
-    """The folders of one find that asks for access times."""
-    asks = [
-        index
-        for index, word in enumerate(words)
-        if _BY_ACCESS.match(word) or _prints(words, index) or (is_lustre and word == "-A")
-    ]
-    if not asks:
-        return
-    tests = [index for index in asks if not _prints(words, index)]
-    age = " ".join(words[tests[0] : tests[0] + 2])[:_LONGEST_AGE] if tests else ""
-    places = ["/"] if "-files0-from" in words else []
-    while words and _OPTION.fullmatch(words[0]):
-        del words[: 2 if words[0] == "-D" else 1]
-    start = next((index for index, word in enumerate(words) if word.startswith(("-", "(", "!"))), len(words))
-    for path in places or words[:start] or ["."]:
-        for place in _places(path, shell):
-            yield AgeRule(place, age, source, uses_atime=True)
-
-
-def _places(path: str, shell: Shell) -> Iterator[str]:
-    """The folders of a path; what is too long for a name names nothing."""
-    return (tree for tree in map(tree_of, shell.places(path)) if len(tree) < PATH_MAX)
-
-
-def _prints(words: list[str], index: int) -> bool:
-    return words[index - 1] in {"-printf", "-fprintf"} and _PRINTS_ACCESS.search(words[index]) is not None
-
-
-def _of_cleaner(program: str, words: list[str], shell: Shell, source: str) -> Iterator[AgeRule]:
-    """`tmpreaper [options] AGE FOLDER...`: the age stands before the folders. All look at access times, but tmpwatch
-    with -m or -c and no -u (of several the latest time counts), and tmpreaper with -m (-c only adds to access times).
-    """
-    start = next((index for index, word in enumerate(words) if _PERIOD.match(word) or word.startswith("$")), None)
-    if start is None:
-        return
-    options = words[:start]
-    letters = {letter for word in options if re.fullmatch(r"-[a-zA-Z]+", word) for letter in word[1:]}
-    letters |= {"u" if word.startswith("--at") else word[2] for word in options if re.match(r"--(at|[cm]time$)", word)}
-    by_else = {"tmpwatch": {"m", "c"}, "tmpreaper": {"m"}}.get(program, set())
-    is_sure = not any("$" in word for word in words[: start + 1])
-    uses_atime = not (letters & by_else) or "u" in letters or not is_sure
-    age = words[start][:_LONGEST_AGE]
-    age = age if age[-1].isalpha() else f"{age}h"  # a bare number counts hours
-    paths = [word for word in words[start + 1 :] if not re.match(r"-|\d*[<>]|#", word)]
-    for path in paths or (["/"] if not is_sure else []):
-        yield from (AgeRule(place, age, source, uses_atime) for place in _places(plain(path), shell))
+def _period(words: list[str]) -> str:
+    age = words[at][:_LONGEST_AGE] if (at := _age_at(words)) else ""
+    return f"{age}h" if age.isdigit() else age  # a bare number counts hours
 
 
 def scripts_in(rows: tuple[CommandRow, ...], kind: str = "script") -> dict[str, int]:
@@ -191,9 +136,9 @@ def scripts_in(rows: tuple[CommandRow, ...], kind: str = "script") -> dict[str, 
     """
     found: dict[str, int] = {}
     here = ""
-    left = MOST_JOINED
+    left = _MOST_JOINED
     for row in rows:
-        here = "" if kind in PROCESS_A_ROW else here
+        here = "" if kind in _PROCESS_A_ROW else here
         for command in commands_of(told_of(row)) if len(row.text) <= LONGEST else ():
             for words in started_by(command):
                 for path in _paths_of(words, here):

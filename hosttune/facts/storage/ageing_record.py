@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.storage.ageing_jobs import read_in, rules_in, scripts_in
 from hosttune.facts.storage.ageing_rows import LONGEST, commands_of, rows_of, told_of
-from hosttune.facts.storage.ageing_shell import USE, Shell, targets
 from hosttune.facts.storage.ageing_sourced import ENVIRONMENT_FILE, assigned_paths, environment_of
 from hosttune.regex import regex
 
@@ -20,7 +19,6 @@ _WITH_FIELDS = frozenset({"crontab", "table", "anacrontab"})
 _PERIOD = regex(r"\d{1,9}[smhdw]?")
 _TEST = regex(r"-\w{1,20} [-+]?\w{1,20}")
 _KEYS = ("Exec", "Environment=", "EnvironmentFile")
-_WORD = regex(r"pushd|eval|if|fi|do")
 _PLACE = regex(r"'?[/~$][\w./@~${}*?%+:-]{0,4000}'?")
 _NAMED = regex(r"'?[\w./@~${}*?%+:-]{1,4000}'?")
 _GIVEN = regex(r"\w{1,80}=(?:'?/[\w./@%+:-]{0,4000}'?|\$)")
@@ -28,29 +26,23 @@ _INTERPRETER = regex(r"#!\s{0,9}[\w./-]{1,200}")
 
 
 def told_lines(content: str, kind: str = "script", *, has_rules: bool = True) -> str:
-    """Of a script, a user's crontab or unit the lines that tell of access times (has_rules), what they know of
-    variables and folders, and what is started or read in; every other line is empty, so that numbers stay.
+    """Of a script, a user's crontab or unit the lines that ask for access times (has_rules), and what is started or
+    read in; every other line is empty, so that numbers stay.
     """
     if kind == "unit":
         return _told_unit(content, has_rules=has_rules)
     rows = tuple(row for row in rows_of(content) if len(row.text) <= LONGEST)
     telling = {index for index, row in enumerate(rows) if has_rules and rules_in((row,), "")}
-    told = [rows[index].text for index in telling] + [word for row in rows for word in _reads_in(row)]
-    used = {use[1] or use[2] for text in told for use in USE.finditer(text)}
     started: dict[int, list[str]] = {}
     for path, number in scripts_in(rows_of(content, kind), kind).items():
         started.setdefault(number, []).extend(filter(None, [path]))
     is_script = content.startswith("#!")
     kept = content.split("\n")[:1] if is_script else [""]
     lines = kept + [""] * len(content.splitlines())  # as rows are counted
-    shell = Shell(rows)
     for index, row in enumerate(rows):
-        said = [one for command in commands_of(row.text) for one in shell.take(command)]
-        said = [one for one in said if "=" not in one or one.partition("=")[0] in used]
-        given = {one.partition("=")[0] for one in said} | {one.split()[1] for one in said if one.startswith("for ")}
-        said += [f"{name}=$" for name in targets(row.text) if name in used - given]
+        said = [f". '{word}'" for word in _reads_in(row)]
         # A file without an interpreter may be one of variables, and name a program.
-        said += [f"{name}={path}" for name, path in assigned_paths(row.text) if not is_script and name not in used]
+        said += [f"{name}={path}" for name, path in assigned_paths(row.text) if not is_script]
         lines[row.number - 1] = row.text if index in telling else "; ".join([*said, *started.get(row.number, ())])
     return "\n".join(lines)
 
@@ -59,7 +51,7 @@ def bare_lines(content: str, kind: str = "script") -> str:
     """As `told_lines`, without the author's own words: what removes by age is written anew from its rule."""
     rows = tuple(row for row in rows_of(content, kind) if len(row.text) <= LONGEST)
     rules: dict[int, list[str]] = {}
-    for rule in rules_in(rows, "", kind):
+    for rule in rules_in(rows, ""):
         rules.setdefault(int(rule.source.rpartition(":")[2]), []).append(_command_of(rule))
     lines = [_bare(line) for line in told_lines(content, kind, has_rules=False).split("\n")]
     if interpreter := _INTERPRETER.match(content):
@@ -80,11 +72,9 @@ def _bare(line: str) -> str:
 
 def _bare_part(part: str) -> str:
     words = part.split()
-    if words[:1] == ["for"]:
-        return part if all(map(_PLACE.fullmatch, words[3:])) else f"{' '.join(words[:3])} $"
-    if words[:1] in ([], ["."], ["cd"]):
+    if words[:1] in ([], ["."]):
         return part if all(map(_NAMED.fullmatch, words[1:])) else f"{words[0]} $"
-    return part if _WORD.fullmatch(part) or _PLACE.fullmatch(part) or _GIVEN.fullmatch(part) else ""
+    return part if _PLACE.fullmatch(part) or _GIVEN.fullmatch(part) else ""
 
 
 def _command_of(rule: AgeRule) -> str:
@@ -113,7 +103,7 @@ def _told_unit(content: str, *, has_rules: bool) -> str:
         if key == "Environment":
             said = [f"{name}={path}" for name, path in assigned_paths(environment_of(row.text))]
         joined = f"{key}={(' ' if key == 'Environment' else '; ').join(filter(None, said))}"
-        lines[row.number - 1] = row.text if has_rules and rules_in((row,), "", "unit") else joined
+        lines[row.number - 1] = row.text if has_rules and rules_in((row,), "") else joined
     for match in ENVIRONMENT_FILE.finditer(content):
         lines[bisect_left(starts, match.start(1)) - 1] = match[0].strip()
     return "\n".join(lines)

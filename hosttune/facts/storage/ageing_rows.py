@@ -27,7 +27,6 @@ _TOKEN = regex(
 )
 _PIECE = regex(r"'([^']*)'|\"((?:\\.|[^\"\\])*)\"|\\(.)", re.DOTALL)
 _IN_DOUBLE = regex(r"\\([\"\\$`])")
-_FINDS = frozenset({"find", "bfs"})
 
 
 @frozen
@@ -40,12 +39,10 @@ class CommandRow:
 
 @frozen
 class ShellCommand:
-    """The words of one command, without quotes, and what stands around it."""
+    """The words of one command, without quotes, and the operator behind it."""
 
     words: tuple[str, ...]
-    before: str  # the operator, empty for the first one
     after: str
-    depth: int  # how many parentheses are open
 
 
 def rows_of(content: str, kind: str = "script") -> tuple[CommandRow, ...]:
@@ -78,28 +75,18 @@ def told_of(row: CommandRow) -> str:
     return row.text.partition("=")[2].lstrip(" -@:+!|") if IN_UNIT.match(row.text) else row.text
 
 
-def is_find(word: str) -> bool:
-    return word.rpartition("/")[2] in _FINDS
-
-
 def commands_of(text: str) -> Iterator[ShellCommand]:
-    """The commands of a line. Parentheses within a find group its tests; those of a shell it quotes."""
+    """The commands of a line."""
     words: list[str] = []
-    before, depth, inner = "", 0, 0
     for token in _TOKEN.finditer(text):
         if token["word"]:
             words.append(plain_word(token["word"]))
         elif operator := token["op"]:
-            if operator in "()" and any(map(is_find, words)) and (operator == "(" or inner):
-                words.append(operator)
-                inner += 1 if operator == "(" else -1
-                continue
             if words:
-                yield ShellCommand(tuple(words), before, operator, depth)
-            depth = max(0, depth + {"(": 1, ")": -1}.get(operator, 0))
-            words, before, inner = [], operator, 0
+                yield ShellCommand(tuple(words), operator)
+            words = []
     if words:
-        yield ShellCommand(tuple(words), before, "", depth)
+        yield ShellCommand(tuple(words), "")
 
 
 def plain_word(word: str) -> str:

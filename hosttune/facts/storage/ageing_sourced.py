@@ -7,9 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.storage.ageing_files import words_of
-from hosttune.facts.storage.ageing_jobs import PROCESS_A_ROW, may_be_script, read_in
+from hosttune.facts.storage.ageing_jobs import may_be_script, read_in
 from hosttune.facts.storage.ageing_rows import LONGEST, CommandRow, commands_of, told_of
-from hosttune.facts.storage.ageing_shell import Shell
 from hosttune.frozen import frozen
 from hosttune.host.paths import PATH_MAX
 from hosttune.lines import LineNumbers
@@ -42,26 +41,21 @@ def sourced_in(script: Script) -> Iterator[tuple[int, str]]:
     """(line, path or pattern) of what a script reads in; an empty path where that is not known. Not those of the
     distribution, by their place.
     """
-    shell = Shell(script.rows)
     for row in script.rows:
-        if script.kind in PROCESS_A_ROW:
-            shell.reset()
         for command in commands_of(told_of(row)) if len(row.text) <= LONGEST else ():
             for word in read_in(command):
-                yield from ((row.number, path) for path in _paths(word, script, shell))
-            shell.take(command)
+                yield from ((row.number, path) for path in _path(word, script))
 
 
-def _paths(word: str, script: Script, shell: Shell) -> Iterator[str]:
-    word = _HOME.sub(script.home, word) if script.home else word
-    word = _OWN_FOLDER.sub(posixpath.dirname(script.path), word)
-    for path in shell.places(word):
-        is_long = len(path) >= PATH_MAX  # so it names nothing; a pattern may all the same
-        if _OPEN.search(path) or not path.startswith("/") or path == "/" or (is_long and set("*?[") & set(path)):
-            yield ""
-        elif not is_long:
-            whole = posixpath.normpath(path)
-            yield from (whole,) if may_be_script(whole) else ()
+def _path(word: str, script: Script) -> Iterator[str]:
+    path = _HOME.sub(script.home, word) if script.home else word
+    path = _OWN_FOLDER.sub(posixpath.dirname(script.path), path)
+    is_long = len(path) >= PATH_MAX  # so it names nothing; a pattern may all the same
+    if _OPEN.search(path) or not path.startswith("/") or path == "/" or (is_long and set("*?[") & set(path)):
+        yield ""
+    elif not is_long:
+        whole = posixpath.normpath(path)
+        yield from (whole,) if may_be_script(whole) else ()
 
 
 def environment_files(content: str) -> tuple[tuple[int, str], ...]:
