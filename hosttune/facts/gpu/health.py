@@ -320,7 +320,7 @@ class _Told:
         if not any(is_supported(row.get(_UNCORRECTED, "N/A")) for row in rows):
             return {}
         answer = self.reader.query(CORRECTED, timeout_s=_TIMEOUT_S)
-        if isinstance(answer, Unreadable):
+        if isinstance(answer, Unreadable) and not is_unrecorded(answer):
             raise UnknownFact(answer.reason)
         told = parse_rows(answer.text, CORRECTED_FIELDS, answer.status).rows if isinstance(answer, Completed) else {}
         counts = {slot: parse_digits(row[CORRECTED_FIELDS[1]], -1) for slot, row in told.items()}
