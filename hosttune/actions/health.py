@@ -13,9 +13,10 @@ from hosttune.engine.plan import drop_repeated, put_reboots_last
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.baseline import FOLDER, NAME, learn_baseline, unlike, written
+from hosttune.facts.gpu.ways_out import take_again
 from hosttune.host import state
 from hosttune.host.in_time import Waiting, in_time
-from hosttune.values import Finding, Verdict
+from hosttune.values import Finding, Verdict, join_steps
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
@@ -42,7 +43,7 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
     or a fault where it hangs in the kernel.
     """
     if session.reader.kind != "live":
-        return tuple(map(_pointing_on, session.look(session.facts)))
+        return tuple(_pointing_on(session, one) for one in session.look(session.facts))
     answers = in_time({rule.id: partial(_answer, session, rule) for rule in session.selected}, seconds)
     waits = [answer for answer in answers.values() if isinstance(answer, Waiting)]
     found: list[Finding] = []
@@ -76,7 +77,7 @@ def refuse_unlike(session: Session, own: Facts) -> None:
 def _answer(session: Session, rule: Rule) -> bytes:
     alone = replace(session, policy=session.policy.only(rule.id), selected=(rule,))
     try:
-        findings = tuple(map(_pointing_on, alone.look(session.facts)))
+        findings = tuple(_pointing_on(session, one) for one in alone.look(session.facts))
     except Exception as error:  # noqa: BLE001 - a fault of ours in one rule must not hide what the others found
         reason = f"hosttune itself failed here: {type(error).__name__}: {error}"
         todo = f"please report it with the output of: hosttune check --only {rule.id} --debug"
@@ -84,11 +85,16 @@ def _answer(session: Session, rule: Rule) -> bytes:
     return json.dumps([finding_to_json(finding) for finding in findings]).encode()
 
 
-def _pointing_on(finding: Finding) -> Finding:
-    """Without the changes that `apply` would make, but with the command that shows them, or why there are none."""
+def _pointing_on(session: Session, finding: Finding) -> Finding:
+    """Without the changes that `apply` would make, but with the command that shows them, or why there are none. A way
+    out that drains the node goes on to the step that lets it take work again.
+    """
     shows = "what apply would do" if finding.changes else "what keeps apply from it"
     todo = f"hosttune plan --only {finding.rule} shows {shows}" if finding.verdict is Verdict.DIFFERS else ""
-    return replace(finding, changes=(), todo=finding.todo or todo)
+    todo = finding.todo or todo
+    if "drain" in todo:
+        todo = join_steps((todo, take_again(todo, session.facts)))
+    return replace(finding, changes=(), todo=todo)
 
 
 def _late(rule: str, waiting: Waiting, everybody: list[Waiting], seconds: float) -> Finding:

@@ -18,7 +18,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC, Bound, Operator, Wish
-from hosttune.values import Activation, Finding, Hold, HoldKind, Verdict, join_steps
+from hosttune.values import Activation, Finding, Hold, HoldKind, Verdict
 
 _TYPES: Mapping[type, tuple[type, ...]] = {
     str: (str, int, float), int: (int,), bool: (bool,), list: (tuple, list), dict: (dict, MappingProxyType),
@@ -230,16 +230,11 @@ def _proven(rule: Rule, text: Written, names: ExpressionNames) -> str:
 
 
 def _way_out(text: Written, names: ExpressionNames) -> str:
-    """The steps for what is proven, to the one that ends a drain; none where they depend on what is not known."""
+    """The steps for what is proven; none where they depend on what is not known."""
     try:
-        steps = _steps(text, names.for_words())
+        return _steps(text, names.for_words())
     except UnknownFact:
         return ""
-    if "drain" not in steps:
-        return steps
-    from hosttune.facts.gpu.ways_out import take_again
-
-    return join_steps((steps, take_again(steps, names.facts)))
 
 
 def _answer(question: Expression | Literal | None, names: ExpressionNames, *, unknown: bool | None = None) -> bool:

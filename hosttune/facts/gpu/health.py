@@ -68,7 +68,7 @@ from hosttune.facts.gpu.nvidia import narrowed
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.nvidia_smi import instead, slots_of
 from hosttune.facts.gpu.smi_words import BROKEN, asks_for_reset, is_supported, word_of
-from hosttune.facts.gpu.ways_out import find_place, way_of
+from hosttune.facts.gpu.ways_out import find_place, reset_idle, way_of
 from hosttune.facts.reading import ask, is_there, parsed, require_known, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
@@ -141,6 +141,7 @@ class GpuHealth(Fact):
     silence_way_out: str = ""  # what a person does about that, a step on each line
     way_out: str = ""  # what a person does about all that is wrong with one that answers: the worst decides
     waived_way_out: str = ""  # about an error from which the driver asks for no recovery, if jobs are hit by it
+    reset_way_out: str = ""  # a reset that puts a changed mode in force, a step on each line
     suspect_way_out: str = ""  # about a board that may have to be replaced
     model: str = ""  # its PCI device ID, 0x2330; empty for one that is gone from the bus
     ships_with_ecc: bool = False  # its model comes with ECC switched on
@@ -319,7 +320,7 @@ class _Told:
         if not any(is_supported(row.get(_UNCORRECTED, "N/A")) for row in rows):
             return {}
         answer = self.reader.query(CORRECTED, timeout_s=_TIMEOUT_S)
-        if isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+        if isinstance(answer, Unreadable) and not is_unrecorded(answer):
             raise UnknownFact(answer.reason)
         told = parse_rows(answer.text, CORRECTED_FIELDS, answer.status).rows if isinstance(answer, Completed) else {}
         counts = {slot: parse_digits(row[CORRECTED_FIELDS[1]], -1) for slot, row in told.items()}
@@ -435,13 +436,13 @@ class _Told:
         return -1 if count == 0 and is_there(self.reader, _VGPU_HOST) else count
 
     def _listed(self) -> Mapping[str, int | None] | None:
-        """The MIG devices of each GPU that nvidia-smi lists. None in an older record, in a guest, and where this
-        process may see a part of them. Raises UnknownFact where it was asked and did not tell.
+        """The MIG devices of each GPU that nvidia-smi lists. None in a guest, and where this process may see
+        a part of them. Raises UnknownFact where it does not tell.
         """
         if attempt(lambda: self.facts.nvidia.is_vgpu) is True or narrowed(self.reader, self.facts):
             return None
         answer = attempt(self.listing)
-        if isinstance(answer, Unreadable) and not is_unrecorded(answer):
+        if isinstance(answer, Unreadable):
             raise UnknownFact(answer.reason)
         if not isinstance(answer, Completed):
             return None
@@ -589,6 +590,7 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         silence_way_out=lazy(told.silence_way_out, slot),
         way_out=lazy(lambda: way_of(found.actions, slot, told.place())),
         waived_way_out=lazy(lambda: way_of(("WATCH",), slot, told.place())),
+        reset_way_out=lazy(lambda: reset_idle(slot, told.place())),
         suspect_way_out=lazy(lambda: way_of(("SUSPECT_BOARD",), slot, told.place())),
         model=lazy(lambda: gpu.device_id if gpu else ""),
         ships_with_ecc=lazy(lambda: gpu is not None and gpu.ships_with_ecc),

@@ -274,6 +274,11 @@ _AS = {
 }  # fmt: skip
 
 
+def reset_idle(slot: str, place: RecoveryPlace) -> str:
+    """The steps of a reset that puts a changed mode in force, a step on each line."""
+    return "\n".join(["wait until the GPU is idle", *_reset(place, slot)])
+
+
 def reset_all(facts: Facts) -> str:
     """The steps of a reset of all GPUs of this host together, a step on each line."""
     return "\n".join(_reset(find_place(facts.reader, facts), ""))

@@ -15,7 +15,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.limits.session_limits import amount
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
-from hosttune.values import NOT_RECORDED, Unreadable
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -72,7 +72,7 @@ def collect(reader: Reader, facts: Facts) -> HostTables:
 
 def _counter(reader: Reader, path: str) -> str:
     answer = reader.read(path)
-    if isinstance(answer, Unreadable) and not answer.reason.startswith(NOT_RECORDED):
+    if isinstance(answer, Unreadable):
         raise UnknownFact(answer.reason)
     return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else ""
 

@@ -22,7 +22,7 @@ from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import folders_above
 from hosttune.regex import regex
-from hosttune.values import ABSENT, NOT_RECORDED, Unreadable
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,10 +154,5 @@ def _device(reader: Reader, mount: Mount) -> str:
 
 
 def _number(reader: Reader, path: str) -> int:
-    """0 where the kernel, or an older record, does not count."""
-    try:
-        return if_absent(integer(reader, path), 0)
-    except UnknownFact as unknown:
-        if unknown.reason.startswith(NOT_RECORDED):
-            return 0
-        raise
+    """0 where the kernel does not count."""
+    return if_absent(integer(reader, path), 0)
