@@ -2,8 +2,8 @@
 
 A FUSE server says whose each file is; the kernel prints who mounted it as `user_id` (Documentation/filesystems/fuse).
 On a stick or an image that udisks2 or mount(8) mounted for a user, that user wrote the owners; libmount notes it
-in /run/mount/utab, as `uhelper=` and `user=` (mount(8), "Non-superuser mounts"). Below the map `-hosts` of autofs a user
-chooses the server, which says whose each file is.
+in /run/mount/utab, as `uhelper=` and `user=` (mount(8), "Non-superuser mounts"). Below the map `-hosts` of autofs a
+user chooses the server, which says whose each file is.
 """
 
 from __future__ import annotations
