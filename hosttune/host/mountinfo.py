@@ -64,6 +64,29 @@ def decode(field: str) -> str:
     return _OCTAL.sub(lambda found: bytes((int(found[1], 8) & 0xFF,)), octets).decode("utf-8", "surrogateescape")
 
 
+def ids_of_any_server(mounts: Iterable[MountLine]) -> frozenset[int]:
+    """The ids of mounts below the map `-hosts` of autofs: any user who looks at /net/SERVER names a server
+    (auto.master(5)). That the source of the autofs mount is the map's name is from memory.
+    """
+    by_id = {mount.id: mount for mount in mounts}
+    found: set[int] = set()
+    passed: set[int] = set()
+    for mount in by_id.values():
+        way: list[int] = []
+        at: MountLine | None = mount
+        while at is not None and at.id not in passed and not _is_any_server(at):
+            way.append(at.id)
+            passed.add(at.id)
+            at = by_id.get(at.parent)
+        if at is not None and (at.id in found or _is_any_server(at)):
+            found.update(way)
+    return frozenset(found)
+
+
+def _is_any_server(mount: MountLine) -> bool:
+    return mount.fstype == "autofs" and mount.source == "-hosts"
+
+
 def encode(field: str) -> str:
     r"""`/a b` -> `/a\040b`."""
     return _ESCAPED.sub(lambda found: f"\\{ord(found[0]):03o}", field)

@@ -40,6 +40,8 @@ LIMIT: Final = 128 << 20  # bytes of a record file
 _MOST_LISTED: Final = LIMIT >> 3  # characters of the names in one folder
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces", "usages")
 _DEEP = 64  # folders above a path
+_MOST_DIGITS = 300
+_LONG_NUMBER = regex(rf"(?<!\d)\d{{{_MOST_DIGITS}}}")  # looked for at the first digit only: linear
 _OF_A_PROCESS = regex(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
 _ESCAPED_SURROGATE = regex(rb"\\u[dD][89a-fA-F]")  # as JSON writes it
 _SURROGATE = regex(rb"\xed[\xa0-\xbf]")  # as UTF-8 would
@@ -310,12 +312,24 @@ def _decode(entry: Any, decode: Callable[[Any], T]) -> Answer[T]:
             return ABSENT
         if isinstance(reason := entry.get("unreadable"), str):
             return Unreadable(OnlyRunning(reason) if entry.get("only_running") is True else reason)
-    return decode(entry)
+    try:
+        return decode(entry)
+    except _LongNumber:
+        return Unreadable(f"a number there has {_MOST_DIGITS} digits or more")
+
+
+class _LongNumber(Exception):
+    """int() refuses thousands of digits, and a float has no room for some hundred: no program of a host says such."""
 
 
 def _decode_bytes(entry: Any) -> bytes:
     if isinstance(entry, dict):
-        return base64.b64decode(entry["base64"])
+        content = base64.b64decode(entry["base64"])
+        if _LONG_NUMBER.search(content.decode("utf-8", "replace")):
+            raise _LongNumber
+        return content
+    if _LONG_NUMBER.search(str(entry)):
+        raise _LongNumber
     return str(entry).encode("utf-8", "surrogateescape")
 
 

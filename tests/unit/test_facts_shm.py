@@ -5,7 +5,7 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containment import INITIAL
 from hosttune.facts.limits.shm import size_of
-from hosttune.host.door import Process, Stat
+from hosttune.host.door import Process, Space, Stat
 from hosttune.values import TooLong
 from tests.unit.fake_reader import FakeReader
 
@@ -97,3 +97,10 @@ def test_size_without_a_mount_is_unknown():
     seen = shm({"/proc/self/mountinfo": "9 1 0:1 / / rw - ext4 /dev/a rw\n"})
     with pytest.raises(UnknownFact, match="nothing is mounted at /dev/shm"):
         assert seen.size_bytes
+
+
+def test_files_with_holes_hold_no_more_than_is_used():
+    stats = {"/dev/shm/nccl-AbCdEf": stat(1000, 100, 30), "/dev/shm/nccl-BbCdEf": stat(1001, 1 << 40, 30)}
+    files = {"/proc/self/mountinfo": "9 1 0:26 / /dev/shm rw - tmpfs tmpfs rw\n"}
+    seen = shm(files, stats=stats, spaces={"/dev/shm": Space(1000, 400, 1, 1)}).files
+    assert [file.size_bytes for file in seen] == [100, 500]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 
 import pytest
 
 from hosttune.actions.record import take_record
 from hosttune.errors import BadInput
-from hosttune.facts import Facts
+from hosttune.facts import Facts, UnknownFact
 from hosttune.host.door import Completed, Process
 from hosttune.host.record import RecordReader, parse_record, read_record
 from hosttune.values import ABSENT, Unreadable
@@ -278,3 +279,18 @@ def test_serial_numbers_of_disks_are_masked_so_that_two_of_one_disk_stay_alike(s
     assert first == third != second
     assert udev == "E:ID_BTRFS_READY=0\n"
     assert "naa." not in json.dumps(record)
+
+
+@pytest.mark.parametrize("digits", ["9" * 300, "9" * 5000, "\u0663" * 5000])
+@pytest.mark.parametrize("is_encoded", [False, True])
+def test_number_that_no_program_says_hides_only_its_own_file(digits, is_encoded):
+    data = taken()
+    limits = f"Max open files {digits} {digits} files\n"
+    data["files"]["/proc/1/limits"] = {"base64": b64encode(limits.encode()).decode()} if is_encoded else limits
+    data["queries"].append({"argv": ["long"], "status": 0, "stdout": digits, "stderr": ""})
+    record = RecordReader(data)
+    assert isinstance(record.read("/proc/1/limits"), Unreadable)
+    with pytest.raises(UnknownFact, match="300 digits"):
+        _ = Facts(record).session_limits["nofile"].soft
+    assert isinstance(record.query(("long",)), Unreadable)
+    assert record.read("/proc/sys/vm/swappiness") == b"60\n"

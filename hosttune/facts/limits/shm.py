@@ -5,9 +5,10 @@ Sources: shm_overview(7), tmpfs(5); PyTorch's MapAllocator (torch_PID_...), NCCL
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.reading import if_absent, names_in, not_told, text
 from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
@@ -35,7 +36,7 @@ class ShmFile(Fact):
 
     name: str  # of the file
     owner: int  # user id
-    size_bytes: int  # of the file
+    size_bytes: int  # of the file; of all together no more than is used there
     age_hours: float  # since it was last written
 
 
@@ -101,12 +102,21 @@ def _files(reader: Reader, facts: Facts) -> tuple[ShmFile, ...]:
     if len(names) > _MOST_FILES:
         raise UnknownFact(f"{SHM} holds more than {_MOST_FILES} files that are called as those of NCCL and PyTorch")
     found = []
+    left = _held_bytes(facts)
     for name in names:
         stat = reader.stat(f"{SHM}/{name}", follow=False)
         if isinstance(stat, Stat) and stat.type == "file":
             age = max(0.0, reader.now() - stat.mtime_ns / 1e9) / 3600
-            found.append(ShmFile(name, stat.uid, stat.size, round(age, 1)))
+            size = min(stat.size, left)
+            left -= size
+            found.append(ShmFile(name, stat.uid, size, round(age, 1)))
     return tuple(found)
+
+
+def _held_bytes(facts: Facts) -> int:
+    """What all files there can hold: a file of any size may have holes. No bound where that is not known."""
+    sizes = attempt(lambda: (facts.mounts.at[SHM].total_bytes, facts.mounts.at[SHM].available_bytes))
+    return sizes[0] - sizes[1] if isinstance(sizes, tuple) and sizes[0] else sys.maxsize
 
 
 def _containers(reader: Reader, facts: Facts) -> tuple[SmallShm, ...]:

@@ -20,7 +20,7 @@ from hosttune.facts.storage.fstab_lines import describe_place
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.frozen import frozen
 from hosttune.host.mounters import UTAB, users_in
-from hosttune.host.mountinfo import MountLine, folders_above, parse, topmost_at, visible
+from hosttune.host.mountinfo import MountLine, folders_above, ids_of_any_server, parse, topmost_at, visible
 from hosttune.host.named import waits_for_server
 from hosttune.regex import regex
 from hosttune.values import ABSENT, NOT_RECORDED, OnlyRunning, Unreadable
@@ -100,7 +100,9 @@ class Mount(Fact):
     available_inodes: int
     reserved_bytes: int = -1  # free, and for root alone (ext4 keeps 5 %)
     unit: str = ""  # the unit file of this mount, where an administrator wrote one
-    is_of_user: bool = False  # a user mounted it (FUSE, udisks2): what it says of itself is that user's word
+    is_of_user: bool = (
+        False  # a user mounted it (FUSE, udisks2, -hosts of autofs): what it says of itself is that user's word
+    )
 
 
 @frozen
@@ -366,7 +368,9 @@ def _of_users(lines: Iterable[MountLine], reader: Reader) -> frozenset[int]:
     """The ids of mounts that users made."""
     utab = reader.read(UTAB)
     helped = users_in(utab.decode(errors="surrogateescape")) if isinstance(utab, bytes) else {}
-    return frozenset(line.id for line in lines if line.fuse_user > 0 or line.target in helped)
+    lines = tuple(lines)
+    own = (line.id for line in lines if line.fuse_user > 0 or line.target in helped)
+    return ids_of_any_server(lines).union(own)
 
 
 def _in_the_way(of_users: list[MountLine], lines: Iterable[MountLine], facts: Facts) -> frozenset[int]:

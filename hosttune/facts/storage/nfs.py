@@ -62,7 +62,9 @@ class Nfs(Fact):
     settings: tuple[str, ...]  # `/etc/nfs.conf:12 (nfs4 = 16000)`: lines of an administrator, not ours
     widest_rsize_bytes: int = 0  # the largest rsize of these mounts, without those of pods; 0 where none says
     servers: tuple[str, ...] = ()  # of all that is mounted, as it was mounted: nfs01, 10.0.0.7
-    of_pods: tuple[str, ...] = ()  # those that only pods use: who makes a pod may name any server
+    of_pods: tuple[
+        str, ...
+    ] = ()  # those that only pods use, or users below `-hosts` of autofs: both may name any server
 
     @property
     def most_read_ahead_kib(self) -> int:
@@ -94,7 +96,7 @@ def collect(reader: Reader, facts: Facts) -> Nfs:
 
 
 def _of_host(facts: Facts) -> Iterator[Mount]:
-    return (one for one in facts.mounts.all if not is_of_pods(one.target))
+    return (one for one in facts.mounts.all if not is_of_pods(one.target) and not one.is_of_user)
 
 
 def _servers(mounts: Iterable[Mount | MountLine]) -> tuple[str, ...]:
@@ -114,7 +116,7 @@ def _mounts(reader: Reader, facts: Facts) -> tuple[NfsMount, ...]:
         return ()
     found: dict[str, Mount] = {}
     for mount in facts.mounts.visible:
-        if mount.fstype in _TYPES:
+        if mount.fstype in _TYPES and not mount.is_of_user:
             found.setdefault(mount.device, mount)
     return tuple(_mount(reader, mount) for mount in found.values())
 
