@@ -45,6 +45,7 @@ _YIELDS = "yields_to"  # the field of a Finding that is empty in every plan: onl
 # the rule is held or another change is about that file, so only a value set by hand for this boot is left out as well.
 WORKED_OUT = frozenset({"sysctl", "sysfs", "sysfs-set"})
 _VERSION = regex(r"[0-9][0-9A-Za-z.+~-]{0,30}")
+_NUMBER = regex(r"[0-9]{1,9}")
 
 T = TypeVar("T")
 
@@ -186,6 +187,15 @@ def written_by(data: Mapping[str, Any]) -> str:
     version = data.get("tool_version")
     is_told = isinstance(version, str) and _VERSION.fullmatch(version) and version != __version__
     return f"hosttune {version}" if is_told else "a newer hosttune"
+
+
+def is_older(version: str) -> bool:
+    """Whether a hosttune of this version came before this one; not, if it is no version."""
+    return bool(_VERSION.fullmatch(version)) and _numbers(version) < _numbers(__version__)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, _NUMBER.findall(version)[:3]))
 
 
 def decoded(wanted: type[T], data: Any, where: str, unknown: list[str] | None = None) -> T:

@@ -52,8 +52,8 @@ NOT_RECORDED: Final = "not in this record"  # how the reason of an Unreadable be
 
 
 def is_unrecorded(answer: object) -> bool:
-    """Whether this is the Unreadable of a record that holds no answer, as one of an older version may."""
-    return isinstance(answer, Unreadable) and answer.reason.startswith(NOT_RECORDED)
+    """Whether this is the Unreadable of a record that an older hosttune made, which did not ask for this answer."""
+    return isinstance(answer, Unreadable) and isinstance(answer.reason, NeverAsked)
 
 
 class OnlyRunning(str):
@@ -66,6 +66,12 @@ class OnlyRunning(str):
 
 class NotRecorded(str):
     """The reason of an Unreadable that is NOT_RECORDED and the answer, only: a command may hold any text."""
+
+    __slots__ = ()
+
+
+class NeverAsked(NotRecorded):
+    """Of a record that an older hosttune made. One that this version made holds each answer, unless it was taken out."""
 
     __slots__ = ()
 

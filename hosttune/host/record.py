@@ -27,12 +27,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, TypeVar
 
+from hosttune.codec import is_older
 from hosttune.errors import BadInput, Fault, Refused, Where
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.host.effort import counted
 from hosttune.host.paths import MAX_LINKS, MAX_PARTS, PATH_MAX
 from hosttune.regex import regex
-from hosttune.values import ABSENT, NOT_RECORDED, Absent, Answer, NotRecorded, OnlyRunning, Unreadable, is_unrecorded
+from hosttune.values import ABSENT, NOT_RECORDED, Absent, Answer, NeverAsked, NotRecorded, OnlyRunning, Unreadable
 
 FORMAT_VERSION: Final = 1
 KIND: Final = "hosttune record"
@@ -132,6 +133,7 @@ class RecordReader:
         self.is_privileged = bool(data["privileged"])
         self._tables: Mapping[str, Mapping[str, Any]] = {name: data.get(name, {}) for name in _TABLES}
         self._queries = {tuple(entry["argv"]): entry for entry in data.get("queries", ())}
+        self._reason = NeverAsked if is_older(self.made_by) else NotRecorded
         self._places: dict[tuple[str, bool], str] = {}  # what `_canonical` has found
         self._names: dict[str, frozenset[str] | bool] = {}  # what `_listed` has found
 
@@ -144,6 +146,9 @@ class RecordReader:
         """The version of hosttune that made the record, as the record says."""
         return str(self.data["tool_version"])
 
+    def _missing(self, what: str) -> Unreadable:
+        return Unreadable(self._reason(f"{NOT_RECORDED}: {what}"))
+
     def now(self) -> float:
         return float(self.data["made_at"])
 
@@ -154,7 +159,7 @@ class RecordReader:
             canonical = self._canonical(path, follow=follow)
             entry = kept.get(canonical, kept)
             if entry is kept:
-                return ABSENT if self._is_proven_absent(canonical) else _missing(path)
+                return ABSENT if self._is_proven_absent(canonical) else self._missing(path)
         return _decode(entry, decode)
 
     def _canonical(self, path: str, *, follow: bool = True) -> str:
@@ -230,14 +235,14 @@ class RecordReader:
 
     def link(self, path: str) -> Answer[str]:
         answer = self._answer("links", path, str, follow=False)
-        if is_unrecorded(answer) and (path in self._tables["files"] or path in self._tables["listings"]):
+        if _is_missing(answer) and (path in self._tables["files"] or path in self._tables["listings"]):
             lstat = self._tables["lstats"].get(path)
             return ABSENT if isinstance(lstat, list) and lstat[0] != "link" else answer
         return answer
 
     def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]:
         answer = self._answer("stats" if follow else "lstats", path, lambda entry: Stat(*entry), follow=follow)
-        if is_unrecorded(answer) and not follow and self.link(path) is ABSENT:
+        if _is_missing(answer) and not follow and self.link(path) is ABSENT:
             return self.stat(path)
         return answer
 
@@ -251,7 +256,7 @@ class RecordReader:
         if self.stat(canonical) is ABSENT:
             return ABSENT
         is_known = canonical in tables["files"] or canonical in tables["listings"] or canonical in tables["stats"]
-        return canonical if is_known else _missing(path)
+        return canonical if is_known else self._missing(path)
 
     def space(self, path: str) -> Answer[Space]:
         return self._answer("spaces", path, lambda entry: Space(*entry))
@@ -272,7 +277,7 @@ class RecordReader:
 
             entry = assembled(self._queries, argv) or policy_of_names(self._queries, argv)
         if entry is None:
-            return _missing(f"the answer of {' '.join(argv)}")
+            return self._missing(f"the answer of {' '.join(argv)}")
         return _decode(entry, _decode_completed)
 
     def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
@@ -288,17 +293,17 @@ class RecordReader:
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         if "processes" not in self.data:
-            return _missing("the list of processes")
+            return self._missing("the list of processes")
         return _decode(self.data["processes"], lambda entries: tuple(_decode_process(entry) for entry in entries))
 
     def os_release(self) -> Answer[Mapping[str, str]]:
         if "os_release" not in self.data:
-            return _missing("os-release")
+            return self._missing("os-release")
         return _decode(self.data["os_release"], dict)
 
 
-def _missing(what: str) -> Unreadable:
-    return Unreadable(NotRecorded(f"{NOT_RECORDED}: {what}"))
+def _is_missing(answer: object) -> bool:
+    return isinstance(answer, Unreadable) and isinstance(answer.reason, NotRecorded)
 
 
 def _is_magic(done: Sequence[str]) -> bool:

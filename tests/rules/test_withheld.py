@@ -17,7 +17,7 @@ from hosttune.actions.health import ask, health_rules
 from hosttune.engine.health import Fitness, judge
 from hosttune.engine.policy import Policy
 from hosttune.host.door import BeforeReader
-from hosttune.values import NOT_RECORDED, NotRecorded, Unreadable, Verdict
+from hosttune.values import Unreadable, Verdict
 from tests.rules.test_cases import CASES, CATALOG, host_of
 
 BASE = Policy(today="2026-01-01")
@@ -37,9 +37,8 @@ WAIVED_BY_SMI = "from which the driver asks for no recovery"
 class Withholding(BeforeReader):
     """A host some answers of which cannot be had; `asked` are all that were."""
 
-    def __init__(self, base, withheld=frozenset(), *, is_record=False):
+    def __init__(self, base, withheld=frozenset()):
         super().__init__(base)
-        self.is_record = is_record
         self.withheld = withheld
         self.asked = {}
 
@@ -49,7 +48,7 @@ class Withholding(BeforeReader):
 
     def answer(self, method, key, look):
         if (method, key) in self.withheld:
-            return Unreadable(NotRecorded(f"{NOT_RECORDED}: {key}") if self.is_record else REASON)
+            return Unreadable(REASON)
         found = look()
         self.asked.setdefault((method, key), found)
         return found
@@ -125,22 +124,6 @@ def test_withheld_answer_never_turns_a_fault_into_fit_and_makes_none(rule, case)
             assert faults_in(after) or is_unknown, sorted(map(str, withheld))
         elif WAIVED_BY_SMI not in case["name"]:
             assert not faults_in(after), sorted(map(str, withheld))
-
-
-RECORDED_RULES = {"gpu-errors", "gpu-modes", "limits-host-tables", "storage-stopped"}
-OF_RECORDS = [(rule, case) for rule, case in OF_HEALTH if rule in RECORDED_RULES]
-
-
-@pytest.mark.parametrize(("rule", "case"), OF_RECORDS, ids=[f"{rule}-{case['name']}" for rule, case in OF_RECORDS])
-def test_answer_that_a_record_does_not_hold_never_turns_a_fault_into_fit(rule, case):
-    params = {rule: case["params"]} if "params" in case else {}
-    door = Withholding(host_of(case))
-    if not faults_in(findings_of(door, [rule], params)):
-        return
-    for withheld in drawn(door, f"record {rule} {case['name']}"):
-        after = findings_of(Withholding(door.base, frozenset(withheld), is_record=True), [rule], params)
-        is_unknown = any(one.verdict is Verdict.UNKNOWN for one in after)
-        assert faults_in(after) or is_unknown, sorted(map(str, withheld))
 
 
 OFF_THE_BUS = [

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from hosttune import __version__
 from hosttune.cli import app
 from hosttune.host.record import RecordReader
-from hosttune.values import NotRecorded
+from hosttune.values import NotRecorded, is_unrecorded
 from hosttune.views.page import Page
 from hosttune.views.record_gaps import gaps_text, missing_answer
 from tests.hosts.built import HOSTS
@@ -70,8 +71,19 @@ def test_driver_says_once_what_the_record_lacks(run, tmp_path):
 def test_missing_answer_is_typed_so_that_a_command_may_hold_anything():
     reader = RecordReader(json.loads(OLD[0].read_text(encoding="utf-8")))
     reason = reader.query(("journalctl", "--grep=a; b: not in this record: c")).reason
-    assert type(reason) is NotRecorded
+    assert isinstance(reason, NotRecorded)
     assert missing_answer(reason, PAGE) == "journalctl --grep=a; b: not in this record: c"
+
+
+@pytest.mark.parametrize(
+    ("version", "is_lenient"), [("0.1.0", True), ("0.1.9", True), (__version__, False), ("99.0", False), ("", False)]
+)
+def test_answer_that_is_not_there_is_one_that_an_older_version_did_not_ask_for(version, is_lenient):
+    """What was taken out of a record of this version is unknown, as where the host did not answer."""
+    record = json.loads(OLD[0].read_text(encoding="utf-8")) | {"tool_version": version}
+    for answer in (RecordReader(record).query(("nvidia-smi", "-x")), RecordReader(record).read("/a/b")):
+        assert is_unrecorded(answer) is is_lenient
+        assert answer.reason.startswith("not in this record: ")
 
 
 @pytest.mark.parametrize(
