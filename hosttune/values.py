@@ -71,7 +71,7 @@ class NotRecorded(str):
 
 
 class NeverAsked(NotRecorded):
-    """Of a record that an older hosttune made. One that this version made holds each answer, unless it was taken out."""
+    """Of a record that an older hosttune made. One of this version holds each answer, unless it was taken out."""
 
     __slots__ = ()
 
