@@ -114,3 +114,23 @@ def test_bind_of_a_network_mount_is_noted_and_no_fault():
     lines = look_at_boot_lines(facts("nas:/x /nas nfs4 nofail 0 0", "/nas/a /home none bind 0 0"))
 
     assert [(one.target, one.fault) for one in lines if one.note] == [("/home", "")]
+
+
+@pytest.mark.parametrize(
+    ("line", "mounts", "is_noted"),
+    [
+        ("tmpfs /srv/scratch\u200b tmpfs size=4G 0 0", MOUNTS, True),
+        ("tmpfs\u00a0/srv/scratch tmpfs size=4G 0 0", MOUNTS, True),
+        (
+            "tmpfs /srv/my\u3000data tmpfs size=4G 0 0",
+            f"{MOUNTS}40 22 0:50 / /srv/my\u3000data rw - tmpfs tmpfs rw\n",
+            False,
+        ),
+        ("tmpfs /srv/my\\040data tmpfs size=4G 0 0", MOUNTS, False),
+        ("tmpfs /srv/donn\u00e9es tmpfs size=4G 0 0", MOUNTS, False),
+    ],
+)
+def test_what_only_looks_like_a_blank_is_noted_unless_the_name_is_meant(line, mounts, is_noted):
+    lines = look_at_boot_lines(facts(line, mounts=mounts))
+
+    assert [one.fault for one in lines if "is no blank" in one.note] == [""] * is_noted

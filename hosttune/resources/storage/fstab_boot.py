@@ -17,6 +17,7 @@ from hosttune.facts.services.unit_files import mask_of
 from hosttune.facts.storage.btrfs_ready import find_incomplete
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, describe_place, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
+from hosttune.facts.storage.fstab_reasons import false_blank
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.kernel_types import find_lacking_kernel
 from hosttune.facts.storage.mount_units import device_path, device_wait
@@ -69,7 +70,7 @@ HARMLESS = frozenset({"duplicate", "relative-target"})
 # What fails on some boots: a line by which something is mounted now has shown that it need not.
 MAY_FAIL = frozenset({"no-netdev"})
 # What may go well at one boot and not at the next, by the order in which systemd takes things.
-_NOTED = frozenset({"waits-for-network", "early-automount", "needs-nofail", "union-order"})
+_NOTED = frozenset({"waits-for-network", "early-automount", "false-blank", "needs-nofail", "union-order"})
 _MIRRORED = frozenset({"/boot/efi", "/efi"})  # copied to a second disk on purpose, so that each of them starts the host
 _COPIES = (
     "see which of them is the copy (sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS)\ndetach it, or give it a name "
@@ -168,6 +169,8 @@ def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
     found = {one.line: one for one in _lines(facts, document, remarks, mounted_targets(facts))}
     for remark in remarks:
         if remark.code in _NOTED and _counts_here(facts, remark):
+            if remark.code == "false-blank" and _is_meant(facts, document.lines[remark.line - 1].target):
+                continue
             line = found.get(remark.line) or BootLine(document.lines[remark.line - 1].target, remark.line)
             if not line.fault and not line.note:
                 note = f"line {remark.line} of {PATH}: {remark.message}"
@@ -191,6 +194,11 @@ def _explain_need(line: BootLine, lost: BootLine, relation: str) -> BootLine:
 def mounted_targets(facts: Facts) -> frozenset[str]:
     """Where something is mounted now; nowhere in an image."""
     return frozenset() if facts.reader.persistent_only else frozenset(facts.mounts.at)
+
+
+def _is_meant(facts: Facts, target: str) -> bool:
+    """Whether a folder has what looks like a blank in its name, as something is mounted there now."""
+    return false_blank(target.encode("utf-8", "surrogateescape")) != "" and target in mounted_targets(facts)
 
 
 def _counts_here(facts: Facts, remark: ShownRemark) -> bool:
