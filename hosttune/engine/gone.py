@@ -9,6 +9,7 @@ from typing import Any, Final
 
 GONE: Final[Mapping[str, str]] = {
     "cpu-irqbalance": "it changed nothing, and no gain was measured",
+    "framework-idle-gpu-watch": "it looked for five seconds; hosttune watch says what a job waits for",
     "framework-modern-tools": "it was about jobs, not about the host; hosttune watch says what pays there",
 }  # fmt: skip
 _LISTS = ("select", "ignore", "drain_for", "no_drain_for")

@@ -162,13 +162,13 @@ DMON = """\
 
 def test_activity_is_read_by_the_names_of_its_head():
     first, second = parse_activity(DMON)
-    assert (first.busy_percent, first.idle_run, first.memory_mib) == ((99, 0, 0, 0), 3, 40000)
+    assert (first.busy_percent, first.memory_mib) == ((99, 0, 0, 0), 40000)
     assert (second.busy_percent, second.is_in_use) == ((), True)
 
 
-def test_gpu_that_does_not_tell_is_not_starved():
+def test_gpu_that_does_not_say_how_busy_it_is_is_left_out():
     activity = facts_of(process(7), queries={ASK: DMON}).activity
-    assert [gpu.index for gpu in activity.starved] == [0]
+    assert [gpu.index for gpu in activity.in_use] == [0]
 
 
 def test_activity_without_work_is_not_sampled():

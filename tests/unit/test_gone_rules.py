@@ -14,7 +14,7 @@ from hosttune.errors import BadInput, HosttuneError
 
 CATALOG = builtin_catalog()
 POLICY = """\
-select: [framework-modern-tools, gpu-dcgm]
+select: [framework-modern-tools, framework-idle-gpu-watch, gpu-dcgm]
 ignore: [cpu-irqbalance, {rule: cpu-irqbalance, subject: eth0, reason: x}]
 no_drain_for: [cpu-irqbalance]
 params:
@@ -30,7 +30,7 @@ def test_policy_that_names_rules_taken_out_holds_with_a_note_for_each():
     assert (policy.select, policy.ignore, policy.waivers, policy.params) == (("gpu-dcgm",), (), (), {})
     assert not policy.drains.no_drain_for
     assert {one.rule for one in policy.said} == {"gpu-dcgm"}
-    assert [one.partition(":")[0] for one in policy.notes] == ["policy.yaml"] * 2
+    assert [one.partition(":")[0] for one in policy.notes] == ["policy.yaml"] * 3
     assert all(any(f"{name} was taken out: {why}" in note for note in policy.notes) for name, why in GONE.items())
     assert "gpu-dcgm" in {rule.id for rule in policy.selected(CATALOG)}
     assert not [fault for fault in without_effect(policy, CATALOG, ()) if "taken out" in fault.message]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _THIRD_PARTY = "only third-party archives offer one"
 _DKMS = "modules are offered only by DKMS, compiled on this host"
 _CLOSED = "they need the closed kernel module, and none is offered"
-_NEWER = "sudo apt-get update, and look again; a GPU that is newer than these branches needs NVIDIA's archive"
+_NEWER = "sudo apt-get update, and look again\nif the GPU is newer than these branches, use NVIDIA's archive"
 _ASKS = {_THIRD_PARTY: "allow_third_party", _DKMS: "allow_dkms"}
 _DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "ubuntu-desktop-minimal")
 
@@ -99,12 +99,12 @@ def _usable(
         ),
         (
             "they need the open kernel module, and none is offered",
-            "sudo apt-get update, and look again; a newer release of Ubuntu has it",
+            "sudo apt-get update, and look again (a newer release of Ubuntu has it)",
             lambda c: kind != "open" or c.is_open,
         ),
         (
             _CLOSED,
-            "sudo apt-get update, and look again; branch 580 and older ones have it",
+            "sudo apt-get update, and look again (branch 580 and older ones have it)",
             lambda c: kind != "closed" or not c.is_open,
         ),
         (
@@ -119,7 +119,7 @@ def _usable(
         ),
         (
             "NVSwitch needs the server driver, and none is offered",
-            "sudo apt-get update, and look again; server drivers are in restricted, some in multiverse",
+            "sudo apt-get update, and look again (server drivers are in restricted, some in multiverse)",
             lambda c: not has_switches(facts) or c.is_server,
         ),
     )
@@ -131,7 +131,7 @@ def _usable(
             asks = _ASKS.get(why_not, "")
             lists = where_off(facts, *narrow) if why_not != _THIRD_PARTY else ""
             decided = join_decisions(decisions_about_offer(facts)) if why_not != _THIRD_PARTY else None
-            ways = "; or ".join(part for part in (decided.undo if decided else lists, way_out) if part)
+            ways = "\nor ".join(part for part in (decided.undo if decided else lists, way_out) if part)
             said = f"{why_not} (offered: {names})"
             return (), f"{said}; {decided.what}" if decided else said, ways, asks
         left = remaining

@@ -38,15 +38,6 @@ class GpuActivity(Fact):
         """Some program holds memory of it."""
         return self.memory_mib >= IN_USE_MIB
 
-    @property
-    def idle_run(self) -> int:
-        """The longest run of seconds in which no kernel ran."""
-        longest = run = 0
-        for busy in self.busy_percent:
-            run = run + 1 if busy == 0 else 0
-            longest = max(longest, run)
-        return longest
-
 
 @frozen
 class Activity(Fact):
@@ -58,11 +49,6 @@ class Activity(Fact):
     def in_use(self) -> tuple[GpuActivity, ...]:
         """Those that some program holds, and that tell how busy they are."""
         return tuple(gpu for gpu in self.gpus if gpu.is_in_use and gpu.busy_percent)
-
-    @property
-    def starved(self) -> tuple[GpuActivity, ...]:
-        """Those in use that did nothing for three seconds or more."""
-        return tuple(gpu for gpu in self.in_use if gpu.idle_run >= 3)
 
 
 def parse(output: str) -> tuple[GpuActivity, ...]:
