@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.memory.memory import as_sold
 from hosttune.facts.reading import line, require_known
@@ -88,7 +88,13 @@ def _product(facts: Facts) -> str:
     where = f" on {host.cloud}" if host.cloud else ""
     under = f" ({host.hypervisor})" if host.is_vm and host.hypervisor not in {"", "unknown"} else ""
     words = f"{host.product or ('virtual machine' if host.is_vm else 'unknown board')}{under}{where}"
-    return f"{host.container} container on {words}" if host.is_container else words
+    return f"{host.container} container, whose host was not looked at ({words})" if host.is_container else words
+
+
+def _room(facts: Facts) -> str:
+    """Of a container or a job of Slurm; empty for a host, and where it is not known."""
+    found = attempt(lambda: facts.confines.summary if facts.confines.by else "")
+    return found if isinstance(found, str) else ""
 
 
 def _models(facts: Facts) -> str:
@@ -182,6 +188,7 @@ _MACHINE: Mapping[str, Callable[[Facts], str]] = {
     "driver": _loaded,
     "kernel": lambda facts: facts.kernel.release,
     "system": _system,
+    "may use": _room,
 }
 _HARDWARE: Mapping[str, Callable[[Facts], str]] = {
     "GPU": _gpu,

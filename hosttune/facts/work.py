@@ -62,7 +62,7 @@ _TOOLS = frozenset({
 })  # fmt: skip
 _SERVICES = NOT_WORK - DISPLAYS - _TOOLS
 # Where only root makes control groups: users get those below user@UID.service, containers their own.
-_SLURM = regex(
+SLURM_GROUP = regex(
     r"/slurm[^/]*/(?:uid_\d+/)?job_(\d+)(?:/|$)|(?:/[^/]+\.slice)*/(?:[^/]+_)?slurmstepd\.scope/job_(\d+)(?:/|$)"
 )
 _SLURM_STEP = regex(r"slurmstepd: \[(\d+)")
@@ -133,7 +133,7 @@ def jobs_of(processes: Iterable[Process]) -> tuple[str, ...]:
     """The batch jobs whose processes run here, by control group; for Slurm without one, by its step daemon's title."""
     jobs: set[str] = set()
     for process in processes:
-        if match := _SLURM.match(process.cgroup):
+        if match := SLURM_GROUP.match(process.cgroup):
             jobs.add(f"slurm job {match[1] or match[2]}")
         elif process.uid == 0 and is_daemon(process, ("slurmstepd",)) and (number := _number_of_step(process)):
             jobs.add(f"slurm job {number}")

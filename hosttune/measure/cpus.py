@@ -8,17 +8,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
-
-from hosttune.facts.cpu.cpu import Quota, parse_cpu_max, parse_groups
+from hosttune.facts.cpu.cpu import GROUPS, Quota, parse_cpu_max, parse_groups, upwards
 from hosttune.frozen import frozen
 from hosttune.host.bounded import head_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-GROUPS = "/sys/fs/cgroup"
-
 
 @frozen
 class Cpus:
@@ -62,14 +54,6 @@ def quotas(pid: int = 0, *, root: str = "") -> tuple[Quota, ...]:
         if cpus is not None:
             found.append(Quota(cpus, f"{folder.removeprefix(root)}/{'cpu.cfs_quota_us' if is_v1 else 'cpu.max'}"))
     return tuple(found)
-
-
-def upwards(mount: str, group: str) -> Iterator[str]:
-    """The folder of a control group, then of each one above it, the mount last."""
-    while group.strip("/"):
-        yield f"{mount}{group.rstrip('/')}"
-        group = group.rstrip("/").rpartition("/")[0]
-    yield mount
 
 
 def _v2(folder: str) -> float | None:

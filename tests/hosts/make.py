@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hosttune.facts.apt_get import downloads, simulation
 from hosttune.facts.gpu.candidates import LIST
-from tests.hosts.container_files import RUNTIME_PACKAGES, SITE_LIMITS, runtime_files
+from tests.hosts.container_files import RUNTIME_PACKAGES, SITE_LIMITS, limits_text, runtime_files
 from tests.hosts.driver import loaded, not_loaded
 from tests.hosts.machine import DiskSpec, GpuSpec, Machine, MountSpec, write
 
@@ -283,9 +283,13 @@ CONTAINER = Machine(
     namespaces={"pid": 4026532841, "uts": 4026532839, "ipc": 4026532840, "cgroup": 4026532842},
     mounts=(
         MountSpec("/", "overlay", "overlay", "0:61", super_options="rw,lowerdir=/a,upperdir=/b,workdir=/c"), *KERNEL_MOUNTS,
-        MountSpec("/data", "/dev/nvme1n1", "ext4", "259:16", root="/sets"),
+        MountSpec("/data", "/dev/nvme1n1", "ext4", "259:16", root="/sets"), replace(SHM, gib=64),
     ),
-    disks=(NVME, DiskSpec("nvme1n1", 3576)), files={"/.dockerenv": "", "/proc/1/cgroup": "0::/\n"},
+    disks=(NVME, DiskSpec("nvme1n1", 3576)),
+    files={
+        "/.dockerenv": "", "/proc/1/cgroup": "0::/\n", "/proc/self/cgroup": "0::/\n",
+        "/proc/self/status": "Name:\thosttune\nCpus_allowed_list:\t0-15\n", "/proc/self/limits": limits_text(1048576, 1048576, "unlimited"),
+    },
     fstab="# UNCONFIGURED FSTAB FOR BASE SYSTEM\n",
     gpus=(GpuSpec("0000:1b:00.0", "0x2330"),), queries={("ubuntu-drivers", "devices"): None},
 )  # fmt: skip

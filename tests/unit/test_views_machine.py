@@ -36,7 +36,7 @@ def record(name):
     [
         ("h100-8x-2socket", "DGXH100: 8 x NVIDIA H100 80GB HBM3, driver 580.126.20, kernel 6.8.0-60-generic, Ubuntu 24.04"),
         ("no-gpu-debian12", "SYS-420GP: no NVIDIA GPU, kernel 6.1.0-35-amd64, Debian GNU/Linux 12"),
-        ("container-docker", "docker container on SYS-420GP: 1 x NVIDIA H100 80GB HBM3, driver in a version that is not known, kernel 6.8.0-60-generic, Ubuntu 22.04"),
+        ("container-docker", "docker container, whose host was not looked at (SYS-420GP): 1 x NVIDIA H100 80GB HBM3, driver in a version that is not known, kernel 6.8.0-60-generic, Ubuntu 22.04"),
         ("microvm-debian12", "virtual machine: no NVIDIA GPU, kernel 6.18.44, Debian GNU/Linux 12"),
         ("a100-cloud-vm", "Virtual Machine (microsoft): 1 x "),
     ],

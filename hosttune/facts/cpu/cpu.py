@@ -8,7 +8,7 @@ of proc_pid_status(5), cpu.max (Documentation/admin-guide/cgroup-v2.rst) and cpu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _CPUINFO = "/proc/cpuinfo"
-_STATUS = "/proc/1/status"
+GROUPS = "/sys/fs/cgroup"
 _CPUS = "/sys/devices/system/cpu"
 _ARM_MAKERS = {
     "0x41": "ARM", "0x48": "HiSilicon", "0x4e": "NVIDIA", "0x51": "Qualcomm", "0x61": "Apple", "0xc0": "Ampere",
@@ -194,29 +194,46 @@ def _siblings_off(reader: Reader, online: int, offline: int) -> int:
 
 
 def _usable(reader: Reader) -> tuple[int, str]:
-    rows = (row.partition(":") for row in require_known(text(reader, _STATUS), _STATUS).splitlines())
+    return usable_of(find_allowed(reader, "1"), find_quota(reader, "1"))
+
+
+def find_allowed(reader: Reader, process: str) -> int:
+    """The CPUs that the affinity of a process allows; `process` is its number, or self."""
+    status = f"/proc/{process}/status"
+    rows = (row.partition(":") for row in require_known(text(reader, status), status).splitlines())
     allowed = next((rest for key, _, rest in rows if key == "Cpus_allowed_list"), "")
     if not allowed:
-        raise UnknownFact(f"{_STATUS} has no Cpus_allowed_list")
-    return usable_of(len(parsed(number_list, allowed)), _quota(reader))
+        raise UnknownFact(f"{status} has no Cpus_allowed_list")
+    return len(parsed(number_list, allowed))
 
 
-def _quota(reader: Reader) -> Quota | None:
-    """The smallest quota from the control group of process 1 up to the root of the hierarchy."""
-    content = text(reader, "/proc/1/cgroup")
+def find_quota(reader: Reader, process: str) -> Quota | None:
+    """The smallest quota from the control group of a process up to the root of the hierarchy."""
+    is_v1, folders = group_folders(reader, process, "cpu")
+    found = [limit for folder in folders if (limit := (_limit_v1 if is_v1 else _limit_v2)(reader, folder))]
+    return min(found, key=lambda quota: quota.cpus, default=None)
+
+
+def group_folders(reader: Reader, process: str, controller: str) -> tuple[bool, tuple[str, ...]]:
+    """Whether the controller is of version 1, and the folders of the control group of a process and of those above it.
+
+    With version 1 of a controller, version 2 has none (hybrid set-up, mounted at .../unified).
+    """
+    content = text(reader, f"/proc/{process}/cgroup")
     if content is ABSENT:
-        return None
+        return False, ()
     groups = parse_groups(content)
-    found: list[Quota] = []
-    # With version 1 of the cpu controller, version 2 has none ("hybrid" set-up, mounted at .../unified).
-    mount, limit_of = ("/sys/fs/cgroup/cpu", _limit_v1) if "cpu" in groups else ("/sys/fs/cgroup", _limit_v2)
-    path = groups.get("cpu", groups.get("", "/"))
-    while True:
-        if limit := limit_of(reader, (mount + path).rstrip("/")):
-            found.append(limit)
-        if path in {"", "/"}:
-            return min(found, key=lambda quota: quota.cpus, default=None)
-        path = path.rstrip("/").rpartition("/")[0] or "/"
+    is_v1 = controller in groups
+    mount = f"{GROUPS}/{controller}" if is_v1 else GROUPS
+    return is_v1, tuple(upwards(mount, groups.get(controller, groups.get("", "/"))))
+
+
+def upwards(mount: str, group: str) -> Iterator[str]:
+    """The folder of a control group, then of each one above it, the mount last."""
+    while group.strip("/"):
+        yield f"{mount}{group.rstrip('/')}"
+        group = group.rstrip("/").rpartition("/")[0]
+    yield mount
 
 
 def _limit_v2(reader: Reader, folder: str) -> Quota | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hosttune.facts.limits.confines import Confines
     from hosttune.facts.limits.container_limits import AllContainerLimits
     from hosttune.facts.limits.host_tables import HostTables
     from hosttune.facts.limits.limits import JobLimits
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 class LimitsFacts:
     """The subjects in this folder."""
 
+    confines: Confines
     container_limits: AllContainerLimits
     host_tables: HostTables
     limits: JobLimits

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from hosttune.facts.cpu.cpu import parse_groups
+from hosttune.facts.cpu.cpu import GROUPS, parse_groups, upwards
 from hosttune.facts.memory.memory import parse_meminfo
 from hosttune.frozen import frozen
 from hosttune.host.bounded import head_text
-from hosttune.measure.cpus import GROUPS, upwards
 from hosttune.numbers import parse_digits
 
 FITS: Final = 0.6  # of the room: the rest is the job's own

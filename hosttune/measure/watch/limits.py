@@ -13,8 +13,8 @@ from contextlib import suppress
 from shlex import quote
 from types import MappingProxyType
 
-from hosttune.facts.cpu.cpu import parse_groups
-from hosttune.measure.cpus import GROUPS, quotas, upwards
+from hosttune.facts.cpu.cpu import GROUPS, parse_groups, upwards
+from hosttune.measure.cpus import quotas
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import counter
 from hosttune.measure.watch.tick import CpuLimit, LimitKind

@@ -10,9 +10,8 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from hosttune.facts.cpu.cpu import parse_groups
+from hosttune.facts.cpu.cpu import GROUPS, parse_groups, upwards
 from hosttune.host.process_memory import statvfs_in_time
-from hosttune.measure.cpus import GROUPS, upwards
 from hosttune.measure.dataset.room import memory_limits
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.limits import setter

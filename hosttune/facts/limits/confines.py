@@ -1,0 +1,128 @@
+"""What this container or Slurm job may use of its host, seen from inside: by the process that asks.
+
+Sources: proc_pid_status(5) (Cpus_allowed_list), cgroups(7), cpu.max, memory.max and memory.high
+(Documentation/admin-guide/cgroup-v2.rst), cpu.cfs_quota_us (scheduler/sched-bwc.rst), memory.limit_in_bytes
+(cgroup-v1/memory.rst), getrlimit(2). os.cpu_count() of Python counts the CPUs on line, whatever of them may be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.cpu.cpu import find_allowed, find_quota, group_folders, parse_groups
+from hosttune.facts.limits.limits import UNLIMITED, parse_limits
+from hosttune.facts.reading import if_absent, is_there, line, parsed, require_known, text
+from hosttune.facts.work import SLURM_GROUP
+from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.cpu.cpu import Quota
+    from hosttune.host.door import Reader
+
+_GROUP = "/proc/self/cgroup"
+_LIMITS = "/proc/self/limits"
+_ENDLESS = 1 << 60  # version 1 writes the largest multiple of a page for no limit
+# How who starts a container or job grants more of each.
+_WAYS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
+    "docker": {
+        "cpus": "docker run --cpus N (--cpuset-cpus for the CPUs)",
+        "shm": "docker run --shm-size=8g, or --ipc=host",
+        "nofile": "docker run --ulimit nofile=65536:524288",
+        "memlock": "docker run --ulimit memlock=-1",
+    },
+    "kubernetes": {
+        "cpus": "resources.limits.cpu of the pod",
+        "shm": "an emptyDir with medium: Memory at /dev/shm of the pod",
+        "nofile": "ulimit -n 65536 first in the command of the container, or LimitNOFILE= of containerd.service on the node",
+        "memlock": "LimitMEMLOCK=infinity of containerd.service on the node",
+    },
+    "slurm": {
+        "cpus": "sbatch --cpus-per-task=N",
+        "shm": "a larger /dev/shm of the node",
+        "nofile": "ulimit -n 65536 in the script of sbatch",
+        "memlock": "LimitMEMLOCK=infinity of slurmd.service, and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
+    },
+})  # fmt: skip
+
+
+@frozen
+class Confines(Fact):
+    """The room of the process that asks. Nothing of it is looked at on a host outside of a job."""
+
+    by: str  # docker, podman, kubernetes, lxc ...: as host.container; slurm for a job; empty for neither
+    cpus: float  # by affinity and the tightest quota
+    counted_cpus: int  # what os.cpu_count() says
+    quota: str  # the file of the quota, where that decides; empty where the affinity does
+    memory_bytes: int  # the tightest limit of the control groups; 0 without one
+    nofile: int  # open files, the soft limit
+    memlock: int  # bytes of locked memory, the soft limit
+    has_rdma: bool  # devices of InfiniBand or RoCE can be opened here
+
+    @property
+    def whole_cpus(self) -> int:
+        """Threads or processes that can be busy, at least 1."""
+        return max(1, int(self.cpus))
+
+    @property
+    def is_memlock_unlimited(self) -> bool:
+        return self.memlock >= UNLIMITED
+
+    @property
+    def ways(self) -> Mapping[str, str]:
+        """How more is granted: of cpus, shm, nofile, memlock. Of an unknown manager each of the three is named."""
+        manager = {"podman": "docker"}.get(self.by, self.by)
+        if manager in _WAYS:
+            found = _WAYS[manager]
+            return {what: way.replace("docker", self.by, 1) for what, way in found.items()}
+        return {what: ", or ".join(ways[what] for ways in _WAYS.values()) for what in _WAYS["docker"]}
+
+    @property
+    def summary(self) -> str:
+        """`4 of 64 CPUs, 16 GiB of memory, 1024 open files`."""
+        memory = [f"{self.memory_bytes / (1 << 30):.3g} GiB of memory"] if self.memory_bytes else []
+        files = "any number of" if self.nofile >= UNLIMITED else self.nofile
+        return ", ".join([f"{self.cpus:g} of {self.counted_cpus} CPUs", *memory, f"{files} open files"])
+
+
+def collect(reader: Reader, facts: Facts) -> Confines:
+    room = shared(_find_cpus, reader)
+    limits = shared(lambda: parsed(parse_limits, require_known(text(reader, _LIMITS), _LIMITS)))
+    return Confines(
+        by=lazy(_find_manager, reader, facts),
+        cpus=lazy(lambda: room()[0]),
+        counted_cpus=lazy(lambda: facts.cpu.threads),
+        quota=lazy(lambda: room()[1]),
+        memory_bytes=lazy(_find_memory, reader),
+        nofile=lazy(lambda: limits()["Max open files"][0]),
+        memlock=lazy(lambda: limits()["Max locked memory"][0]),
+        has_rdma=lazy(is_there, reader, "/dev/infiniband"),
+    )
+
+
+def _find_manager(reader: Reader, facts: Facts) -> str:
+    if facts.host.is_container:
+        return facts.host.container or "other"
+    groups = attempt(lambda: if_absent(text(reader, _GROUP), ""))
+    if not isinstance(groups, str):
+        raise UnknownFact(groups.reason)
+    return "slurm" if any(SLURM_GROUP.match(group) for group in parse_groups(groups).values()) else ""
+
+
+def _find_cpus(reader: Reader) -> tuple[float, str]:
+    allowed = find_allowed(reader, "self")
+    quota: Quota | None = find_quota(reader, "self")
+    return (quota.cpus, quota.path) if quota and quota.cpus < allowed else (float(allowed), "")
+
+
+def _find_memory(reader: Reader) -> int:
+    is_v1, folders = group_folders(reader, "self", "memory")
+    names = ("memory.limit_in_bytes",) if is_v1 else ("memory.max", "memory.high")
+    words = (line(reader, f"{folder}/{name}") for folder in folders for name in names)
+    limits = [parse_digits(word, _ENDLESS) for word in words if word is not ABSENT]
+    return min((limit for limit in limits if limit < _ENDLESS), default=0)
