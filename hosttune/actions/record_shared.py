@@ -55,6 +55,10 @@ _MANAGED = regex(
 _INLINE = regex(r"\s#")
 _INSTALL = regex(r"\s*(install|remove)\s+([\w-]+)\s+(.*)")
 _RUN = regex(r"((?:RUN|PROGRAM|IMPORT)(?:\{\w+\})?\s*[+:]?==?\s*)\"((?:[^\"\\]|\\.)*)\"")
+# A line of tmpfiles.d(5) that writes a text into a file
+_WRITES = regex(r"(?P<line>\s*[wfF][-+!=~^$]{0,7}\s+(?P<file>\S+)(?:\s+\S+){4}\s+).+")
+_VALUES = ("/proc/", "/sys/")
+_PUT_IN = regex(r"(?:-[A-Za-z]|--[a-z-]{1,20}=)?%[A-Za-z]")
 _STRING = regex(r"\\.|\"((?:[^\"\\\n]|\\.)*)\"")
 # An entry of Origins-Pattern (unattended-upgrade(8))
 _ORIGIN = regex(
@@ -69,7 +73,7 @@ def shared_text(path: str, content: str) -> str | None:
     if path.startswith(_STATE) and not path.startswith(_KEPT_STATE):
         return None  # the journal has whole files in it, as they were
     if _AS_IT_IS.match(path) or _OWN.match(path) or path.startswith(_KEPT_STATE):
-        return content
+        return _shared_pattern(content) if path == "/proc/sys/kernel/core_pattern" else content
     if (kind := kind_of(path)) == "unit":
         return shared_unit(content)
     if _JOBS.match(path):
@@ -113,6 +117,11 @@ def _row(path: str, row: str) -> str:
         return ""
     if "/default/grub" in path:
         return row if start.startswith(("GRUB_", "export GRUB_")) else ""
+    if "/tmpfiles.d/" in path and (match := _WRITES.fullmatch(row)):
+        row = row if match["file"].startswith(_VALUES) else f"{match['line']}{MASK}"
+    if "/sysctl." in path and "|" in row:
+        key, equals, value = row.partition("=")
+        row = f"{key}{equals}{_shared_pattern(value)}"
     if "/modprobe.d/" in path and (match := _INSTALL.fullmatch(row)):
         return f"{match[1]} {match[2]} {shared_command(match[3])}"
     if "/udev/" in path:
@@ -120,6 +129,16 @@ def _row(path: str, row: str) -> str:
     if "/apt/" in path:
         return _STRING.sub(_hook, row)
     return _without_variables(row) if "/cdi/" in path or "/containerd/" in path or "/docker/" in path else row
+
+
+def _shared_pattern(pattern: str) -> str:
+    """Of a core_pattern (core(5)) that starts a program the program and what the kernel puts in."""
+    before, bar, command = pattern.partition("|")
+    if not bar or before.strip():
+        return pattern
+    program, *rest = command.split() or [""]
+    kept = (word for word in rest if word == "--" or _PUT_IN.fullmatch(word))
+    return f"{before}|{' '.join((*shared_words((program,)), *kept))}"
 
 
 def _kept_comment(comment: str) -> str:

@@ -51,6 +51,35 @@ _LIST = regex(
     (?:["']\s*,\s*(?:"(?:\\.|[^"\\\n])*(?=")|'[^'\n]*(?=')))*""",
     re.IGNORECASE | re.VERBOSE,
 )
+# ENV{NAME}="value" of udev, $x{name} = "value" of Perl, x["name"] = "value", "name" => "value", name := value; `==`
+# compares.
+_KEYED = regex(
+    rf"""(?P<name>{_WORDS}\d?["']?
+    (?:[\]}})]{{1,3}}[ \t]{{0,9}}(?:=>|[:+?]?=(?![=~]))|[ \t]{{0,9}}(?:=>|[:+?]=(?!=)))[ \t]{{0,9}}["']?)
+    (?!{_HARMLESS})(?:(?<=")(?:\\.|[^"\\\n])+|(?<=')[^'\n]+|[^\s,;"'}}\])]+)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# A setting of properties by its last word: `spark.authenticate.secret value`, with a dot, as `password required` of PAM
+# has none.
+_PROPERTY = regex(
+    rf"(?P<name>^[ \t]*(?:[\w-]{{1,80}}\.){{1,9}}[\w-]{{0,80}}{_WORDS}[ \t]+)(?![=:\s]|{_HARMLESS}).+", re.IGNORECASE
+)
+_ELEMENT = regex(rf"(?P<name><[\w:.-]{{0,64}}{_WORDS}\d?>)[^<]+(?=<)", re.IGNORECASE)
+# A name and its value as two entries, of Kubernetes and Hadoop.
+_PAIR = regex(
+    rf"""(?P<name>\bname["']?(?:[ \t]{{0,9}}:[ \t]{{0,9}}["']?|>)[\w.-]{{0,80}}{_WORDS}\d?
+    (?:["']?[ \t]{{0,9}}(?:,\s{{0,80}}|\n\s{{0,80}})["']?value["']?[ \t]{{0,9}}:[ \t]{{0,9}}["']?
+    |</name>\s{{0,80}}<value>))
+    (?:(?<=")(?:\\.|[^"\\\n])+|(?<=')[^'\n]+|[^\s<,}}"'][^\n<,}}]*)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# The text below `name: |` of YAML is as far in as its first line.
+_TEXT_BLOCK = regex(
+    rf"""(?P<name>^(?P<in>[ ]{{0,80}})(?:-[ ])?["']?[\w.-]{{0,80}}{_WORDS}\d?["']?:
+    (?:[ ]{{1,9}}[|>][-+\d]{{0,2}})?[ \t]{{0,9}}\n)
+    (?P<more>(?P=in)[ ]{{1,9}})(?![ ]|-[ ]|[\w.\"'-]{{1,80}}:(?:[ ]|$))[^\n]+(?:\n(?P=more)[^\n]*)*""",
+    re.IGNORECASE | re.VERBOSE | re.MULTILINE,
+)
 # The value of a line of its own goes on to its end, that of a variable of the environment to the next blank.
 _LINE = regex(
     rf"(?P<name>^\s*(?:export\s+)?[\w.-]*{_WORDS}\d?[ \t]*(?:=|:(?=[ \t]))[ \t]*)(?<!credentials=)"
@@ -183,6 +212,8 @@ def _mask_read(text: str) -> str:
     for pattern in (URL_PARAMETER, _SHARE_USER, _HEADER):
         text = pattern.sub(_masked, text)
     if _HINT.search(text):
+        for pattern in (_PAIR, _TEXT_BLOCK):
+            text = pattern.sub(_masked, text)
         text = "\n".join(_mask_assignments(line) for line in text.split("\n"))
     return _SHAPES.sub(MASK, text)
 
@@ -210,7 +241,8 @@ def _mask_assignments(line: str) -> str:
         return line
     if line.lstrip().startswith("Options="):
         line = _UNIT_OPTION.sub(_masked, line)
-    line = _LINE.sub(_masked, line)
+    for pattern in (_KEYED, _PROPERTY, _ELEMENT, _LINE):
+        line = pattern.sub(_masked, line)
     line = _QUOTED_VARIABLE.sub(_mask_variable, line)
     line = _VARIABLE.sub(_mask_variable, line)
     line = _OPTION.sub(_masked, _GLUED.sub(_masked, line))

@@ -218,6 +218,17 @@ FILES = (
     ("/proc/cmdline", "agent.token={}\n"),
     ("/proc/4711/environ", "~A={}\0"),
     ("/opt/site/agent.conf", "password = {}\n"),
+    ("/etc/udev/rules.d/12-a.rules", 'ACTION=="add", ENV{{API_KEY}}="{}", ATTR{{dhchap_secret}}+="{}"\n'),
+    ("/etc/needrestart/conf.d/a.conf", '$nrconf{{smtp_password}} = "{} x";\n'),
+    ("/opt/site/agent.pl", '$x->{{password}} = "{}"; %y = ("password" => "{}", token => {});\n'),
+    ("/opt/site/agent.py", "cfg['password'] = '{}'; password := \"{}\"\n"),
+    ("/etc/cdi/a.yaml", 'x:\n- name: DB_PASSWORD\n  value: {}\n  password: |-\n    {}\n    {}\n  token:\n    "{}"\n'),
+    ("/etc/docker/x.json", '[{{"name": "DB_PASSWORD", "value": "{}"}}]'),
+    ("/opt/spark/conf/spark-defaults.conf", "spark.local.dir /tmp\nspark.authenticate.secret {}\n"),
+    ("/opt/site/core.xml", "<name>fs.s3a.secret.key</name>\n<value>{}</value><db.password>{}</db.password>\n"),
+    ("/etc/sysctl.d/11-a.conf", "~kernel.core_pattern = |/opt/site/agent {} -p%p --key={}\n"),
+    ("/proc/sys/kernel/core_pattern", "~|/opt/site/agent {} -p%p\n"),
+    ("/etc/tmpfiles.d/a.conf", "~f+ /root/.agent 0600 root root - {} {}\n"),
     ("/opt/site/agent.conf", "~plain {}\n"),
 )  # fmt: skip
 
@@ -269,6 +280,22 @@ def _host(planter: Planter) -> FakeReader:
         ("apt-config", "dump"): Completed(0, planter.plant('Acquire::https::Proxy "https://b:{}@p";\n').encode(), b""),
     }
     return FakeReader(files, processes=_processes(planter), queries=queries)
+
+
+SHARED = {
+    "/etc/udev/rules.d/1.rules": 'ACTION=="add", ENV{DM_TOKEN}=="x", ATTR{queue/scheduler}="none", ENV{API_KEY}="(masked)"\n',
+    "/proc/sys/kernel/core_pattern": "|/usr/share/apport/apport -p%p -s%s -- %E",
+    "/etc/sysctl.d/1.conf": "kernel.core_pattern = |/usr/lib/systemd/systemd-coredump %P %u %h\nvm.swappiness = 1\n",
+    "/etc/tmpfiles.d/1.conf": "w /sys/kernel/mm/ksm/run - - - - 0\nd /tmp 1777 root root 10d\n",
+    "/etc/docker/daemon.json": '{"x": [{"name": "token", "value": "(masked)"}]}',
+    "/etc/cdi/1.yaml": "token:\n  a: 1\n  password:\n  - b\nname: password\n",
+}
+
+
+@pytest.mark.parametrize("path", SHARED)
+def test_no_secret_is_left_in_a_shared_record(path):
+    data = take_record(FakeReader(SHARED), lambda door: door.read(path), share=True, tool_version="0")
+    assert data["files"][path] == SHARED[path]
 
 
 @pytest.mark.parametrize("share", [False, True])
