@@ -16,14 +16,6 @@ def dataset(
         Option("--budget", metavar="SECONDS", min=0.1, help="End after so long, with what was seen until then."),
     ] = None,
     headers: Annotated[bool, Option("--headers/--no-headers", help="Read some headers for the decoded size.")] = True,
-    python: Annotated[
-        str | None,
-        Option(
-            "--python",
-            metavar="PATH",
-            help="The Python whose libraries are asked about HDF5, Parquet, Arrow, TFRecord.",
-        ),
-    ] = None,
     follow: Annotated[
         bool, Option("--follow", help="Also other file systems below PATH, and folders behind symbolic links.")
     ] = False,
@@ -63,7 +55,7 @@ def dataset(
             try:
                 found = look(
                     path, Facts(reader), patience, is_exact=exact, with_headers=headers, follow=follow,
-                    gpu_processes=gpu_processes, python=python, tell=line.tell,
+                    gpu_processes=gpu_processes, tell=line.tell,
                 )  # fmt: skip
             finally:
                 signal.signal(signal.SIGINT, before)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+
 from hosttune.facts.cpu.cpu import GROUPS, Quota, parse_cpu_max, parse_groups, upwards
 from hosttune.frozen import frozen
 from hosttune.host.bounded import head_text
+
 
 @frozen
 class Cpus:

@@ -37,6 +37,7 @@ def start_workers(
     worker_bytes: int = WORKER_BYTES,
     wait_per_cpu: float | None = None,
     measured: int | None = None,
+    shards: int | None = None,
 ) -> Workers:
     """num_workers to start with: usable CPUs / GPU processes - 1, two where there are CPUs for two, or what memory
     holds, at least 1.
@@ -44,6 +45,7 @@ def start_workers(
     `available_bytes` is memory for all workers of this host (None: not known), `wait_per_cpu` the time an item waits
     for each second that it computes, as `bench read` measures it: from 1 on the CPUs count that much more.
     `measured` is what `bench read` found best, for all GPU processes together; it takes the place of the formula.
+    `shards` are the files of a data set that is read shard by shard: a worker without one of its own does nothing.
     """
     ranks = max(1, gpu_processes)
     share = cpus.usable / ranks
@@ -73,6 +75,10 @@ def start_workers(
                 f"{available_bytes / 2**30:.1f} GiB / {_processes(ranks)} / {worker_bytes / 2**30:.1f} GiB a worker"
             )
             limits.append("memory limits it before the CPUs do")
+    if shards is not None and 0 < shards // ranks < wanted:
+        wanted = shards // ranks
+        formula = f"{shards} shards / {_processes(ranks)}"
+        limits.append("one shard feeds one worker")
     if share < 2 and measured is None:
         limits.append(
             "less than two CPUs for each GPU process: a worker shares them with the training loop; try none, too"

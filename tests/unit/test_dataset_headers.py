@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
 import tarfile
 import wave
@@ -159,8 +160,33 @@ def test_header_of_arrays_is_what_the_file_holds():
     records = npy("(100,)", "[('a', '<f4'), ('b', '<i8')]", 1200)
     assert look(records).native_bytes == 1200
     assert look(npy("(10, 21)")) == Header("npy")
-    assert look(npz("a.npy", "b.npy")).native_bytes == 10_000
+    assert look(npz("a.npy", "b.npy")) == Header("npz")  # no arrays in it
     assert look(npz("a.npy", "b.txt")) == Header("zip")
+    for kind in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", kind) as archive:
+            archive.writestr("a.npy", npy("(100,)", "'|u1'", 100))
+            archive.writestr("b.npy", npy("(100,)", "'<f8'", 800))
+        content = packed.getvalue()
+        assert look(content) == Header("npz", 900, 800, len(content))  # 100 and 100 numbers of four bytes
+
+
+def safetensors(table, held):
+    text = json.dumps(table).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(held)
+
+
+def test_header_of_safetensors_is_what_the_file_holds():
+    one = {"dtype": "BF16", "shape": [10, 20], "data_offsets": [0, 400]}
+    content = safetensors({"__metadata__": {"format": "pt"}, "w": one}, 400)
+    assert look(content) == Header("safetensors", 400, 800, len(content))
+    for broken in (
+        safetensors({"w": one}, 399),
+        safetensors({"w": {**one, "shape": [1 << 62, 2]}}, 400),
+        safetensors({"w": {**one, "shape": "ab"}}, 400),
+        safetensors({"w": {**one, "dtype": ["F32"]}}, 400),
+    ):
+        assert look(broken) == Header("safetensors")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ _WAYS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
     "kubernetes": {
         "cpus": "resources.limits.cpu of the pod",
         "shm": "an emptyDir with medium: Memory at /dev/shm of the pod",
-        "nofile": "ulimit -n 65536 first in the command of the container, or LimitNOFILE= of containerd.service on the node",
+        "nofile": "ulimit -n 65536 first in the command, or LimitNOFILE= of containerd.service on the node",
         "memlock": "LimitMEMLOCK=infinity of containerd.service on the node",
     },
     "slurm": {

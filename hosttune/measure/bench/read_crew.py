@@ -64,7 +64,6 @@ class Crew:
         self._queue, self._feed = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._feed, False)
         self._workers: list[_Worker] = []
-        self._has_containers = False
         settings = {"queue": self._queue, "most": most, "memory": memory, "limit_s": FILE_S}
         try:
             for _ in range(count):
@@ -106,22 +105,6 @@ class Crew:
                 _whole(told, "file"), _whole(told, "bytes"), _whole(told, "pixels"),
                 positive(told, "seconds"), str(told.get("error", ""))[:200],
             )  # fmt: skip
-
-    def held(
-        self, number: int, kind: str, *, is_dropped: bool, is_whole: bool, timeout_s: float
-    ) -> Iterator[Mapping[str, Any]]:
-        """What one container holds, as held_program.py tells it: values by their first bytes, then the sums.
-        `is_whole`: of all rows, instead of some."""
-        worker = self._workers[0]
-        if not self._has_containers:
-            worker.tell({"containers": _program("measure/dataset/held_program.py")}, timeout_s)
-            self._has_containers = True
-        worker.tell({"held": [[number, kind, is_dropped, is_whole]]}, timeout_s)
-        while True:
-            told = worker.answer(timeout_s)
-            yield told
-            if "file" in told:
-                return
 
     def run(self, numbers: Sequence[int], workers: int, how: str, timeout_s: float) -> Pass:
         """One pass of the first `workers` workers over these files; `how` is read or decode."""

@@ -9,10 +9,6 @@ so that whoever is free takes the next one, as workers of a DataLoader do.
   {"libraries": ["jpg", "npy"]}   -> {"python", "libraries": {"jpg": "Pillow 13.0.0"}, "notes": [...], "rss": BYTES}
   {"paths": [...]}                -> {"paths": COUNT}
   {"probe": [0, 1, 2]}            -> {"file", "bytes", "pixels", "seconds", "error"} for each, then {"probed": COUNT}
-  {"containers": TEXT}            (held_program.py, which asks a library what a container holds)
-  {"held": [[0, "Parquet", true]]} -> values of each that say no size by themselves: {"value": BASE64, "size": BYTES,
-                                     "times": NUMBER}, then {"file", "native", "float32", "of", "err", "by", "moved",
-                                     "error"}
   {"go": "read"|"decode"|"hand"}  -> after END: {"files", "bytes", "failed", "start", "end", "cpu", "user", "device"}
 
 An image that was made to harm meets RLIMIT_DATA, and a timer whose signal ends the process in whatever C code it is.
@@ -59,7 +55,6 @@ class ReadWorker:
         self.limit_s = 10.0
         self.paths: list[bytes] = []
         self.decoders: dict[str, Decoder] = {}
-        self.containers: dict[str, Any] = {}
 
     def settings(self, given: dict[str, Any]) -> None:
         self.queue = given["queue"]
@@ -103,37 +98,6 @@ class ReadWorker:
             said["seconds"] = time.monotonic() - started
             self.say(said)
         self.say({"probed": len(numbers)})
-
-    def set_containers(self, text: str) -> None:
-        exec(compile(text, "held_program.py", "exec"), self.containers)  # noqa: S102 - as this text came, too
-
-    def held(self, wanted: Sequence[tuple[int, str, bool, bool]]) -> None:
-        """What the values of containers take, by the library that people read them with. What was not in the page cache
-        before is let go of again where that is asked."""
-        for number, kind, is_dropped, is_whole in wanted:
-
-            def say(what: dict[str, Any]) -> None:
-                self.guard(self.limit_s)  # whoever tells row by row is at work
-                self.say(what)
-
-            held = self.containers["Held"](say, is_whole=is_whole)
-            said: dict[str, Any] = {"file": number, "by": "", "moved": False, "error": ""}
-            try:
-                fd = opened(self.paths[number])
-                with os.fdopen(fd, "rb", buffering=0) as file:
-                    before = os.fstat(fd)
-                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-                    self.guard(self.limit_s)
-                    said["by"] = self.containers["TELLERS"][kind](file, held)
-                    if is_dropped:
-                        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-                    said["moved"] = os.fstat(fd).st_atime_ns != before.st_atime_ns
-                    held.of = held.of or before.st_size
-            except Exception as error:  # noqa: BLE001 - a library may raise anything about a broken file
-                said["error"] = (type(error).__name__ + ": " + str(error))[:200]
-            finally:
-                self.guard(0)
-            self.say({**said, "native": held.native, "float32": held.float32, "of": held.of, "err": held.error()})
 
     def go(self, how: str) -> None:
         """Take numbers from the queue until END comes; what was done, when it began and ended (CLOCK_MONOTONIC)."""
@@ -376,7 +340,6 @@ def main() -> None:
     calls: dict[str, Callable[[Any], None]] = {
         "settings": worker.settings, "libraries": worker.libraries, "paths": worker.set_paths,
         "probe": worker.probe, "go": worker.go,
-        "containers": worker.set_containers, "held": worker.held,
     }  # fmt: skip
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         for line in sys.stdin.buffer:

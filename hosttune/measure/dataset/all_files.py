@@ -10,6 +10,7 @@ from hosttune.measure.dataset.decoded import Looked
 from hosttune.measure.dataset.probe import probe
 from hosttune.measure.dataset.sample import has_header
 from hosttune.measure.dataset.tally import Named
+from hosttune.measure.dataset.walk import is_of_hub
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,11 +48,12 @@ class FileCounter:
             if self._reads or not is_plain:
                 self._each(folder, ordered)
             elif key:
-                self._sizes(folder, ordered, key, [one.st_size for one in infos])
+                self._sizes(folder, ordered, key, [census.held(key, one) for one in infos])
             else:
                 groups: dict[str, list[tuple[os.DirEntry[str], int]]] = {}
                 for entry, info in zip(ordered, infos, strict=True):
-                    groups.setdefault(self._tally.key_of_name(entry.name), []).append((entry, info.st_size))
+                    own = self._tally.key_of_name(entry.name)
+                    groups.setdefault(own, []).append((entry, census.held(own, info)))
                 for own, found in groups.items():
                     self._sizes(folder, [entry for entry, _ in found], own, [size for _, size in found])
         self._spent_s += self._patience.seconds - started
@@ -78,17 +80,17 @@ class FileCounter:
                 info = entry.stat(follow_symlinks=False)
                 is_link = stat.S_ISLNK(info.st_mode)
                 info = os.stat(path) if is_link else info
-                if is_link and os.path.realpath(path).startswith(f"{self._root}/"):
+                place = os.path.realpath(path) if is_link else ""
+                if place.startswith(f"{self._root}/") and not is_of_hub(os.path.dirname(place)):
                     continue  # it comes under its own name
                 if not stat.S_ISREG(info.st_mode) or not census.is_new(info, is_link=is_link):
                     continue
                 key = self._tally.key_of_name(entry.name)
-                self._sizes(folder, [entry], key, [info.st_size])
+                self._sizes(folder, [entry], key, [census.held(key, info)])
                 if self._reads and has_header(key):
                     found = probe(path, with_header=True, is_whole=True, has_time=self._has_time)
                     census.moved += found.has_moved_atime if found else 0
-                    is_cold = found is not None and found.resident_bytes == 0
-                    census.look(path, Looked(key, info.st_size, found.header if found else None), is_cold=is_cold)
+                    census.look(Looked(key, census.held(key, info), found.header if found else None))
             except FileNotFoundError:
                 continue
             except OSError:

@@ -1,5 +1,5 @@
 """Sizes of all files, and with `--exact` their headers, summed up as they come: memory grows with nothing but the hard
-links that wait for their other names, and the list of containers."""
+links that wait for their other names."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.measure.dataset.decoded import Decoded, Looked, decode
 from hosttune.measure.dataset.estimate import SMALL, Sizes
-from hosttune.measure.dataset.sample import CONTAINERS, Container, Sample
+from hosttune.measure.dataset.sample import whole_size
 from hosttune.measure.page_cache import PAGE
 
 if TYPE_CHECKING:
     import os
 
+    from hosttune.measure.dataset.sample import Held
     from hosttune.measure.dataset.tally import Named
 
 LARGEST: Final = 100  # files that are looked into for certain
-_MOST_CONTAINERS: Final = 20_000
 _MOST_WAITING: Final = 500_000
 
 
@@ -26,12 +26,12 @@ class Census:
     """What `take` and `look` were given. `ended` says why it was given up; then nothing here is of all files.
     `is_exact` has all headers read, too."""
 
-    def __init__(self, *, is_exact: bool = False) -> None:
+    def __init__(self, *, is_exact: bool = False, held: Held = whole_size) -> None:
         self.is_exact = is_exact
+        self.held = held
         self.ended = ""  # time | links | rights
         self.bytes: dict[str, int] = {}  # by format
         self.files = self.small = self.pages = self.largest = self.denied = self.moved = 0
-        self.containers = Sample()  # those of which libraries are asked, each with its place in `looked`
         self._large: list[tuple[int, Named]] = []  # a heap
         self._waiting: dict[tuple[int, int], int] = {}  # (device, inode) -> names that are still to come
         self._seen: set[tuple[int, int]] = set()  # what symbolic links led to, outside of the data set
@@ -83,14 +83,9 @@ class Census:
         self.pages += sum([-(-size // PAGE) for size in sizes])
         self.largest = max(self.largest, *sizes)
 
-    def look(self, path: str, looked: Looked, *, is_cold: bool) -> None:
-        """A file whose header was read. Of what libraries have to be asked about, only its path is kept."""
-        kind = looked.header.format if looked.header else looked.key
-        if kind in CONTAINERS and len(self.containers.looked) < _MOST_CONTAINERS:
-            self.containers.containers.append(Container(len(self.containers.looked), path, kind, is_cold=is_cold))
-            self.containers.looked.append(looked)
-        else:
-            self._sums.setdefault(looked.key, _Sums()).add(looked)
+    def look(self, looked: Looked) -> None:
+        """A file whose header was read."""
+        self._sums.setdefault(looked.key, _Sums()).add(looked)
 
     def corrected(self, sizes: Sizes | None) -> Sizes | None:
         """An estimate with what is known exactly instead; the median stays that of the sample."""
@@ -103,11 +98,7 @@ class Census:
         )  # fmt: skip
 
     def decoded(self, sampled: Decoded) -> Decoded:
-        """The sum of all headers, and of what libraries told of all containers. Of those that they were not asked
-        about, because time was over, nothing is told."""
-        for one in self.containers.looked:
-            self._sums.setdefault(one.key, _Sums()).add(one)
-        self.containers.looked.clear()
+        """The sum of all headers."""
         if not self._sums:
             return sampled
         found = decode([one for key, sums in self._sums.items() for one in sums.as_looked(key)], self.bytes)

@@ -1,7 +1,6 @@
 """What the files become when a program holds them decoded, from the headers of a sample. Pure.
 
-K is decoded bytes over bytes on disk. Where no header tells, two to three is a rule of thumb for objects of a program,
-and is shown as the guess that it is, without an answer whether that fits; of decoded video nothing is guessed.
+K is decoded bytes over bytes on disk. Where no header tells, nothing is guessed.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ if TYPE_CHECKING:
 
     from hosttune.measure.dataset.header import Header
 
-GUESS: Final = (2, 3)
 _TRIFLE: Final = 0.01  # a share of the bytes that is not worth a word: a list of labels
 _PARTS: Final = 15  # of a shard, at least, that make its standard error
 _CLOSE: Final = 0.05  # of the decoded bytes
-_MOST: Final = {"text": GUESS[1], "video": 1_000}  # times its size is what a trifle may become
+_MOST: Final = {"text": 3, "video": 1_000}  # times its size is what a trifle may become
 _ANY: Final = 100  # of any other: flat pictures come to that
 
 
@@ -48,7 +46,7 @@ class Looked:
         return 1 if self.header is None else self.header.headers
 
     def pair(self, *, is_float32: bool = False) -> Pair:
-        """What no header tells of counts as nothing: those bytes are guessed apart."""
+        """What no header tells of counts as nothing."""
         header = self.header
         if header is None or header.native_bytes is None or not header.of_bytes:
             return Pair(self.size * self.part, 0.0)
@@ -70,8 +68,8 @@ class Drawn:
 @frozen
 class Decoded:
     """`native_bytes` is in the types that files store, `float32_bytes` with four bytes a number; both for that part of
-    the bytes of which headers tell (`told_share`, 0 to 1). `k` is their ratio to the bytes on disk. `guess_low_bytes`
-    to `guess_high_bytes` is for the rest; 0 where there is none, or nothing can be guessed (`untold`: its formats).
+    the bytes of which headers tell (`told_share`, 0 to 1). `k` is their ratio to the bytes on disk. `untold` are the
+    formats of the rest.
     `margin_bytes` is half of the 95 % interval of `native_bytes`, None where too little was looked at to tell;
     `trifle_bytes` the most that may come on top for what is not worth a word."""
 
@@ -82,20 +80,13 @@ class Decoded:
     k_float32: float
     native_bytes: int
     float32_bytes: int
-    guess_low_bytes: int
-    guess_high_bytes: int
     untold: tuple[str, ...]
     margin_bytes: int | None = 0
     trifle_bytes: int = 0
     is_exact: bool = False
 
-    @property
-    def least_bytes(self) -> int:
-        """What a cache of decoded data takes at least, as far as can be said."""
-        return self.native_bytes + self.guess_low_bytes
-
     def bounds(self) -> tuple[int, int | None]:
-        """The 95 % interval of all decoded bytes; no upper end where a part is guessed, or not known at all."""
+        """The 95 % interval of all decoded bytes; no upper end where a part is not told."""
         margin = self.margin_bytes
         low = 0 if margin is None else max(0, self.native_bytes - margin)
         return low, None if margin is None or self.untold else self.native_bytes + margin + self.trifle_bytes
@@ -119,7 +110,7 @@ def decode(
     for one in looked:
         groups.setdefault(one.key, []).append(one)
     total = sum(by_format.values())
-    native = float32 = told_bytes = guessed = trifles = 0.0
+    native = float32 = told_bytes = trifles = 0.0
     variances: list[float | None] = []
     untold = []
     looks = 0
@@ -139,7 +130,6 @@ def decode(
         rest = size * (1 - share)
         if rest > _TRIFLE * total:
             untold.append(key)
-            guessed += 0 if kind_of(key) == "video" else rest
         else:
             trifles += rest * _MOST.get(kind_of(key), _ANY)
     known = [one for one in variances if one is not None]
@@ -152,8 +142,6 @@ def decode(
         k_float32=float32 / told_bytes if told_bytes else 0.0,
         native_bytes=round(native),
         float32_bytes=round(float32),
-        guess_low_bytes=round(guessed * GUESS[0]),
-        guess_high_bytes=round(guessed * GUESS[1]),
         untold=tuple(untold),
         margin_bytes=round(half_interval(math.fsum(known), looks)) if is_known else None,
         trifle_bytes=round(trifles),

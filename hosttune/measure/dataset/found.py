@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hosttune.frozen import frozen
-from hosttune.measure.dataset.containers import Asked
 from hosttune.measure.dataset.decoded import Decoded
 from hosttune.measure.dataset.estimate import Sizes
 from hosttune.measure.dataset.room import Fit, Room
@@ -88,7 +87,6 @@ class Dataset:
     page_cache: Fit | None
     resident: Resident
     decoded: Decoded | None
-    asked: Asked | None
     decoded_fit: Fit | None
     float32_fit: Fit | None
     workers: Workers

@@ -21,7 +21,7 @@ MOST_READS: Final = 96
 # No common codec packs better: deflate ends at 1,032 to 1, a silent FLAC or a one-coloured GIF at a few thousand.
 _BEST_RATIO: Final = 5_000
 _SLACK: Final = 64 << 10
-# Containers whose libraries are asked (containers.py): the signatures of HDF5, Parquet and Arrow's file format.
+# Containers of which only a library knows what is in them: the signatures of HDF5, Parquet and Arrow's file format.
 _MAGICS: Final = {b"\x89HDF\r\n\x1a\n": "HDF5", b"PAR1": "Parquet", b"ARROW1": "Arrow"}
 
 

@@ -1,45 +1,60 @@
-"""npy and npz: the shape, or the sizes of the members. Pure.
+"""npy, npz and safetensors: the shapes. Pure.
 
 Sources: the npy format (numpy.lib.format); APPNOTE 6.3 (zip), 4.3.12 and 4.3.16.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from typing import Final
+import zlib
+from typing import Final, NamedTuple
 
-from hosttune.measure.dataset.header import Header, Source, starting
+from hosttune.measure.dataset.header import Header, Source, Spent, starting
 from hosttune.regex import regex
 
 _DESCR: Final = regex(rb"'descr'\s*:\s*'[<>|=]?([biufcSUV?])(\d{1,9})'")
 _SHAPE: Final = regex(rb"'shape'\s*:\s*\(([\d,\s]{0,400})\)")
 _TAIL: Final = 4096  # where the end record of a zip file is looked for: a comment is rare
 _MEMBERS: Final = 32 << 10  # the longest directory that is read
+_HEAD: Final = 512  # of an array in an npz file; its header is 128 bytes, as a rule
+_ARRAYS: Final = 40  # of an npz file: two reads each
+_NPY: Final = b"\x93NUMPY"
+_STORED, _DEFLATED = 0, 8  # APPNOTE 4.4.5
+_BITS: Final = {
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
+    "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64,
+}  # fmt: skip
 _SCALE: Final = {"U": 4}  # bytes of a character
 
 
 def npy(source: Source) -> Header:
     """Nothing is packed, so what shape and type promise must be what the file holds."""
-    version = source.at(6, 1)[0]
-    width = 2 if version == 1 else 4
-    length = source.number(8, width, "<")
-    text = source.at(8 + width, min(length, 8192))
-    held = source.size - 8 - width - length
+    held, float32 = _array(source.at(0, min(source.size, _HEAD)), source.size)
+    return Header("npy", held, float32)
+
+
+def _array(head: bytes, size: int) -> tuple[int, int]:
+    """What an array takes, and what it takes as float32, in bytes; `head` is the start of an npy file of this size."""
+    width = 2 if head[6:7] == b"\1" else 4
+    length = int.from_bytes(head[8 : 8 + width], "little")
+    text = head[8 + width : 8 + width + length]
+    held = size - 8 - width - length
     shape = _SHAPE.search(text)
-    if not shape or held < 0:
+    if not head.startswith(_NPY) or not shape or held < 0:
         raise ValueError("no shape")
     numbers = math.prod(int(word) for word in shape[1].split(b",") if word.strip())
     kind = _DESCR.search(text)
     if not kind:  # a structure of several fields
-        return Header("npy", held, held)
+        return held, held
     item = int(kind[2]) * _SCALE.get(kind[1].decode(), 1)
     if numbers * item != held:
         raise ValueError("the file is not as long as its header says")
-    return Header("npy", held, numbers * 4 if kind[1] in b"biuf?" else held)
+    return held, numbers * 4 if kind[1] in b"biuf?" else held
 
 
 def npz(source: Source) -> Header:
-    """The sizes in the directory of the zip file. Arrays are kept as they are stored."""
+    """The directory of the zip file, and the head of each array in it, unpacked as far as that."""
     start = max(0, source.size - _TAIL)
     tail = source.at(start, source.size - start)
     end = tail.rfind(b"PK\x05\x06")
@@ -51,19 +66,87 @@ def npz(source: Source) -> Header:
     if not 0 < count < 0xFFFF or length > _MEMBERS:
         raise ValueError("a directory too long to read")
     table = source.at(place, length)
-    total = at = 0
-    is_numpy = True
+    found: list[_Member] = []
+    at = 0
     for _ in range(count):
         if table[at : at + 4] != b"PK\x01\x02" or at + 46 > len(table):
             raise ValueError("no member")
-        size = int.from_bytes(table[at + 24 : at + 28], "little")
+        packed, size = (int.from_bytes(table[at + k : at + k + 4], "little") for k in (20, 24))
         if size == 0xFFFFFFFF:
             raise ValueError("a size of eight bytes")
-        total += size
         name, extra, comment = (int.from_bytes(table[at + k : at + k + 2], "little") for k in (28, 30, 32))
-        is_numpy = is_numpy and table[at + 46 : at + 46 + name].endswith(b".npy")
+        if not table[at + 46 : at + 46 + name].endswith(b".npy"):
+            return Header("zip")
+        method, local = (int.from_bytes(table[at + k : at + k + n], "little") for k, n in ((10, 2), (42, 4)))
+        found.append(_Member(local, method, packed, size))
         at += 46 + name + extra + comment
-    return Header("npz", total, total) if is_numpy else Header("zip")
+    if count > _ARRAYS:
+        return Header("npz")
+    try:
+        sizes = [_array(_head(source, one), one.size) for one in found]
+    except Spent:
+        raise
+    except ValueError:  # of one of them nothing can be said, so nothing of the file
+        return Header("npz")
+    return Header("npz", sum(held for held, _ in sizes), sum(float32 for _, float32 in sizes))
 
 
-PARSERS: Final = ((starting(b"\x93NUMPY"), "npy", npy), (starting(b"PK\x03\x04"), "zip", npz))
+class _Member(NamedTuple):
+    """Of a zip file: where its own header is, how it is packed, and its sizes in bytes."""
+
+    place: int
+    method: int
+    packed: int
+    size: int
+
+
+def _head(source: Source, one: _Member) -> bytes:
+    """The first bytes of a member, unpacked. Raises ValueError where that cannot be."""
+    name, extra = (source.number(one.place + k, 2, "<") for k in (26, 28))
+    start = one.place + 30 + name + extra
+    head = source.at(start, min(one.packed, _HEAD))
+    if one.method == _STORED:
+        return head
+    if one.method != _DEFLATED:
+        raise ValueError("packed in a way that is not known here")
+    try:
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(head, _HEAD)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+
+
+def safetensors(source: Source) -> Header:
+    """The JSON in front of the tensors: type, shape and place of each (huggingface/safetensors, README, Format). They
+    are kept as they are stored."""
+    length = source.number(0, 8, "<")
+    if not 0 < length <= _MEMBERS:
+        raise ValueError("a header too long to read")
+    try:
+        table = json.loads(source.at(8, length))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    held = float32 = 0
+    for name, one in table.items() if isinstance(table, dict) else ():
+        if name == "__metadata__":
+            continue
+        kind, shape = (one.get("dtype"), one.get("shape")) if isinstance(one, dict) else (None, None)
+        is_shape = isinstance(shape, list) and all(type(n) is int and 0 <= n < 1 << 40 for n in shape)
+        if not isinstance(kind, str) or kind not in _BITS or not is_shape or not isinstance(shape, list):
+            raise ValueError("a type or shape that is not known")
+        numbers = math.prod(shape)
+        held += numbers * _BITS[kind] // 8
+        float32 += numbers * 4
+    if held != source.size - 8 - length:
+        raise ValueError("the file is not as long as its header says")
+    return Header("safetensors", held, float32)
+
+
+def _is_safetensors(head: bytes) -> bool:
+    return head[6:8] == b"\0\0" and head[8:10] in {b'{"', b"{ "} and b'"dtype"' in head
+
+
+PARSERS: Final = (
+    (starting(_NPY), "npy", npy),
+    (starting(b"PK\x03\x04"), "zip", npz),
+    (_is_safetensors, "safetensors", safetensors),
+)

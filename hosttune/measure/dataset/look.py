@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.measure import page_cache
-from hosttune.measure.bench.read_python import user_python
 from hosttune.measure.cpus import usable_cpus
 from hosttune.measure.dataset.all_files import FileCounter
 from hosttune.measure.dataset.census import Census
-from hosttune.measure.dataset.containers import ask
 from hosttune.measure.dataset.decoded import Decoded, decode, formats_found, is_close
 from hosttune.measure.dataset.estimate import bytes_of, estimate
 from hosttune.measure.dataset.formats import kind_of
@@ -31,10 +29,12 @@ from hosttune.measure.dataset.sample import (
     SEED,
     Sample,
     chosen,
+    held_of,
     look_inside,
     plan,
     resident,
     take_sizes,
+    whole_size,
 )
 from hosttune.measure.dataset.tally import Tally
 from hosttune.measure.dataset.verdict import advise
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.facts import Facts
-    from hosttune.measure.dataset.containers import Asked
     from hosttune.measure.dataset.estimate import Sizes
     from hosttune.measure.dataset.patience import Patience, SamplePhase
 
@@ -62,29 +61,26 @@ def look(
     with_headers: bool = True,
     follow: bool = False,
     gpu_processes: int | None = None,
-    python: str | None = None,
     tell: Tell = lambda _: None,
 ) -> Dataset:
-    """`path` is a folder or one file; `python` is the interpreter that is asked about containers, else the
-    user's own; `tell` gets progress, now and then. Raises HosttuneError where there is nothing
+    """`path` is a folder or one file; `tell` gets progress, now and then. Raises HosttuneError where there is nothing
     to look at. Changes nothing; access times are kept where the rights allow it."""
     if not path:
         raise HosttuneError("the path is empty", hint="name a folder of data, or one file")
     place = os.path.realpath(path)
-    if python:
-        user_python(python, place)  # refused now, and not only where a container is met
     below = underneath(place, facts)
     if below.fstype in KERNEL:
         raise HosttuneError(
             f"{path}: holds no data: the kernel shows itself there ({below.fstype})", hint="name a folder of data"
         )
-    tally, census = Tally(), Census(is_exact=is_exact)
+    held = held_of(below.fstype) if not follow else whole_size
+    tally, census = Tally(), Census(is_exact=is_exact, held=held)
     seen = _names(place, tally, census, patience, follow=follow, with_headers=with_headers, tell=tell)
     names_done, names_s = not patience.stopped, patience.seconds
     if names_done and not tally.files:
         raise HosttuneError(f"{path}: {_no_files(seen)}", hint="name the folder of the data set")
     phase = patience.sample()
-    sample = Sample()
+    sample = Sample(held=held)
     names = chosen(tally)
     has_all = names_done and census.is_whole
     take_sizes(
@@ -98,16 +94,14 @@ def look(
     if has_all:
         sizes, by_format = census.corrected(sizes), census.bytes
         sample.set_apart(census.large())
-    decoded, asked = None, None
+    decoded = None
     if sizes:
-        decoded, asked = _decoded(
-            sample, tally, sizes, by_format, place, python, phase, with_headers=with_headers, is_known=has_all,
-            is_asking=not is_exact, tell=tell,
-        )  # fmt: skip
+        decoded = _decoded(
+            sample, tally, sizes, by_format, phase, with_headers=with_headers, is_known=has_all, tell=tell
+        )
         if is_exact and has_all and with_headers:
-            asked = ask(census.containers, place, python, lambda: not patience.is_over(), tell, is_whole=True)
             decoded = census.decoded(decoded)
-            sample.moved = max(sample.moved, census.moved + census.containers.moved)
+            sample.moved = max(sample.moved, census.moved)
     has_room = room()
     inodes = inode_bytes(below.fstype, tally.files, seen.folders)
     is_all = names_done and seen.unreadable == seen.lost_and_found
@@ -119,6 +113,7 @@ def look(
     workers = start_workers(
         usable_cpus(), gpu_processes=ranks, available_bytes=has_room.bytes or None,
         measured=before.workers if before else None,
+        shards=tally.files if {kind_of(key) for key in tally.counts} == {"shard"} else None,
     )  # fmt: skip
     limits = (*workers.limits, why, *((f"measured {before.measured_at[:10]}",) if before else ()))
     return Dataset(
@@ -143,7 +138,6 @@ def look(
         page_cache=kept,
         resident=resident(sample, by_format),
         decoded=decoded,
-        asked=asked,
         decoded_fit=native,
         float32_fit=float32,
         workers=replace(workers, limits=limits),
@@ -171,12 +165,11 @@ def _no_files(seen: Seen) -> str:
 
 
 def _decoded(
-    sample: Sample, tally: Tally, sizes: Sizes, by_format: Mapping[str, int], place: str, python: str | None,
-    phase: SamplePhase, *, with_headers: bool, is_known: bool, is_asking: bool, tell: Tell,
-) -> tuple[Decoded, Asked | None]:  # fmt: skip
+    sample: Sample, tally: Tally, sizes: Sizes, by_format: Mapping[str, int], phase: SamplePhase, *,
+    with_headers: bool, is_known: bool, tell: Tell,
+) -> Decoded:  # fmt: skip
     """Read headers until what they say is close enough, or time is over; of a small set all, because one file that no
-    sample met may become larger than all the others together. Then ask libraries about containers: where there are
-    some, the time is theirs.
+    sample met may become larger than all the others together.
     """
     plan(sample, by_format)
     is_small = is_known and tally.files <= MOST_HEADERS
@@ -193,15 +186,10 @@ def _decoded(
         decoded = decoded_now()
         if not goes_on or len(sample.looked) >= MOST_HEADERS:
             break
-        if is_close(decoded) and (sample.containers or not is_small):
+        if is_close(decoded) and not is_small:
             break
         depth *= 2
-    if not is_asking:
-        return decoded, None
-    asked = ask(sample, place, python, lambda: phase.has_time(for_stats=False), tell)
-    if asked:
-        decoded = decoded_now()
-    return decoded, asked
+    return decoded
 
 
 def _kept(sizes: Sizes, inodes: int, has_room: Room, unseen: str) -> Fit:
@@ -218,9 +206,9 @@ def _fits(decoded: Decoded, sizes: Sizes, has_room: Room, unseen: str) -> tuple[
     """As files store it, and as float32."""
     low, high = decoded.bounds()
     high = None if unseen else high
-    why = "guess" if decoded.untold else unseen or "margin"
+    why = "untold" if decoded.untold else unseen or "margin"
     linked = 1 + sizes.linked_bytes / sizes.total_bytes if sizes.total_bytes else 1.0
-    native = fit(decoded.least_bytes, has_room, low, None if high is None else round(high * linked), why)
+    native = fit(decoded.native_bytes, has_room, low, None if high is None else round(high * linked), why)
     if not decoded.float32_bytes:
         return native, None
     wide = decoded.float32_bytes / decoded.native_bytes if decoded.native_bytes else 4.0

@@ -36,9 +36,15 @@ class Probe:
 
 
 def probe(
-    path: str, *, with_header: bool, is_whole: bool = False, has_time: Callable[[], bool] = lambda: True
+    path: str,
+    *,
+    with_header: bool,
+    is_whole: bool = False,
+    has_time: Callable[[], bool] = lambda: True,
+    held: Callable[[os.stat_result], int] = lambda info: info.st_size,
 ) -> Probe | None:
-    """`is_whole` asks for all members of a shard. A header during which time ends counts as not read. None for a file
+    """`is_whole` asks for all members of a shard; `held` says what counts as the size of a file. A header during which
+    time ends counts as not read. None for a file
     that is gone, or is none any more. Raises PermissionError, OSError where it cannot be read."""
     try:
         fd, is_quiet = open_regular(path, _FLAGS)
@@ -50,14 +56,14 @@ def probe(
             return None
         resident = page_cache.resident_bytes(fd, before)
         if not with_header or not before.st_size:
-            return Probe(before.st_size, resident, None, was_read=False, has_moved_atime=False)
+            return Probe(held(before), resident, None, was_read=False, has_moved_atime=False)
         header = _header(fd, before.st_size, has_time, is_whole=is_whole)
         was_read = has_time()
         if resident == 0:
             with suppress(OSError):
                 page_cache.drop(fd)
         has_moved = not is_quiet and os.fstat(fd).st_atime_ns != before.st_atime_ns
-        return Probe(before.st_size, resident, header if was_read else None, was_read, has_moved)
+        return Probe(held(before), resident, header if was_read else None, was_read, has_moved)
     finally:
         os.close(fd)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hosttune.frozen import frozen
 from hosttune.measure import page_cache
 from hosttune.measure.dataset.decoded import Drawn, Looked
 from hosttune.measure.dataset.estimate import Stratum, runs
@@ -33,9 +32,14 @@ SEED: Final = 1  # of all samples: an unchanged data set gives the same report
 _LEAST: Final = 32  # of each format
 OF_EACH: Final = 8  # headers of each stratum
 _BATCH: Final = 1_000
-CONTAINERS: Final = frozenset({"Parquet", "Arrow", "HDF5", "TFRecord"})  # that held_program.py can tell of
 LARGE_RUN: Final = -1  # the stratum of those that are looked into for certain
 _UNTOLD: Final = frozenset({"text", "packed", "video"})  # kinds of which no header is read
+
+
+Held = Callable[[str, os.stat_result], int]  # format, file -> bytes
+_UNPACKED: Final = frozenset(
+    {"ext2", "ext3", "ext4", "xfs", "tmpfs"}
+)  # blocks that wait to be written count there, too
 
 
 def has_header(key: str) -> bool:
@@ -43,15 +47,20 @@ def has_header(key: str) -> bool:
     return kind_of(key) not in _UNTOLD
 
 
-@frozen
-class Container:
-    """A file that a library has to be asked about: its place in `looked`, its format, and whether nothing of it was in
-    the page cache."""
+def whole_size(key: str, info: os.stat_result) -> int:  # noqa: ARG001 - as the other one
+    """The length of a file, holes and all: who reads through them fills the page cache with them."""
+    return info.st_size
 
-    place: int
-    path: str
-    kind: str
-    is_cold: bool
+
+def allocated_size(key: str, info: os.stat_result) -> int:
+    """The same, but of LMDB without holes: with MDB_WRITEMAP a file is as long as its map, and only pages that were
+    written are read."""
+    return min(info.st_size, info.st_blocks * 512) if key == "LMDB" else info.st_size
+
+
+def held_of(fstype: str) -> Held:
+    """What counts as the size of a file in bytes. Where a file system may pack, blocks say nothing of the length."""
+    return allocated_size if fstype in _UNPACKED else whole_size
 
 
 class Sized(NamedTuple):
@@ -78,8 +87,8 @@ class Sample:
     large: dict[str, list[Sized]] = field(default_factory=dict)  # looked into for certain, and in no other part of this
     looked: list[Looked] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)  # paths that were opened, or could not be
-    containers: list[Container] = field(default_factory=list)
     resident: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # stratum -> (resident, size)
+    held: Held = whole_size
     opened: int = 0
     told: int = 0
     gone: int = 0
@@ -111,7 +120,7 @@ class Sample:
         for one in named:
             with suppress(OSError):
                 info = os.stat(one.path)
-                self.large.setdefault(one.key, []).append(Sized(one, info.st_size, None, 1))
+                self.large.setdefault(one.key, []).append(Sized(one, self.held(one.key, info), None, 1))
         for large in self.large.values():
             Random(SEED + 3).shuffle(large)  # noqa: S311 - no secret
 
@@ -179,7 +188,7 @@ def _sized(sample: Sample, batch: list[Named], phase: SamplePhase, *, has_links:
         if stat.S_ISREG(info.st_mode):
             is_shared = has_links or info.st_nlink > 1
             inode = (info.st_dev, info.st_ino, info.st_mtime_ns) if is_shared else None
-            yield Sized(named, info.st_size, inode, info.st_nlink)
+            yield Sized(named, sample.held(named.key, info), inode, info.st_nlink)
         else:
             sample.gone += 1
 
@@ -245,7 +254,12 @@ def _each(depth: int, strata: int) -> int:
 def _probe(sample: Sample, named: Named, run: int, part: float, phase: SamplePhase, *, with_header: bool) -> None:
     sample.tried.add(named.path)
     try:
-        found = probe(named.path, with_header=with_header, has_time=lambda: phase.has_time(for_stats=False))
+        found = probe(
+            named.path,
+            with_header=with_header,
+            has_time=lambda: phase.has_time(for_stats=False),
+            held=lambda info: sample.held(named.key, info),
+        )
     except OSError:
         sample.denied += 1
         return
@@ -255,9 +269,6 @@ def _probe(sample: Sample, named: Named, run: int, part: float, phase: SamplePha
     sample.opened += 1
     sample.moved += found.has_moved_atime
     if found.was_read:
-        kind = found.header.format if found.header else named.key
-        if kind in CONTAINERS:
-            sample.containers.append(Container(len(sample.looked), named.path, kind, is_cold=found.resident_bytes == 0))
         sample.looked.append(Looked(named.key, found.size, found.header, run, part))
     if found.resident_bytes is not None:
         sample.told += 1

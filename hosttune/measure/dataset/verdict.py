@@ -79,7 +79,7 @@ def _kept(page_cache: Fit, place: Underneath) -> Iterator[DatasetAdvice]:
 
 
 def _decoded(page_cache: Fit, decoded: Decoded | None, fit: Fit | None) -> Iterator[DatasetAdvice]:
-    if decoded and fit and fit.answer == "too large" and decoded.least_bytes > page_cache.needs_bytes:
+    if decoded and fit and fit.answer == "too large" and decoded.native_bytes > page_cache.needs_bytes:
         kept = "; the page cache keeps the files themselves" if page_cache.answer == "fits" else ""
         yield DatasetAdvice(
             f"do not cache decoded data in the program: it would swap{kept}. Decode anew each time, with more workers",

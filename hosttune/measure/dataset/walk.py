@@ -185,7 +185,8 @@ class Walk:
         files = []
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                folder.below.append(entry.name)
+                if not is_of_hub(f"{folder.path.rstrip('/')}/{entry.name}"):
+                    folder.below.append(entry.name)
             elif entry.is_symlink():
                 if self._is_dead_link(f"{folder.path.rstrip('/')}/{entry.name}"):
                     self.seen.dangling += 1
@@ -243,6 +244,13 @@ class _Folder:
             if self._seen and os.fstat(self.fd).st_atime_ns != self._atime:
                 self._seen.moved_folders += 1
             os.close(self.fd)
+
+
+def is_of_hub(folder: str) -> bool:
+    """Whether a folder is blobs/ of the cache of Hugging Face: links in snapshots/ beside it name its files, which have
+    hashes for names (huggingface_hub, "Understand caching")."""
+    above, _, name = folder.rpartition("/")
+    return name == "blobs" and os.path.isdir(f"{above}/snapshots")
 
 
 def open_quietly(path: str, flags: int) -> tuple[int, bool]:

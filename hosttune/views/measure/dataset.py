@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.host.cleaned import clean
 from hosttune.measure.dataset.formats import kind_of
-from hosttune.measure.dataset.sample import CONTAINERS
 from hosttune.views.disks import size_text
 from hosttune.views.terminal import counted, join_words, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hosttune.measure.dataset.containers import Asked
     from hosttune.measure.dataset.decoded import Decoded
     from hosttune.measure.dataset.found import Dataset, DatasetAdvice
     from hosttune.measure.dataset.room import Fit
@@ -30,6 +28,10 @@ TALKING = {
     "pickle": "pickle",
     "PyTorch": "torch.load",
     "npz": "numpy.load",
+    "HDF5": "h5py",
+    "Parquet": "pyarrow",
+    "Arrow": "pyarrow",
+    "TFRecord": "tfrecord",
 }
 _FORMATS, _ALL = 4, 1 << 30  # more are summed up, but for --verbose
 
@@ -52,7 +54,7 @@ def dataset_text(dataset: Dataset, page: Page) -> str:
 
 def _painted(head: str, dataset: Dataset, page: Page) -> str:
     """The head of a line in the colour of its answer, which the words of the line say, too."""
-    fit = {"page cache": dataset.page_cache, "decoded": dataset.decoded_fit, "a guess": dataset.decoded_fit}.get(head)
+    fit = {"page cache": dataset.page_cache, "decoded": dataset.decoded_fit}.get(head)
     return page.screen.paint(head, "bold", *([_COLOURS[fit.answer]] if fit and fit.answer in _COLOURS else []))
 
 
@@ -85,17 +87,17 @@ def _margin(dataset: Dataset) -> str:
 
 
 def _rows(dataset: Dataset, most: int) -> Iterator[tuple[str, str]]:
-    if dataset.formats:
-        yield "formats", _formats(dataset, most)
     yield "lies on", place_text(dataset.place)
     if dataset.page_cache and dataset.sizes:
         yield "page cache", _page_cache(dataset)
-    if dataset.decoded and dataset.sizes:
-        yield from _decoded(dataset)
     if dataset.names.files:
         start = dataset.workers
         limits = ", ".join(start.limits)
         yield "workers", f"start at num_workers = {start.start} ({start.formula}; {limits})"
+    if dataset.formats:
+        yield "formats", _formats(dataset, most)
+    if dataset.decoded and dataset.sizes:
+        yield from _decoded(dataset)
     yield "looked at", _looked(dataset)
     yield from (("note", note) for note in _notes(dataset))
 
@@ -162,19 +164,11 @@ def _decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
         heads = _headers(decoded.told)
         k = f"K = {decoded.k:.1f}{_decoded_margin(decoded)}, from {heads}"
         yield "decoded", f"{text} ({k}){own}; {wide} (K = {decoded.k_float32:.1f})"
-    if decoded.guess_low_bytes:
-        low, high = size_text(decoded.guess_low_bytes), size_text(decoded.guess_high_bytes)
-        which = join_words([clean(name) for name in decoded.untold if name not in videos][:_FORMATS])
-        least = "with the above, " if decoded.told_share > 0 else ""
-        yield (
-            "a guess",
-            f"{low} to {high} for {which}, where no header tells (K = 2 to 3, a rule of thumb); {least}{fits}",
-        )
+    if untold := [name for name in decoded.untold if name not in videos]:
+        yield "decoded", f"not told for {_tells(untold)}"
     if untold := [name for name in decoded.untold if name in videos]:
         which = join_words([clean(name) for name in untold])
         yield "decoded", f"not told for {which}: the frames of a video take a hundred times its file and more"
-        if dataset.decoded_fit and not decoded.guess_low_bytes:
-            yield "decoded", fits
     if dataset.copies_bytes:
         workers = counted(dataset.copies_bytes // decoded.native_bytes, "worker")
         how = "a cache of decoded data inside of the Dataset is filled by every worker by itself"
@@ -193,23 +187,6 @@ def _decoded_margin(decoded: Decoded) -> str:
         if decoded.margin_bytes and decoded.native_bytes
         else ""
     )
-
-
-def _asked(asked: Asked) -> Iterator[str]:
-    """Who told what containers hold, or why nobody did and what to type."""
-    who = clean(asked.python)
-    if asked.libraries:
-        yield f"{join_words([clean(name) for name in asked.libraries])} of {who} told what containers hold"
-    for kind, why in asked.missing.items():
-        name = why.partition("No module named ")[2].strip("'\"").partition(".")[0]
-        if name:
-            way_out = "name the Python that trains (--python PATH)"
-            yield f"{kind}: {who} has no {clean(name)}, so nothing is told: {way_out}"
-        else:
-            yield f"{kind}: nothing is told: {clean(why)}"
-    if asked.reason:
-        about = f"{who} was asked: " if who else ""
-        yield f"containers: {about}{clean(asked.reason)}; name the Python that trains (--python PATH)"
 
 
 def _fit(fit: Fit, dataset: Dataset) -> str:
@@ -245,9 +222,7 @@ def _tells(untold: Iterable[str]) -> str:
     """What would tell it, for each of the formats whose size is guessed."""
     ways: dict[str, list[str]] = {}
     for key in untold:
-        if key in CONTAINERS:
-            way = "the library of the Python that trains (--python PATH)"
-        elif key in TALKING:
+        if key in TALKING:
             way = f"its own library in the job ({TALKING[key]})"
         elif kind_of(key) in {"picture", "sound"}:
             way = "bench read --decode"
@@ -255,7 +230,7 @@ def _tells(untold: Iterable[str]) -> str:
             way = "only the job that decodes it"
         ways.setdefault(way, []).append(clean(key))
     return (
-        "; ".join(f"{join_words(keys[:_FORMATS])}: what tells is {way}" for way, keys in ways.items())
+        "; ".join(f"{join_words(keys[:_FORMATS])} (what tells is {way})" for way, keys in ways.items())
         or "nothing tells"
     )
 
@@ -290,8 +265,6 @@ def _notes(dataset: Dataset) -> Iterator[str]:
     yield from _links(dataset)
     if names.special_files:
         yield f"{counted(names.special_files, 'socket, pipe or device', 'sockets, pipes or devices')} left out"
-    if dataset.asked:
-        yield from _asked(dataset.asked)
     for by_name, by_header, count in look.odd_formats:
         is_what = f"{'is' if count == 1 else 'are'} {clean(by_header)} by the header"
         yield f"{counted(count, 'file')} of the sample named as {clean(by_name)} {is_what}"
