@@ -67,11 +67,10 @@ def _find_cause(causes: Callable[[], MountCauses], one: ExpectedMount) -> str:
 
 
 def _find_way_out(causes: Callable[[], MountCauses], one: ExpectedMount) -> str:
-    target = quote(one.target)
     hidden = f"look at what is in that folder now ({quote(one.below)}), because the mount hides it" if one.below else ""
     return join_steps((
         hidden,
         causes().find(one.file, one.line).way_out
-        or f'see why: sudo hosttune fstab, journalctl -b -u "$(systemd-escape -p --suffix=mount {target})"\n'
-        f"mount it: sudo mount {target}\nif the line is no longer needed, take it out of /etc/fstab",
+        or f'see why: sudo hosttune fstab, journalctl -b -u "$(systemd-escape -p --suffix=mount {quote(one.target)})"\n'
+        f"mount it: sudo mount {quote(one.target)}\nif the line is no longer needed, take it out of /etc/fstab",
     ))  # fmt: skip

@@ -96,12 +96,11 @@ def way_out_of_refusal(unit: MountUnit) -> str:
     folder, _, name = unit.entry.file.rpartition("/")
     if not unit.meant_name or folder != ADMIN or name != unit.name:  # a package's file is not renamed
         return f"correct it, then: sudo systemctl daemon-reload; sudo systemctl status {quote(unit.name)}"
-    old, new = quote(unit.name), quote(unit.meant_name)
     return join_steps((
-        f"take back its links: sudo systemctl disable {old}" if unit.can_be_enabled else "",
+        f"take back its links: sudo systemctl disable {quote(unit.name)}" if unit.can_be_enabled else "",
         f"name the file by what it mounts: sudo mv -n {quote(unit.entry.file)} {quote(f'{ADMIN}/{unit.meant_name}')}",
         "have it read: sudo systemctl daemon-reload",
-        f"let each boot start it: sudo systemctl enable {new}" if unit.can_be_enabled else "",
+        f"let each boot start it: sudo systemctl enable {quote(unit.meant_name)}" if unit.can_be_enabled else "",
     ))  # fmt: skip
 
 
