@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from shlex import quote
+from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.storage.mounts import WRITTEN
 from hosttune.frozen import frozen
 from hosttune.resources.storage.mount_causes import MountCauses
+from hosttune.values import join_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +31,7 @@ class FstabMount(Fact):
     misread: str  # why the line is no entry, or a different one, to a program that reads it; empty for none
     is_read_only: bool  # nothing can be written there, no line asks for that, and no error stopped it
     cause: str  # why nothing is mounted, as far as this host tells: `names UUID=..., which no device has`
-    way_out: str  # what to do about that
+    way_out: str  # what to do if nothing is mounted, and nothing was written there
     writers: str  # as in the fact, like those below
     rescue: str
     below: str
@@ -51,7 +53,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> FstabMounts:  # noqa: ARG
         tuple(
             FstabMount(
                 one.target, one.source, one.line, one.is_optional, one.is_mounted, one.misread,
-                cause=lazy(_find_cause, causes, one, "sentence"), way_out=lazy(_find_cause, causes, one, "way_out"),
+                cause=lazy(_find_cause, causes, one), way_out=lazy(_find_way_out, causes, one),
                 **{name: lazy(getattr, one, name) for name in ("is_read_only", *WRITTEN)},
                 where=one.where,
             )
@@ -60,5 +62,15 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> FstabMounts:  # noqa: ARG
     )  # fmt: skip
 
 
-def _find_cause(causes: Callable[[], MountCauses], one: ExpectedMount, field: Literal["sentence", "way_out"]) -> str:
-    return str(getattr(causes().find(one.file, one.line), field))
+def _find_cause(causes: Callable[[], MountCauses], one: ExpectedMount) -> str:
+    return causes().find(one.file, one.line).sentence
+
+
+def _find_way_out(causes: Callable[[], MountCauses], one: ExpectedMount) -> str:
+    hidden = f"look at what is in that folder now ({quote(one.below)}), because the mount hides it" if one.below else ""
+    return join_steps((
+        hidden,
+        causes().find(one.file, one.line).way_out
+        or f'see why: sudo hosttune fstab, journalctl -b -u "$(systemd-escape -p --suffix=mount {quote(one.target)})"\n'
+        f"mount it: sudo mount {quote(one.target)}\nif the line is no longer needed, take it out of /etc/fstab",
+    ))  # fmt: skip

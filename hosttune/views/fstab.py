@@ -10,6 +10,7 @@ from hosttune.facts.storage.fstab_readers import STALE
 from hosttune.host.cleaned import safe
 from hosttune.resources.storage.fstab_lint import RemarkLevel
 from hosttune.resources.storage.fstab_plan import LineOutcome
+from hosttune.values import steps_of
 from hosttune.views.terminal import columned, counted, join_words, width_of, wrapped
 
 if TYPE_CHECKING:
@@ -87,7 +88,10 @@ def _group_lines(document: FstabText, remark: ShownRemark, screen: Screen) -> It
                 yield from wrapped(text, screen.columns, first=" " * 8, rest=" " * 8)
         else:
             yield from columned(rows, screen, indent=6)
-    yield from wrapped(safe(remark.todo), screen.columns, first="    do: ", rest="        ")
+    steps = steps_of(remark.todo)
+    for number, step in enumerate(steps, 1):
+        first = f"    {'do: ' if number == 1 else ''}{f'{number}. ' if len(steps) > 1 else ''}"
+        yield from wrapped(safe(step), screen.columns, first=first, rest="        ")
 
 
 def _text(line: FstabLine) -> str:
@@ -206,7 +210,7 @@ def _remark(document: FstabText, remark: ShownRemark) -> dict[str, Any]:
         "level": remark.level.value,
         "code": remark.code,
         "message": safe(remark.message),
-        "todo": safe(remark.todo),
+        "todo": "\n".join(map(safe, steps_of(remark.todo))),
         "text": _plain(decode(line.text)) if line else "",
         "readings": _readings(line) if line and remark.is_misread else None,
     }

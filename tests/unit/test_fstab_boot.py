@@ -134,3 +134,13 @@ def test_what_only_looks_like_a_blank_is_noted_unless_the_name_is_meant(line, mo
     lines = look_at_boot_lines(facts(line, mounts=mounts))
 
     assert [one.fault for one in lines if "is no blank" in one.note] == [""] * is_noted
+
+
+S3FS = "40 22 0:60 / /bucket rw shared:20 - fuse.s3fs s3fs rw,user_id=0\n"
+
+
+@pytest.mark.parametrize(("options", "is_noted"), [("allow_other", True), ("_netdev", False), ("nofail", False)])
+def test_fuse_on_the_network_that_is_mounted_now_is_noted_where_a_boot_ends_by_it(options, is_noted):
+    lines = look_at_boot_lines(facts(f"bucket /bucket fuse.s3fs {options} 0 0", mounts=f"{MOUNTS}{S3FS}"))
+    (line,) = [one for one in lines if one.target == "/bucket"]
+    assert (line.fault, "before there is a network" in line.note) == ("", is_noted)

@@ -340,6 +340,20 @@ def test_lines_of_a_record_are_held_against_its_devices(run, record):
     assert "the boot waits 90 s for it" in told[3]["message"]
 
 
+def test_way_out_of_several_steps_is_a_list(run, tmp_path):
+    data = json.loads((HOSTS / "h100-8x-2socket.json").read_text())
+    data["files"]["/etc/fstab"] = "UUID=0a11-22 / ext4 defaults 0 1\nLABEL=gone /srv ext4 defaults 0 2\n"
+    path = tmp_path / "host.json"
+    path.write_text(json.dumps(data))
+    _, out, _ = run("--host", str(path))
+    assert b"    do: 1. find the disk" in out
+    assert b"\n    2. or add nofail" in out
+    assert b"\\n" not in out
+    _, out, _ = run("--host", str(path), "--format", "json")
+    (told,) = [one for one in json.loads(out)["remarks"] if one["code"] == "device"]
+    assert len(told["todo"].split("\n")) == 2
+
+
 def test_file_is_looked_at_by_its_text_alone(run, record):
     status, _, err = run("odd.fstab", "--host", record)
     assert status == 2

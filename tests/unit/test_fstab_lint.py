@@ -98,6 +98,8 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("tmpfs-size", "error", "tmpfs /scratch tmpfs nodev,size=64MB 0 0", "the kernel rejects `size=64MB`", "size=64M"),
     ("tmpfs-size", "warning", "tmpfs /scratch tmpfs size=8GiB,nofail 0 0", "the mount fails", "size=8G"),
     ("tmpfs-size", "error", "tmpfs /scratch tmpfs size=50%% 0 0", "size=50%%", "size=50%: the sign is doubled"),
+    ("tmpfs-size", "error", "tmpfs /scratch tmpfs size=4G\u00a00 0 0", "the kernel rejects", "write size=4G: "),
+    ("tmpfs-size", "error", "tmpfs /scratch tmpfs size=4.5G 0 0", "the kernel rejects", "such as size=16G"),
     ("tmpfs-size", "error", "tmpfs /scratch tmpfs size= 0 0", "rejects `size=`", "size=16G"),
     ("tmpfs-mode", "error", "tmpfs /scratch tmpfs mode=rwx 0 0", "rejects `mode=rwx`", "octal"),
     ("tmpfs-nr_inodes", "error", "tmpfs /scratch tmpfs nr_inodes=5% 0 0", "rejects `nr_inodes=5%`", "nr_inodes="),

@@ -8,7 +8,7 @@ from hosttune.facts.storage import mount_units
 from hosttune.facts.storage.storage_log import mount_errors_in
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from hosttune.resources.storage.mount_causes import MountCauses
-from hosttune.values import Unreadable
+from hosttune.values import Unreadable, steps_of
 from hosttune.views.disks import disks_of, disks_text
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
@@ -268,3 +268,22 @@ def test_mounts_in_each_other_cost_what_their_paths_do():
         return count_calls(lambda: with_units(files, links).mount_units.all)
 
     assert count(160) < 4.5 * count(80)  # the paths are that much longer together
+
+
+def test_refused_unit_gets_the_name_of_what_it_mounts():
+    files = {f"{ETC}/data.mount": unit(where="/mnt/my-set")}
+    _, note, todo = boot(files, link())
+    assert "says Where=/mnt/my-set, and its name means /data" in note
+    assert steps_of(todo) == (
+        "take back its links: sudo systemctl disable data.mount",
+        f"name the file by what it mounts: sudo mv -n {ETC}/data.mount '{ETC}/mnt-my\\x2dset.mount'",
+        "have it read: sudo systemctl daemon-reload",
+        "let each boot start it: sudo systemctl enable 'mnt-my\\x2dset.mount'",
+    )
+
+
+def test_refused_unit_of_a_package_keeps_its_name():
+    folder = "/usr/lib/systemd/system"
+    _, note, todo = boot({f"{folder}/data.mount": unit(where="/date")}, link(folder=folder))
+    assert "says Where=/date" in note
+    assert "sudo mv" not in todo

@@ -58,6 +58,7 @@ class MountUnit(Fact):
     entry: FstabEntry  # what a line of fstab would say; `file` and `line` are where What= is
     is_masked: bool = False
     refusal: str = ""  # why systemd does not load it, as the end of a sentence
+    meant_name: str = ""  # the name that systemd takes for what a refused file says; empty if its name is not the cause
     is_started: bool = False  # by a boot
     is_required: bool = False  # by local-fs.target, so that a boot without it ends in the emergency shell
     is_awaited: bool = False  # a boot does not go on before its device is there, or the time for that is over
@@ -191,13 +192,13 @@ class _Unit:
             fstype="swap" if is_swap else fstype or "auto", options=tuple(map(masked, filter(None, options))),
             freq=0, passno=0, is_swap=is_swap, path="none" if is_swap else path, file=file,
         )  # fmt: skip
-        refusal = "" if self.is_masked else self._refusal(section)
+        refusal, meant = ("", "") if self.is_masked else self._refusal(section)
         is_started = not self.is_masked and pulls.starts(self.name)
         is_ordered = self.values.get(("Unit", "DefaultDependencies"), ("yes",))[0] not in {"no", "false", "0", "off"}
         is_awaited = is_started and is_ordered and not is_far and "nofail" not in options
         needing = pulls.needing(self.name) if is_started else ()
         return MountUnit(
-            self.name, entry, is_masked=self.is_masked, refusal=refusal, is_started=is_started,
+            self.name, entry, is_masked=self.is_masked, refusal=refusal, meant_name=meant, is_started=is_started,
             is_required=is_awaited and pulls.is_local(self.name), is_awaited=is_awaited,
             needed_by=tuple(one for one in needing if one != _LOCAL),
             can_be_enabled=any(self.listed.get(key) for key in ("WantedBy", "RequiredBy", "UpheldBy")),
@@ -205,18 +206,19 @@ class _Unit:
             is_conditional=any(key.startswith("Condition") and words for key, words in self.listed.items()),
         )  # fmt: skip
 
-    def _refusal(self, section: str) -> str:
-        """As mount_verify() and swap_verify() of systemd."""
-        written = self.values.get((section, "What"), ("",))[0]
-        if not written:
-            return "has no What="
-        if section == "Mount":
-            where = self.values.get((section, "Where"), ("",))[0]
-            if where and not _SPECIFIER.search(where) and clean_path(where.replace("%%", "%")) != self.target:
-                return f"says Where={where}, and its name means {self.target}"
-        elif written.startswith("/") and not _SPECIFIER.search(written) and clean_path(written) != self.target:
-            return f"says What={written}, and its name means {self.target}"
-        return ""
+    def _refusal(self, section: str) -> tuple[str, str]:
+        """As mount_verify() and swap_verify() of systemd, with the name that the file should have."""
+        what = self.values.get((section, "What"), ("",))[0]
+        if not what:
+            return "has no What=", ""
+        key, suffix = ("Where", "mount") if section == "Mount" else ("What", "swap")
+        written = self.values.get((section, key), ("",))[0]
+        path = clean_path(written.replace("%%", "%")) if section == "Mount" else clean_path(written)
+        is_named = bool(written) and (section == "Mount" or written.startswith("/"))
+        if not is_named or _SPECIFIER.search(written) or path == self.target:
+            return "", ""
+        meant = unit_name(path, suffix) if path.startswith("/") else ""
+        return f"says {key}={written}, and its name means {self.target}", meant
 
 
 class _Pulls:

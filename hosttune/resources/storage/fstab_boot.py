@@ -168,7 +168,8 @@ def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
     remarks = lint(document)
     found = {one.line: one for one in _lines(facts, document, remarks, mounted_targets(facts))}
     for remark in remarks:
-        if remark.code in _NOTED and _counts_here(facts, remark):
+        may_fail = remark.code in MAY_FAIL and remark.level is RemarkLevel.ERROR
+        if may_fail or (remark.code in _NOTED and _counts_here(facts, remark)):
             if remark.code == "false-blank" and _is_meant(facts, document.lines[remark.line - 1].target):
                 continue
             line = found.get(remark.line) or BootLine(document.lines[remark.line - 1].target, remark.line)
@@ -299,8 +300,8 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         noted = _note_source(facts, sources, line, entry, here, is_required=need.is_required)
         if not noted and need.is_required and any(one in facts.mounts.local_data for one in here):
             noted = _note_data_disk(sources, line, entry)
-        elif not noted and here and need.is_required and entry.file == PATH and entry.target in _OF_SYSTEM:
-            noted = _note_system_disk(facts, sources, line, entry)
+        elif not noted and here and entry.file == PATH and (not need.is_required or entry.target in _OF_SYSTEM):
+            noted = _note_kernel_name(facts, sources, line, entry, is_required=need.is_required)
         return noted or line
     if "comment=cloudconfig" in entry.options and not here:
         return line  # of cloud-init's own disks not every size of instance has each
@@ -342,11 +343,12 @@ def _note_source(
         bind = find_nesting_fault(facts, entry)
     if bind.sentence:
         is_absent = line.is_absent or bind.is_shown_wrong
-        return replace(line, note=f"{entry.where} {bind.sentence}", way_out=bind.way_out, is_absent=is_absent)
+        note = f"{entry.where} {bind.sentence}"
+        return replace(line, is_of_device=True, note=note, way_out=bind.way_out, is_absent=is_absent)
     is_legacy = entry.fstype == "ntfs" and any(one.fstype == "ntfs" and one.is_read_only for one in here)
     if is_legacy and not asks_read_only(entry.options):
         note = f"{entry.where} has the type ntfs, by which this kernel mounts it read-only, whatever the options say"
-        return replace(line, note=note, way_out=_NTFS)
+        return replace(line, is_of_device=True, note=note, way_out=_NTFS)
     is_made = "x-systemd.makefs" in entry.options
     on = (sources.find(entry.source) or ()) if is_required and not is_made and here else ()
     if any(map(sources.is_ephemeral, on)):
@@ -390,21 +392,26 @@ def _note_data_disk(sources: Sources, line: BootLine, entry: FstabEntry) -> Boot
     return replace(line, risk=risk, way_out=todo)
 
 
-def _note_system_disk(facts: Facts, sources: Sources, line: BootLine, entry: FstabEntry) -> BootLine | None:
-    """A name of the kernel for what a boot needs, while there are several disks that may take it."""
+def _note_kernel_name(
+    facts: Facts, sources: Sources, line: BootLine, entry: FstabEntry, *, is_required: bool
+) -> BootLine | None:
+    """A name of the kernel, while there are several disks that may take it."""
     match = _KERNEL_NAME.fullmatch(entry.source)
     family = _FAMILY.match(entry.source)
     disks = attempt(lambda: facts.disks.all)
-    if match is None or family is None or not isinstance(disks, tuple):
-        return None
+    if match is None or family is None or not isinstance(disks, tuple) or "comment=cloudconfig" in entry.options:
+        return None  # cloud-init writes its lines anew at each boot
     alike = [one for one in disks if one.kind == "disk" and f"/dev/{one.name}".startswith(family[0])]
     (device, *_) = sources.find(entry.source) or ("",)
     if len(alike) < 2 or not device:
         return None
-    end = "fsck and mount options go to that one" if entry.target == "/" else "the boot mounts that one, or ends"
+    if entry.target == "/":
+        end = "fsck and mount options go to that one"
+    elif is_required:
+        end = "the boot mounts that one, or ends in the emergency shell"
+    else:
+        end = "the boot mounts that one, or nothing"
     risk = f"{entry.where} names {entry.source}, which may be another disk after the next boot: then {end}"
-    if entry.target != "/":
-        risk += " in the emergency shell"
     todo = f"in {entry.where} write {sources.name_like('UUID=', device)}, which stays the same"
     return replace(line, risk=risk, way_out=todo)
 
@@ -495,7 +502,7 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
         yield replace(place, way_out=todo, note=f"{where} {found.sentence}: {end}")
     elif not is_device and (hint := _find_swap_hint(facts, entry.source)):
         note = f"{where} names {entry.source}, which is there and not in use: {hint[0]}"
-        yield replace(place, way_out=hint[1], note=note, is_of_device=False)
+        yield replace(place, way_out=hint[1], note=note)
     elif not is_device and entry.source.startswith("/") and _is_file_missing(facts, entry.source):
         above = mount_below(facts, entry.source)
         on = above.target if above else "/"

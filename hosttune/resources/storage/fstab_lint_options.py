@@ -21,6 +21,7 @@ from hosttune.resources.storage.fstab_tables import KernelAnswer, combination, i
 
 _SIZE = regex(r"[0-9]+[kmgtpe%]?", re.IGNORECASE)
 _COUNT = regex(r"[0-9]+[kmgtpe]?", re.IGNORECASE)
+_BEFORE_BLANK = regex(r"([0-9]+[kKmMgGtTpPeE%]?)[^!-~]")  # a blank, as of a text copied from a web page
 _UNIT = regex(r"([0-9]+)\s*([kmgtpe])i?b", re.IGNORECASE)
 _OCTAL = regex(r"[0-7]{1,5}")
 _QUIET = GENERIC - UPSTART | {""}
@@ -218,7 +219,7 @@ def _of_tmpfs(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # n
         if pattern is None or not equals:
             continue
         if not pattern.fullmatch(value):
-            yield level, f"tmpfs-{name}", f"the kernel rejects `{word}`: {consequence}", _repaired(name, value)
+            yield level, f"tmpfs-{name}", f"the kernel rejects `{word}`: {consequence}", repair_value(name, value)
         elif name == "mode" and int(value, 8) & 0o1002 == 0o002:
             why = f"with `{word}` everybody can rename and remove everybody's files: the sticky bit is missing"
             yield RemarkLevel.WARNING, "tmpfs-sticky", why, "write mode=1777"
@@ -232,13 +233,17 @@ def _of_tmpfs(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # n
             )
 
 
-def _repaired(name: str, value: str) -> str:
+def repair_value(name: str, value: str) -> str:
+    """The way out of a value of tmpfs that the kernel rejects: what is meant, or an example if that is not known."""
     if name == "mode":
         return "write it in octal: mode=1777"
     if re.fullmatch(r"[0-9]+%%+", value) and name == "size":
         return f"write {name}={value.rstrip('%')}%: the sign is doubled in unit files alone"
-    unit = _UNIT.fullmatch(value)
-    return f"write {name}={unit[1]}{unit[2].upper()}" if unit else f"write it as {name}=16G"
+    if unit := _UNIT.fullmatch(value):
+        return f"write {name}={unit[1]}{unit[2].upper()}"
+    if cut := _BEFORE_BLANK.match(value):
+        return f"write {name}={cut[1]}: what comes behind it is no part of a number"
+    return f"write a number with its unit, such as {name}=16G"
 
 
 def _ignored(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: ARG001, FBT001 - one of several alike

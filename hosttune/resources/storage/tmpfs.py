@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.storage.fstab_options import set_size, size_bytes
+from hosttune.facts.storage.fstab_options import items, set_size, size_bytes
 from hosttune.numbers import parse_digits
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, Operator, WishKind, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.storage.fstab import addition_diff, entry_error, options_diff
 from hosttune.resources.storage.fstab_document import PATH, entry_text
+from hosttune.resources.storage.fstab_lint_options import repair_value
 from hosttune.values import (
     ABSENT,
     Action,
@@ -234,7 +235,9 @@ class _TmpfsComparison:
         options = written if isinstance(written, str) else ",".join(entry.options)
         size = size_bytes(options, self._all_memory)
         if size is None:
-            return self._refused(f"{PATH} line {entry.line} has a size that the kernel rejects", "write it as size=16G")
+            value = [word[5:] for word in items(options) if word.startswith("size=")][-1]
+            way_out = repair_value("size", value)
+            return self._refused(f"{PATH} line {entry.line} has a size that the kernel rejects", way_out)
         if self._is_enough(size):
             return self._settled()
         if entry.owner:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from hosttune.facts.services.unit_files import ADMIN
 from hosttune.facts.storage.fstab_lines import parse
 from hosttune.facts.storage.fstab_options import encode
 from hosttune.facts.storage.sources import sources_of
@@ -20,6 +21,7 @@ from hosttune.resources.storage.fstab_boot import (
     next_kernel,
 )
 from hosttune.resources.storage.fstab_lint import LineErrors
+from hosttune.values import join_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +93,15 @@ def _look_at_mount(facts: Facts, unit: MountUnit, *, is_mounted: bool) -> BootLi
 
 
 def way_out_of_refusal(unit: MountUnit) -> str:
-    return f"correct it, then: sudo systemctl daemon-reload; sudo systemctl status {quote(unit.name)}"
+    folder, _, name = unit.entry.file.rpartition("/")
+    if not unit.meant_name or folder != ADMIN or name != unit.name:  # a package's file is not renamed
+        return f"correct it, then: sudo systemctl daemon-reload; sudo systemctl status {quote(unit.name)}"
+    return join_steps((
+        f"take back its links: sudo systemctl disable {quote(unit.name)}" if unit.can_be_enabled else "",
+        f"name the file by what it mounts: sudo mv -n {quote(unit.entry.file)} {quote(f'{ADMIN}/{unit.meant_name}')}",
+        "have it read: sudo systemctl daemon-reload",
+        f"let each boot start it: sudo systemctl enable {quote(unit.meant_name)}" if unit.can_be_enabled else "",
+    ))  # fmt: skip
 
 
 def find_error(unit: MountUnit, kernel: tuple[int, ...]) -> ShownRemark | None:
