@@ -110,11 +110,23 @@ def until(is_done) -> None:
 WHO = "import os\nopen(HERE + '/who', 'a').write('%d %s %s\\n' % (os.getuid(), os.getgroups(), os.environ['HOME']))\n"
 
 
-def test_dataset_runs_the_python_of_a_user_as_that_user_and_never_as_who_typed_sudo(folder):
+def test_bench_read_runs_the_python_of_a_user_as_that_user_and_never_as_who_typed_sudo(folder):
     python = venv(folder / "venv", EVE, WHO)
     (folder / "data").mkdir()
-    (folder / "data/a.parquet").write_bytes(b"PAR1" + bytes(64) + b"PAR1")
-    words = (sys.executable, "-m", "hosttune", "dataset", folder / "data", "--python", python)
+    for number in range(16):
+        (folder / f"data/{number}.jpg").write_bytes(bytes(64))
+    words = (
+        sys.executable,
+        "-m",
+        "hosttune",
+        "bench",
+        "read",
+        folder / "data",
+        "--decode",
+        "--python",
+        python,
+        "--anyway",
+    )
     environment = {**os.environ, "SUDO_UID": str(ADMIN), "SUDO_GID": str(ADMIN)}
     subprocess.run(words, check=False, capture_output=True, timeout=120, cwd=ROOT, env=environment)
     assert {line.split()[0] for line in (folder / "venv/who").read_text().splitlines()} == {str(EVE)}
