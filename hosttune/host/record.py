@@ -149,6 +149,12 @@ class RecordReader:
     def _missing(self, what: str) -> Unreadable:
         return Unreadable(self._reason(f"{NOT_RECORDED}: {what}"))
 
+    def _again(self, answer: Answer[T]) -> Answer[T]:
+        """In a record that was made of another one, what that did not hold is written down as unreadable."""
+        if isinstance(answer, Unreadable) and answer.reason.startswith(NOT_RECORDED):
+            return Unreadable(self._reason(answer.reason))
+        return answer
+
     def now(self) -> float:
         return float(self.data["made_at"])
 
@@ -160,7 +166,7 @@ class RecordReader:
             entry = kept.get(canonical, kept)
             if entry is kept:
                 return ABSENT if self._is_proven_absent(canonical) else self._missing(path)
-        return _decode(entry, decode)
+        return self._again(_decode(entry, decode))
 
     def _canonical(self, path: str, *, follow: bool = True) -> str:
         """`path` with the links resolved that the record knows; empty where they lead nowhere (host/paths.py)."""
@@ -278,7 +284,7 @@ class RecordReader:
             entry = assembled(self._queries, argv) or policy_of_names(self._queries, argv)
         if entry is None:
             return self._missing(f"the answer of {' '.join(argv)}")
-        return _decode(entry, _decode_completed)
+        return self._again(_decode(entry, _decode_completed))
 
     def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
         del before, after, tmpfs_options

@@ -25,7 +25,7 @@ DOORS = {
     "host/usage.py": ("_Tally.add",),
     "measure/bench/read_crew.py": ("_Worker.answer",),
     "measure/bench/read_program.py": (
-        "ReadWorker.held", "ReadWorker.go", "read_through", "content", "with_pillow.decode", "with_wave.decode",
+        "ReadWorker.go", "read_through", "content", "with_pillow.decode", "with_wave.decode",
     ),
     "measure/dataset/probe.py": ("_header",),
     "measure/dataset/walk.py": ("_Folder.__init__",),

@@ -29,7 +29,7 @@ from hosttune.facts.gpu.nvidia import OLD_JOURNAL
 from hosttune.facts.gpu.nvidia_smi import QUERY
 from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.host.door import Completed
-from hosttune.values import Unreadable
+from hosttune.values import NeverAsked, Unreadable
 from tests.hosts.driver import smi_row
 from tests.unit.fake_reader import FakeReader
 
@@ -195,7 +195,7 @@ def test_health_errors_of_switches():
 
 def test_health_old_record_without_times_is_still_read():
     log = "NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.\n"
-    gone = Unreadable("not in this record: the answer of journalctl")
+    gone = Unreadable(NeverAsked("not in this record: the answer of journalctl"))
     answers = {JOURNAL: gone, DMESG: gone, OLD_JOURNAL: log, QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""}
     assert health_of(answers).gpus[0].xids == (79,)
 
@@ -254,7 +254,7 @@ def test_driver_without_the_field_for_mig_tells_of_the_rest():
 
 def test_older_record_holds_the_answer_to_the_older_question():
     new = {"/sys/module/nvidia/version": "580.126.20\n", "/proc/driver/nvidia/version": "x"}
-    missing = Unreadable("not in this record: the answer of nvidia-smi")
+    missing = Unreadable(NeverAsked("not in this record: the answer of nvidia-smi"))
     gpu = health_of({QUERIES[0]: missing, QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""}, **new).gpus[0]
     assert (gpu.temperature_c, gpu.inforom, gpu.is_sram_over, gpu.fabric_faults) == (31, "", False, ())
 
@@ -262,7 +262,7 @@ def test_older_record_holds_the_answer_to_the_older_question():
 def test_vgpu_is_not_asked_for_banks_of_its_memory_which_fills_the_kernel_log():
     new = {"/sys/module/nvidia/version": "580.126.20\n", "/proc/driver/nvidia/version": "x"}
     vgpu = {f"{PCI}/subsystem_vendor": "0x10de", f"{PCI}/subsystem_device": "0x1880"}
-    missing = Unreadable("not in this record: the answer of nvidia-smi")
+    missing = Unreadable(NeverAsked("not in this record: the answer of nvidia-smi"))
     fields = tuple(name for name in FIELDS[0] if name not in {FEW, NONE})
     live = health_of({query_of(fields): smi_row(fields, LINE)}, **new, **vgpu)
     kept = health_of({query_of(fields): missing, QUERIES[0]: smi_row(FIELDS[0], LINE)}, **new, **vgpu)
@@ -421,7 +421,7 @@ def test_mig_devices_are_not_asked_for_where_no_gpu_is_in_mig_mode(mode):
 
 
 def test_mig_devices_are_not_told_by_an_older_record_nor_in_a_guest_nor_where_they_are_lent():
-    missing = Unreadable("not in this record: the answer of nvidia-smi")
+    missing = Unreadable(NeverAsked("not in this record: the answer of nvidia-smi"))
     vgpu = {f"{PCI}/subsystem_vendor": "0x10de", f"{PCI}/subsystem_device": "0x1880"}
     lends = {"/sys/module/nvidia_vgpu_vfio/refcnt": "1\n"}
     job = {"/proc/self/cgroup": "0::/system.slice/slurmstepd.scope/slurm/uid_1000/job_7/step_0\n"}

@@ -187,9 +187,9 @@ def test_programs_that_write_to_the_log_are_not_asked_for():
 
 def test_record_of_an_older_release_answers_by_its_own_words():
     from hosttune.facts.kernel.kernel_log import _OLD
-    from hosttune.values import Unreadable
+    from hosttune.values import NeverAsked, Unreadable
 
-    gone = Unreadable("not in this record: the answer of journalctl")
+    gone = Unreadable(NeverAsked("not in this record: the answer of journalctl"))
     assert len(_OLD[JOURNAL]) == 4
     for number, journal in enumerate(_OLD[JOURNAL]):
         olds = dict.fromkeys(_OLD[JOURNAL][:number], gone) | {journal: in_journal(GENUINE[0])}

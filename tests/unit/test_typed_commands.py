@@ -8,7 +8,7 @@ import yaml
 
 HOSTTUNE = Path(__file__).resolve().parents[2] / "hosttune"
 # journalctl(1): it has no -A or -B, as grep(1) has
-OPTIONS = {"-k", "-b", "-u", "-g", "-n", "-r", "-e", "-x", "-f", "-p", "-o"}
+OPTIONS = {"-k", "-b", "-u", "-g", "-n", "-r", "-e", "-x", "-f", "-p", "-o", "-t"}
 FILES = sorted(
     path for end in ("yaml", "py") for path in HOSTTUNE.rglob(f"*.{end}") if "journalctl" in path.read_text()
 )

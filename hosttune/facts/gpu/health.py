@@ -436,13 +436,13 @@ class _Told:
         return -1 if count == 0 and is_there(self.reader, _VGPU_HOST) else count
 
     def _listed(self) -> Mapping[str, int | None] | None:
-        """The MIG devices of each GPU that nvidia-smi lists. None in a guest, and where this process may see
-        a part of them. Raises UnknownFact where it does not tell.
+        """The MIG devices of each GPU that nvidia-smi lists. None in an older record, in a guest, and where this
+        process may see a part of them. Raises UnknownFact where it does not tell.
         """
         if attempt(lambda: self.facts.nvidia.is_vgpu) is True or narrowed(self.reader, self.facts):
             return None
         answer = attempt(self.listing)
-        if isinstance(answer, Unreadable):
+        if isinstance(answer, Unreadable) and not is_unrecorded(answer):
             raise UnknownFact(answer.reason)
         if not isinstance(answer, Completed):
             return None

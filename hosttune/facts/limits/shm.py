@@ -115,8 +115,13 @@ def _files(reader: Reader, facts: Facts) -> tuple[ShmFile, ...]:
 
 def _held_bytes(facts: Facts) -> int:
     """What all files there can hold: a file of any size may have holes. No bound where that is not known."""
-    sizes = attempt(lambda: (facts.mounts.at[SHM].total_bytes, facts.mounts.at[SHM].available_bytes))
-    return sizes[0] - sizes[1] if isinstance(sizes, tuple) and sizes[0] else sys.maxsize
+
+    def look() -> int:
+        mount = facts.mounts.at.get(SHM)
+        return mount.total_bytes - mount.available_bytes if mount and mount.total_bytes else sys.maxsize
+
+    held = attempt(look)
+    return held if isinstance(held, int) else sys.maxsize
 
 
 def _containers(reader: Reader, facts: Facts) -> tuple[SmallShm, ...]:
