@@ -190,7 +190,7 @@ def written_by(data: Mapping[str, Any]) -> str:
 
 
 def is_older(version: str) -> bool:
-    """Whether a hosttune of this version came before this one; not, if it is no version."""
+    """Whether a hosttune of this version came before this one; False for any other text."""
     return bool(_VERSION.fullmatch(version)) and _numbers(version) < _numbers(__version__)
 
 

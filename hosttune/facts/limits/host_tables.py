@@ -30,7 +30,7 @@ _OF_ALL_SERVICES = "system.conf/Manager/DefaultLimitNPROC"
 
 @frozen
 class HostTables(Fact):
-    """How full they are. A counter that is not there, or that an older record lacks, counts nothing."""
+    """How full they are. A counter that is not there counts nothing."""
 
     connections: int
     most_connections: int  # 0 if connections are not tracked

@@ -47,7 +47,7 @@ def has_header(key: str) -> bool:
     return kind_of(key) not in _UNTOLD
 
 
-def whole_size(key: str, info: os.stat_result) -> int:  # noqa: ARG001 - as the other one
+def whole_size(_: str, info: os.stat_result) -> int:
     """The length of a file, holes and all: who reads through them fills the page cache with them."""
     return info.st_size
 
