@@ -135,6 +135,19 @@ class Disturbs(Level):
     SERVICE = "a service"
     GPU_WORK = "running GPU work"
 
+    @property
+    def word(self) -> str:
+        """As --disturb takes it: without blanks, which a shell would have to quote."""
+        return _DISTURB_WORDS[self]
+
+
+_DISTURB_WORDS = {
+    Disturbs.NOTHING: "nothing",
+    Disturbs.SESSIONS: "sessions",
+    Disturbs.SERVICE: "service",
+    Disturbs.GPU_WORK: "gpu-work",
+}
+
 
 class Activation(Level):
     """When a change takes effect."""

@@ -11,24 +11,30 @@ import typer
 
 from hosttune import __version__
 from hosttune.cli.ending import INTERRUPTED, collect_seldom, run_command
+from hosttune.cli.help_page import GroupHelp, with_examples
 from hosttune.cli.words import command
 from hosttune.host import slow
 from hosttune.host.console import leave, talk
 from hosttune.host.inherited import require_utf8
 
-# In the order of the help. Each is a function of this name, or the typer `app`, of the module hosttune.cli.<name>; what
-# is a dash here is an underscore there.
-COMMANDS = (
-    "check", "health", "plan", "apply", "confirm", "trial", "undo", "history", "ready", "status", "reboot-required",
-    "explain", "rules", "profiles", "policy", "facts", "disks", "driver", "fstab", "record", "diff", "dataset",
-    "report", "bench", "watch",
-)  # fmt: skip
+# In the order of the help, by its groups. Each is a function of this name, or the typer `app`, of the module
+# hosttune.cli.<name>; a dash in a name is an underscore there.
+GROUPS = {
+    "Look": ("check", "health", "driver", "disks", "fstab", "explain", "help"),
+    "Change": ("plan", "apply", "undo", "history"),
+    "Measure": ("watch", "dataset", "bench"),
+    "Fleet": ("report", "diff", "record"),
+    "Policy": ("policy", "profiles", "rules", "facts"),
+    "Nodes": ("confirm", "trial", "status", "reboot-required", "ready"),
+}
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
+HIDDEN = frozenset({"ready"})  # units of systemd start it; a person needs it only to try the unit's command
 
 OF_UNITS = ("come-back",)  # what units of systemd start; nobody types it
 
-HELP = """Inspects a GPU server, shows the diff that would tune it, applies exactly that, and takes it back.
+HELP = """Audits and tunes a GPU server: shows the exact diff, applies only that, and can undo it.
 
-check, plan, and apply without --yes change nothing."""
+check, plan, and apply without --yes change nothing. `hosttune help COMMAND` has options and examples."""
 
 
 def _version(is_wanted: bool) -> None:
@@ -39,7 +45,7 @@ def _version(is_wanted: bool) -> None:
 
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass
@@ -49,6 +55,7 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
     """The application with these commands; each one costs start-up time, so `main` builds the one that is asked for."""
     app = typer.Typer(
         name="hosttune",
+        cls=type("Page", (GroupHelp,), {"groups": GROUPS}),
         help=HELP,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -63,7 +70,9 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            app.command(name, context_settings=getattr(module, "CONTEXT", None))(command(getattr(module, own)))
+            settings = getattr(module, "CONTEXT", None)
+            page = with_examples(getattr(module, "EXAMPLES", ()))
+            app.command(name, cls=page, context_settings=settings, hidden=name in HIDDEN)(command(getattr(module, own)))
     return app
 
 
@@ -95,7 +104,7 @@ def _announce(text: str) -> None:
 def run(argv: list[str]) -> int:
     """The exit status of this command line."""
     is_one = bool(argv) and argv[0] in (*COMMANDS, *OF_UNITS)
-    names = (argv[0],) if is_one else COMMANDS[:1] if argv == ["--version"] else COMMANDS
+    names = (argv[0],) if is_one else COMMANDS[:1] if argv in (["--version"], ["-V"]) else COMMANDS
 
     def act() -> int:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as __main__ has left it

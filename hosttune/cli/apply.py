@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 _DONE = attrgetter("address", "action", "before", "after", "rule", "activation", "triggers")
 
 
+EXAMPLES = (
+    "sudo hosttune apply --yes",
+    "sudo hosttune apply --yes --only gpu-driver",
+    "sudo hosttune apply --yes --confirm-within 15m",
+)
+
+
 def apply(
     look: LookAgain,
     show: ShowChange,
@@ -46,7 +53,7 @@ def apply(
         bool, Option("--without-return", help="On trial: also what cannot come back by itself.")
     ] = False,
 ) -> int:
-    """Make exactly the changes of the plan, verify them, print the receipt. Without --yes the same as plan.
+    """Apply the plan, verify it and print a receipt. Without --yes the same as plan.
 
     With --confirm-within they are on trial: unless `hosttune confirm` says so in time, over a connection that began
     after them, this host takes them back by itself. What takes effect at the next boot is on trial in that boot, also
@@ -181,4 +188,4 @@ def check_shown(plan: Plan, digest: str | None, saved: Plan | None = None, *, wo
         check_expected(plan, digest, words)
     if saved is not None and [*map(_DONE, saved.changes)] != [*map(_DONE, plan.changes)]:
         message = f"the plan has changed since it was saved: {what_differs(saved, plan)}"
-        raise Refused(message, hint="save and look at the new one with: hosttune plan --out FILE")
+        raise Refused(message, hint="save and look at the new one with: hosttune plan --save FILE")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typer import Typer
 
 from hosttune.cli.bench_read import read
+from hosttune.cli.help_page import GroupHelp
 from hosttune.cli.measuring import page_of
 from hosttune.cli.options import DisplayOptions
 from hosttune.cli.words import command
 
 app = Typer(
-    help="Measure how fast a data set is read here, and how many workers pay.",
+    cls=GroupHelp,
+    help="Measure how fast a data set is read here.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -21,7 +23,7 @@ app.command("read")(command(read))
 @app.command("list")
 @command
 def list_results(show: DisplayOptions) -> int:
-    """Show what earlier benches found, the newest first."""
+    """List the results of earlier benches, newest first."""
     from hosttune.cli.common import say, write_json
     from hosttune.measure.bench import results
     from hosttune.views.measure.bench import list_text
@@ -37,7 +39,7 @@ def list_results(show: DisplayOptions) -> int:
 @app.command("clean")
 @command
 def clean(show: DisplayOptions) -> int:
-    """Remove the scratch folders that killed benches of this user left behind, and nothing else."""
+    """Delete what interrupted benches of this user left."""
     from hosttune.cli.common import say, write_json
     from hosttune.measure.bench import scratch
     from hosttune.views.measure.bench import cleaned_text

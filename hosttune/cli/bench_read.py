@@ -20,12 +20,15 @@ def read(
         str | None, Option("--python", metavar="PATH", help="The Python that decodes, with its libraries (python3).")
     ] = None,
     budget: Annotated[float, Option("--budget", min=1.0, metavar="SECONDS", help="How long passes are run.")] = 60.0,
-    files: Annotated[int, Option("--files", min=12, max=8000, help="Files to read, at most (1 GiB in all).")] = 4000,
+    files: Annotated[
+        int, Option("--files", metavar="N", min=12, max=8000, help="Files to read, at most (1 GiB in all).")
+    ] = 4000,
     drop_caches: Annotated[
         bool, Option("--drop-caches", help="As root: drop the caches of the whole host before each cold pass.")
     ] = False,
     seed: Annotated[
-        int | None, Option("--seed", min=0, help="Repeat a run with the same files and order (its report names it).")
+        int | None,
+        Option("--seed", metavar="N", min=0, help="Repeat a run with the same files and order (its report names it)."),
     ] = None,
     anyway: Annotated[
         bool, Option("--anyway", help="Measure a busy host, too: nothing is concluded from it then.")
@@ -34,7 +37,8 @@ def read(
         bool, Option("--allow-network", help="Measure network and FUSE file systems, too.")
     ] = False,
 ) -> int:
-    """How fast files come: cold, warm, packed, decoded; how many workers pay; whether disk, latency or CPU limits.
+    """Measure how fast files are read, and the best workers. Files are read cold, warm, packed and decoded; it reports
+    whether the disk, latency or the CPU is the limit.
 
     The files are read only, and keep their access times. Exit status: 0 an answer, 1 inconclusive or not measured
     because of the state of the host, 2 trouble.

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from hosttune.views.checked import Checked
 
 
+EXAMPLES = (
+    "hosttune check",
+    "hosttune check -v --only storage-fstab",
+    "hosttune check --host RECORD --format html --output check.html",
+)
+
+
 def check(
     look: LookOnly,
     show: ShowCheck,
@@ -20,7 +27,7 @@ def check(
         bool, Option("--keep", help="Keep the JSON report as that of today, as the daily check does (see: diff).")
     ] = False,
 ) -> int:
-    """Say what holds this host back, worst first. Changes nothing.
+    """Report what holds this host back, worst first. Changes nothing.
 
     Exit status: 0 as it should be, 1 something differs, is unknown or waits, 2 trouble, also with one of several hosts.
     """

@@ -10,6 +10,7 @@ from hosttune.errors import HosttuneError
 from hosttune.host.cleaned import clean
 from hosttune.host.console import console, discard, is_gone, program, talk
 from hosttune.host.own import is_under_sudo
+from hosttune.values import Disturbs
 from hosttune.views.document import Medium
 from hosttune.views.page import ACTS, LOOKS, OWN_COMMAND, Page
 from hosttune.views.terminal import Screen
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 
     from hosttune.actions.examine import Session
     from hosttune.actions.trial_state import TrialRun
-    from hosttune.cli.options import Display, HostOptions
+    from hosttune.cli.options import Display, HostOptions, TargetOptions
     from hosttune.engine.approval import Approvals
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
+    from hosttune.host.console import Console
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Plan, Receipt
 
@@ -74,14 +76,14 @@ def session_options(look: HostOptions) -> dict[str, Any]:
 
 
 def load_plan(path: str) -> Plan:
-    """A plan saved by `plan --out`. It is only compared with the plan that is made now: nothing in it is ever done."""
+    """A plan saved by `plan --save`. It is only compared with the plan that is made now: nothing in it is ever done."""
     import json
 
     from hosttune.codec import plan_from_json
     from hosttune.engine.plan import digest
     from hosttune.host.console import load
 
-    way_out = "save it again with: hosttune plan --out FILE"
+    way_out = "save it again with: hosttune plan --save FILE"
     try:
         plan = plan_from_json(json.loads(load(path)), path)
     except (ValueError, RecursionError) as error:
@@ -125,7 +127,7 @@ def require_root(words: list[str], look: HostOptions | None = None) -> None:
         raise HosttuneError("this needs root; nothing was changed", hint=f"type: {command}")
 
 
-def as_typed(hint: str, look: HostOptions | None, name: str = "") -> str:
+def as_typed(hint: str, look: TargetOptions | None, name: str = "") -> str:
     """The way out of an error, with the commands in it as they are typed here: found by sudo, and for the same host.
     `name`: what this program is called, where it is not as it was started.
     """
@@ -199,14 +201,14 @@ def tell_idle(session: Session, plan: Plan, *, everything: bool) -> None:
         tell(f"hosttune: {fault.where}: {fault.message}{hint}")
 
 
-def one_host(look: HostOptions) -> str | None:
+def one_host(look: TargetOptions) -> str | None:
     """The one record of a command that looks at a single host."""
     if look.host and len(look.host) > 1:
         raise HosttuneError("one --host at a time", hint="only check takes several records")
     return look.host[0] if look.host else None
 
 
-def open_page(reader: Reader, look: HostOptions | None, show: Display) -> Page:
+def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page:
     """The page for a report about `reader`'s host on standard output."""
     from hosttune.engine.policy_file import PATH
     from hosttune.engine.trusted import path_on
@@ -215,6 +217,7 @@ def open_page(reader: Reader, look: HostOptions | None, show: Display) -> Page:
     is_host = reader.kind != "record"
     is_partial = is_host and not reader.is_privileged
     only = {name: chosen.pop(name, None) for name in _OF_RULES}
+    chosen_policy = chosen.get("policy")
     return Page(
         host=reader.name,
         screen=open_screen(show),
@@ -225,7 +228,7 @@ def open_page(reader: Reader, look: HostOptions | None, show: Display) -> Page:
         can_apply=reader.kind in {"live", "root"},
         is_partial=is_partial,
         is_verbose=show.verbose,
-        policy=(look.policy if look else None) or path_on(reader, PATH),
+        policy=chosen_policy or path_on(reader, PATH),
         medium=medium_of(show),
         record=_made_by(reader),
     )
@@ -245,12 +248,18 @@ def medium_of(show: Display) -> Medium:
     return next((one for one in Medium if one.value == show.format.value), Medium.TEXT)
 
 
+def is_coloured(surface: Console, show: Display) -> bool:
+    """Whether the answer is coloured: as --color says, else as the terminal and the environment say."""
+    word = "never" if show.no_color else show.color.value
+    return surface.has_colour if word == "auto" else word == "always"
+
+
 def open_screen(show: Display) -> Screen:
     """Standard output, as wide and as colourful as it is; in a file, no line is broken."""
     if getattr(show, "output", None) is not None:
         return Screen(width=0)
     surface = console(sys.stdout)
-    return Screen(surface.columns, surface.has_colour and not show.no_color)
+    return Screen(surface.columns, is_coloured(surface, show))
 
 
 def repeated_words(chosen: Mapping[str, Any]) -> list[str]:
@@ -259,7 +268,7 @@ def repeated_words(chosen: Mapping[str, Any]) -> list[str]:
     for name, value in chosen.items():
         option = "--" + name.replace("_", "-")
         for item in value if isinstance(value, list) else [value] if value is not None else []:
-            words += [option, str(item)]
+            words += [option, item.word if isinstance(item, Disturbs) else str(item)]
     return words
 
 

@@ -13,14 +13,17 @@ if TYPE_CHECKING:
     from hosttune.host.door import Writer
 
 
+EXAMPLES = ("sudo hosttune confirm",)
+
+
 def confirm(
     look: HostOptions,
     show: DisplayOptions,
     run: Annotated[str | None, Argument(metavar="[RUN]", help="The run on trial; the only one by default.")] = None,
     anyway: Annotated[bool, Option("--anyway", help="Also where this host is not as it was before.")] = False,
 ) -> int:
-    """Keep the run that is on trial. It shows first what this host has lost since before the run: failed units, mounts,
-    routes, sshd, GPUs.
+    """Keep the changes that are on trial. It shows first what this host has lost since before the run: failed units,
+    mounts, routes, sshd, GPUs.
 
     What is in force already is confirmed over a connection that began after it, or on the console: over an older one it
     would not be seen that no new one is let in. Where the run also has something for the next boot, that boot is then

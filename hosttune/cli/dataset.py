@@ -6,6 +6,8 @@ from typing import Annotated
 
 from hosttune.cli.options import Argument, DisplayOptions, Option
 
+EXAMPLES = ("hosttune dataset PATH",)
+
 
 def dataset(
     show: DisplayOptions,
@@ -23,7 +25,8 @@ def dataset(
         int | None, Option("--gpu-processes", metavar="N", min=1, help="How many will load data here.")
     ] = None,
 ) -> int:
-    """Look at a data set: number and sizes of files, formats, disk, page cache, decoded size, workers to start with.
+    """Measure a data set: size, formats, does it fit. It also reports the disk, the page cache and a
+    number of workers to start with.
 
     All names and sizes are read, of headers a sample; no access time is moved where that can be avoided. Ctrl-C ends
     it with what was seen until then. Exit status: 0 reported, 130 after Ctrl-C, 2 trouble.

@@ -26,6 +26,9 @@ _TWO = (
 )
 
 
+EXAMPLES = ("hosttune diff yesterday live", "hosttune diff A.json B.json")
+
+
 def diff(
     choose: Choose,
     show: ShowReport,
@@ -35,7 +38,7 @@ def diff(
         str | None, Option("--since", metavar="DAY", help="As `diff DAY live`: a date, or yesterday.")
     ] = None,
 ) -> int:
-    """Compare two checks: only what a rule knows, ranked by what it costs. Changes nothing.
+    """Compare two checks of this or other hosts. Differences are ranked by what they cost. Changes nothing.
 
     A day is a date (2026-11-01, UTC), today or yesterday: the report that `check --keep` kept then, or the last one
     before. A file of such a name is written ./yesterday.

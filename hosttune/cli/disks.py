@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from hosttune.cli.options import DisplayOptions, HostOptions
+from hosttune.cli.options import DisplayOptions, TargetOptions
+
+EXAMPLES = ("hosttune disks",)
 
 
-def disks(look: HostOptions, show: DisplayOptions) -> int:
-    """Show disks, file systems, mounts, free space and fstab in one picture."""
+def disks(look: TargetOptions, show: DisplayOptions) -> int:
+    """Show disks, file systems, mounts and fstab together."""
     from hosttune.cli.common import one_host, open_page, say, write_json
     from hosttune.errors import HosttuneError
     from hosttune.facts import Facts, UnknownFact

@@ -15,8 +15,13 @@ RULE = "gpu-driver"
 _OWN = "gpu-"  # the rules of which the table tells by itself
 
 
+EXAMPLES = ("hosttune driver", "hosttune plan --only gpu-driver")
+
+
 def driver(look: HostOptions, show: DisplayOptions) -> int:
-    """Say what state the driver is in and what to type, then per GPU what is installed, loaded, offered and chosen.
+    """Show the state of the NVIDIA driver and the next step. It lists what is installed, loaded, offered and chosen.
+
+    `sudo hosttune apply --only gpu-driver --yes` installs or updates it.
 
     Exit status: 0 nothing is to be done, 1 something is, or is not known.
     """

@@ -12,13 +12,16 @@ if TYPE_CHECKING:
     from hosttune.engine.rule import Rule
 
 
+EXAMPLES = ("hosttune explain storage-noatime", "hosttune explain gpu-driver --host RECORD")
+
+
 def explain(
     look: HostOptions,
     show: ShowReport,
     rule: Annotated[str, Argument(metavar="RULE", help="Its id (see: hosttune rules).")],
     source: Annotated[bool, Option("--source", help="Its file instead, in a checkout with its cases.")] = False,
 ) -> int:
-    """Explain a rule: why, gain, risk, sources, what it reads, how by hand, how to switch it off, what it does here."""
+    """Explain a rule: why, gain, risk, how to undo it."""
     from hosttune.actions.examine import examine
     from hosttune.actions.writers import name_writers
     from hosttune.cli.common import load_choice, open_page, tell_idle

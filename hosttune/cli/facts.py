@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from hosttune.cli.options import Argument, DisplayOptions, HostOptions
+from hosttune.cli.options import Argument, DisplayOptions, TargetOptions
 
 EVERYTHING = "all"
 
 
+EXAMPLES = ("hosttune facts", "hosttune facts memory gpus")
+
+
 def facts(
-    look: HostOptions,
+    look: TargetOptions,
     show: DisplayOptions,
     subjects: Annotated[
         list[str] | None,
         Argument(metavar="[SUBJECT]...", help="memory, mounts, gpus ... or all: their fields."),
     ] = None,
 ) -> int:
-    """List the subjects of the facts that rules decide with; of those that are named every field that an expression
-    can ask, with its type, its value here, and what it means. What could not be read says why.
+    """Show the facts that rules decide with. Of each SUBJECT, every field is listed with its type, value and
+    meaning; what could not be read has its reason.
     """
     from hosttune.cli.common import one_host, open_page, say, write_json
     from hosttune.codec import to_json

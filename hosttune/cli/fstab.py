@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from hosttune.resources.storage.fstab_plan import Tuning
 
 
+EXAMPLES = ("hosttune fstab", "hosttune fstab FILE")
+
+
 def fstab(
     show: DisplayOptions,
     file: Annotated[
@@ -33,24 +36,23 @@ def fstab(
     lint: Annotated[bool, Option("--lint", help="Say what is wrong with it (also without any option).")] = False,
     strict: Annotated[bool, Option("--strict", help="Notes count as findings, too.")] = False,
 ) -> int:
-    """Say what is wrong with an fstab, line by line, and print edits of it as a diff. Needs no root, changes nothing.
+    """Check an fstab line by line, and edit it as a diff. Needs no root, changes nothing.
 
     Without FILE it is that of this host, and each line is also held against the disks that are there.
 
     Exit status: 0 nothing to change, notes at most, 1 errors, warnings or a diff, 2 trouble, such as a target whose
     line cannot be edited.
     """
-    from hosttune.cli.common import say, say_exactly, tell_lines, write_json
+    from hosttune.cli.common import open_screen, say, say_exactly, tell_lines, write_json
     from hosttune.errors import HosttuneError
     from hosttune.facts import Facts
     from hosttune.facts.storage.fstab_lines import PATH, excess_of, parse
     from hosttune.host import open_reader
-    from hosttune.host.console import console, load_bytes
+    from hosttune.host.console import load_bytes
     from hosttune.resources.storage.fstab_lint import in_order
     from hosttune.resources.storage.fstab_lint import lint as lint_document
     from hosttune.resources.storage.fstab_plan import tune
     from hosttune.views import fstab as view
-    from hosttune.views.terminal import Screen
 
     targets = noatime or []
     is_all = "all" in targets
@@ -66,8 +68,7 @@ def fstab(
     if excess := excess_of(data):
         raise HosttuneError(f"{name}: {excess}", hint="look whether this is the right file")
     document = parse(data, name)
-    surface = console(sys.stdout)
-    screen = Screen(surface.columns, surface.has_colour and not show.no_color)
+    screen = open_screen(show)
     remarks = lint_document(document) if lint or not targets else None
     if remarks is not None and facts:
         remarks = in_order((*remarks, *_device_remarks(facts)))
@@ -77,7 +78,7 @@ def fstab(
     if show.is_json:
         write_json(view.fstab_json(document, remarks, tuning))
     elif tuning:
-        say_exactly(view.diff_text(document, tuning, screen, is_exact=not surface.is_terminal))
+        say_exactly(view.diff_text(document, tuning, screen, is_exact=not sys.stdout.isatty()))
         if is_all:
             tell_lines(view.left_text(tuning, screen))
     status = view.lint_status(remarks or (), strict=strict)

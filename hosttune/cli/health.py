@@ -22,6 +22,9 @@ _GRACE_S = 6.0  # to start, to leave behind what hangs, and to print
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0}
 
 
+EXAMPLES = ("hosttune health", "hosttune health --format slurm", "sudo hosttune health --learn")
+
+
 def health(
     look: LookOnly,
     show: ShowHealth,
@@ -32,9 +35,9 @@ def health(
         bool, Option("--learn", help="Keep what this healthy host has, and how its errors count, to hold it against.")
     ] = False,
 ) -> int:
-    """Say whether this node may take work now: fit, impaired, unfit or unknown, and what to do. Changes nothing.
+    """Check whether this node is fit to take jobs. It is fit, impaired, unfit or unknown. Changes nothing.
 
-    With --learn it says what it has learned. Of a --host it is what this one, a sibling, is held against.
+    --learn stores the state of this healthy host. With --host RECORD, the state of a sibling is stored for this one.
 
     Exit status: 0 fit, 1 not so, 2 trouble; nhc: 1 unfit alone; slurm: 1 unfit, 3 unknown; npd: 1 unfit, 2 unknown;
     nagios: 1 impaired, 2 unfit, 3 unknown.

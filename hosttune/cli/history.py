@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from hosttune.cli.options import HostOptions, ShowReport
+from hosttune.cli.options import ShowReport, TargetOptions
+
+EXAMPLES = ("hosttune history", "hosttune history -v")
 
 
-def history(look: HostOptions, show: ShowReport) -> int:
-    """List the runs of apply and undo, newest first; --verbose with every change."""
+def history(look: TargetOptions, show: ShowReport) -> int:
+    """List the runs of apply and undo, newest first. With --verbose every change is listed."""
     from hosttune.actions.journal import read_journal, still_back
     from hosttune.actions.receipts import kept_receipts, path_of
     from hosttune.cli.common import one_host, open_page, trial_of

@@ -12,6 +12,9 @@ from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.values import Disturbs, Risk
 
+# Titles of the options that commands share, in the help of a command.
+HOST, POLICY, OUTPUT = "Which host", "Rules and policy", "Output"
+
 
 class Described:
     """What a parameter of a command is called and how it is explained, as typer takes it."""
@@ -33,6 +36,14 @@ class Option(Described):
 
 class Argument(Described):
     """A parameter that is known by its place."""
+
+
+class Colour(str, Enum):
+    """When the answer is coloured."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
 
 
 class _Format(str, Enum):
@@ -78,48 +89,109 @@ class HealthFormat(_Format):
     PROMETHEUS = "prometheus"
 
 
+DISTURB_WORDS = {one.word: one for one in Disturbs}
+
+
+def parse_disturb(word: str) -> Disturbs:
+    """A word of --disturb, or a value of the policy's `disturb`, with a note. Raises HosttuneError."""
+    if word in DISTURB_WORDS:
+        return DISTURB_WORDS[word]
+    try:
+        found = Disturbs(word)
+    except ValueError:
+        raise HosttuneError(f"--disturb: {word!r} is unknown", hint=f"use one of: {', '.join(DISTURB_WORDS)}") from None
+    from hosttune.host.console import talk
+
+    talk(f"hosttune: --disturb '{word}' is now written --disturb {found.word}\n")
+    return found
+
+
 RulesFolder: TypeAlias = Annotated[
-    str | None, Option("--rules", metavar="DIR", help="More rules, besides those in /etc/hosttune/rules.d.")
+    str | None,
+    Option("--rules", metavar="DIR", help="Add rules to those in /etc/hosttune/rules.d.", rich_help_panel=POLICY),
 ]
 PolicyFile: TypeAlias = Annotated[
-    str | None, Option("--policy", metavar="FILE", help="Instead of /etc/hosttune/policy.yaml.")
+    str | None,
+    Option("--policy", metavar="FILE", help="Use this instead of /etc/hosttune/policy.yaml.", rich_help_panel=POLICY),
 ]
 Profile: TypeAlias = Annotated[
-    str | None, Option("--profile", help="Instead of the policy's (see: hosttune profiles).")
+    str | None,
+    Option(
+        "--profile",
+        metavar="PROFILE",
+        help="Use this instead of the policy's (see: hosttune profiles).",
+        rich_help_panel=POLICY,
+    ),
 ]
-Select: TypeAlias = Annotated[list[str] | None, Option("--select", metavar="RULE", help="This rule too (repeatable).")]
-Ignore: TypeAlias = Annotated[list[str] | None, Option("--ignore", metavar="RULE", help="Not this rule (repeatable).")]
+Select: TypeAlias = Annotated[
+    list[str] | None, Option("--select", metavar="RULE", help="Add this rule (repeatable).", rich_help_panel=POLICY)
+]
+Ignore: TypeAlias = Annotated[
+    list[str] | None,
+    Option("--ignore", metavar="RULE", help="Leave this rule out (repeatable).", rich_help_panel=POLICY),
+]
 
 
 @frozen
-class HostOptions:
-    """Which host is looked at, and by which rules and policy."""
+class TargetOptions:
+    """Which host is looked at."""
 
     root: Annotated[
-        str | None, Option("--root", metavar="DIR", help="The host whose files lie in DIR (a golden image).")
+        str | None, Option("--root", metavar="DIR", help="Look at the image mounted at DIR.", rich_help_panel=HOST)
     ] = None
     host: Annotated[
-        list[str] | None, Option("--host", metavar="RECORD", help="The host of a record (see: hosttune record).")
+        list[str] | None,
+        Option(
+            "--host",
+            metavar="RECORD",
+            help="Look at the host of this record (see: hosttune record).",
+            rich_help_panel=HOST,
+        ),
     ] = None
     hardware: Annotated[
-        str | None, Option("--hardware", metavar="RECORD", help="With --root: the hardware it will run on.")
+        str | None,
+        Option(
+            "--hardware",
+            metavar="RECORD",
+            help="With --root: take the hardware from this record.",
+            rich_help_panel=HOST,
+        ),
     ] = None
+
+
+@frozen
+class HostOptions(TargetOptions):
+    """Which host is looked at, and by which rules and policy."""
+
     rules: RulesFolder = None
     policy: PolicyFile = None
     profile: Profile = None
     select: Select = None
     ignore: Ignore = None
-    max_risk: Annotated[Risk | None, Option("--max-risk", help="What may be risked (medium).")] = None
-    disturb: Annotated[Disturbs | None, Option("--disturb", help="Whom a change may disturb (nobody).")] = None
+    max_risk: Annotated[
+        Risk | None,
+        Option("--max-risk", help="Highest risk that is allowed; the default is medium.", rich_help_panel=POLICY),
+    ] = None
+    disturb: Annotated[
+        Disturbs | None,
+        Option(
+            "--disturb",
+            metavar=f"<{'|'.join(DISTURB_WORDS)}>",
+            parser=parse_disturb,
+            help="What a change may disturb; the default is nothing.",
+            rich_help_panel=POLICY,
+        ),
+    ] = None
 
 
 @frozen
 class LookOnly(HostOptions):
     """The same, at some rules alone."""
 
-    only: Annotated[list[str] | None, Option("--only", metavar="RULE", help="This rule and no other (repeatable).")] = (
-        None
-    )
+    only: Annotated[
+        list[str] | None,
+        Option("--only", metavar="RULE", help="Use only this rule (repeatable).", rich_help_panel=POLICY),
+    ] = None
 
 
 @frozen
@@ -128,7 +200,12 @@ class LookAgain(LookOnly):
 
     again: Annotated[
         list[str] | None,
-        Option("--again", metavar="RULE", help="Also where it was on trial and came back (repeatable)."),
+        Option(
+            "--again",
+            metavar="RULE",
+            help="Try this rule again after its trial was rolled back (repeatable).",
+            rich_help_panel=POLICY,
+        ),
     ] = None
 
 
@@ -144,13 +221,30 @@ class Choose:
 
 
 @frozen
+class Diagnosis:
+    """How an internal error is shown."""
+
+    debug: Annotated[bool, Option("--debug", help="Show a traceback on internal errors.", rich_help_panel=OUTPUT)] = (
+        False
+    )
+
+
+@frozen
 class Display:
     """How the answer is shown, in any format."""
 
-    format: Annotated[_Format, Option("--format")]
-    verbose: Annotated[bool, Option("--verbose", "-v", help="All evidence, and what is as it should be.")] = False
-    no_color: Annotated[bool, Option("--no-color", help="As NO_COLOR=1 does.")] = False
-    debug: Annotated[bool, Option("--debug", help="A traceback, should hosttune itself fail.")] = False
+    format: Annotated[_Format, Option("--format", rich_help_panel=OUTPUT)]
+    verbose: Annotated[
+        bool,
+        Option("--verbose", "-v", help="Show all evidence, and the rules that found nothing.", rich_help_panel=OUTPUT),
+    ] = False
+    color: Annotated[
+        Colour, Option("--color", help="Use colour; auto: on a terminal, without NO_COLOR.", rich_help_panel=OUTPUT)
+    ] = Colour.AUTO
+    no_color: Annotated[bool, Option("--no-color", hidden=True, help="Same as --color never.")] = False
+    debug: Annotated[bool, Option("--debug", help="Show a traceback on internal errors.", rich_help_panel=OUTPUT)] = (
+        False
+    )
 
     @property
     def is_json(self) -> bool:
@@ -161,11 +255,14 @@ class Display:
 class DisplayOptions(Display):
     """How an answer is shown that is text or JSON."""
 
-    format: Annotated[OutputFormat, Option("--format", help="text for people, json for programs.")] = OutputFormat.TEXT
+    format: Annotated[
+        OutputFormat, Option("--format", help="text for people, json for programs.", rich_help_panel=OUTPUT)
+    ] = OutputFormat.TEXT
 
 
 Output: TypeAlias = Annotated[
-    str | None, Option("--output", metavar="FILE", help="Write the answer to FILE, at once, readable by everybody.")
+    str | None,
+    Option("--output", metavar="FILE", help="Write the report to FILE (atomic, mode 0644).", rich_help_panel=OUTPUT),
 ]
 
 
@@ -173,9 +270,9 @@ Output: TypeAlias = Annotated[
 class ShowChange(Display):
     """How what is changed is shown."""
 
-    format: Annotated[ReportFormat, Option("--format", help="markdown: for a pull request or a ticket.")] = (
-        ReportFormat.TEXT
-    )
+    format: Annotated[
+        ReportFormat, Option("--format", help="markdown: for a pull request or a ticket.", rich_help_panel=OUTPUT)
+    ] = ReportFormat.TEXT
 
 
 @frozen
@@ -190,7 +287,12 @@ class ShowCheck(Display):
     """How a check is shown."""
 
     format: Annotated[
-        CheckFormat, Option("--format", help="junit for pipelines, prometheus for node_exporter's textfile folder.")
+        CheckFormat,
+        Option(
+            "--format",
+            help="junit for pipelines, prometheus for node_exporter's textfile folder.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = CheckFormat.TEXT
     output: Output = None
 
@@ -200,12 +302,17 @@ class ShowHealth(Display):
     """How a node's health is shown."""
 
     format: Annotated[
-        HealthFormat, Option("--format", help="nhc, slurm, nagios, npd: the line and the status that these take.")
+        HealthFormat,
+        Option(
+            "--format", help="nhc, slurm, nagios, npd: the line and the status that these take.", rich_help_panel=OUTPUT
+        ),
     ] = HealthFormat.TEXT
     output: Output = None
 
 
 GROUPS: tuple[type[Any], ...] = (
+    Diagnosis,
+    TargetOptions,
     HostOptions,
     LookOnly,
     LookAgain,

@@ -12,14 +12,18 @@ if TYPE_CHECKING:
     from hosttune.views.plan import PlannedTrial
 
 
+EXAMPLES = ("hosttune plan", "hosttune plan --only gpu-driver", "hosttune plan --save plan.json")
+
+
 def plan(
     look: LookOnly,
     show: ShowReport,
-    out: Annotated[
-        str | None, Option("--out", metavar="FILE", help="Save the plan for `apply FILE --yes`, readable by you alone.")
+    save: Annotated[
+        str | None, Option("--save", metavar="FILE", help="Save the plan for `apply FILE --yes` (mode 0600).")
     ] = None,
+    out: Annotated[str | None, Option("--out", metavar="FILE", hidden=True, help="Older name of --save.")] = None,
 ) -> int:
-    """Show the exact diff that apply --yes would make. Changes nothing.
+    """Show the exact changes that apply would make. Changes nothing.
 
     Exit status: 0 nothing to change, 1 something differs, is unknown or waits, 2 trouble.
     """
@@ -28,11 +32,14 @@ def plan(
     from hosttune.cli.reports import deliver, of_session
     from hosttune.codec import dumps, plan_to_json
     from hosttune.errors import HosttuneError
-    from hosttune.host.output import save
+    from hosttune.host import output
     from hosttune.views.summary import exit_status
 
-    if out == "-":
-        raise HosttuneError("--out -: the answer goes to standard output", hint="name a file")
+    if out is not None:
+        tell("hosttune: --out is now called --save")
+    file = save if save is not None else out
+    if file == "-":
+        raise HosttuneError("--save -: the answer goes to standard output", hint="name a file")
     session = open_session(look)
     plan = session.plan()
     tell_idle(session, plan, everything=show.verbose)
@@ -40,9 +47,9 @@ def plan(
     planned = on_trial.foreseen(session, plan, asked)
     trial = on_trial.shown(session, plan, planned, asked)
     one = of_session(session, plan, look, show)
-    if out is not None:
-        save(out, dumps(plan_to_json(one.plan)).encode("ascii"))
-        tell(f"hosttune: the plan is saved in {out}")
+    if file is not None:
+        output.save(file, dumps(plan_to_json(one.plan)).encode("ascii"))
+        tell(f"hosttune: the plan is saved in {file}")
     deliver(_rendered(show.format, one, planned, trial), show.output)
     return exit_status(one.plan, strict=False)
 

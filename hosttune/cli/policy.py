@@ -6,6 +6,8 @@ from typing import Annotated
 
 from hosttune.cli.options import Argument, DisplayOptions, Option, RulesFolder
 
+EXAMPLES = ("hosttune policy", "hosttune policy FILE --host RECORD")
+
 
 def policy(
     show: DisplayOptions,
@@ -19,7 +21,7 @@ def policy(
     root: Annotated[str | None, Option("--root", metavar="DIR", help="The host whose files lie in DIR.")] = None,
     rules: RulesFolder = None,
 ) -> int:
-    """Check a policy, say which of its sections fits which host, and what of it does nothing on any of them.
+    """Check a policy file, and which parts fit which host. Parts that do nothing are reported.
 
     Exit status: 0 all of it does something, 1 something does not, 2 it has faults.
     """

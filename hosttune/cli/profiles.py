@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hosttune.cli.options import DisplayOptions, HostOptions
 
+EXAMPLES = ("hosttune profiles",)
+
 
 def profiles(look: HostOptions, show: DisplayOptions) -> int:
-    """List the profiles: for which hosts, and what each adds to the one that it extends."""
+    """List the profiles and the rules that each adds."""
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.views.rules import profiles_json, profiles_text
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 COMES_S = 180.0  # within which a boot that was asked for ends this process
 
 
+EXAMPLES = ("sudo hosttune ready",)
+
+
 def ready(
     look: LookOnly,
     show: DisplayOptions,
@@ -26,7 +29,8 @@ def ready(
         bool, Option("--go-on", help="Go on with an apply --yes --reboot; what its yes covered is approved.")
     ] = False,
 ) -> int:
-    """Make the plan where it is approved, boot at most once for it, then let work start, or hold it.
+    """Apply an approved plan at boot, then let jobs start. It reboots at most once. It holds jobs if the
+    plan is not approved.
 
     hosttune-ready.service runs it at each boot, before slurmd and the kubelet. Approved is what
     /etc/hosttune/approved says, and at_boot of the policy.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hosttune.cli.options import DisplayOptions, LookOnly
 
+EXAMPLES = ("hosttune reboot-required && echo reboot",)
+
 
 def reboot_required(look: LookOnly, show: DisplayOptions) -> int:
-    """Say whether something that is set up takes effect at the next boot alone. Changes nothing.
+    """Check whether a change waits for a reboot. Changes nothing.
 
     Exit status: 0 yes, 1 no, 2 not known, or a boot would make things worse, or trouble: so whoever acts on 0 alone
     (cloud-init's `power_state: condition`, kured's --reboot-sentinel-command) boots no host without need.

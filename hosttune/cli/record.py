@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, DisplayOptions, HostOptions, Option
+from hosttune.cli.options import Argument, Diagnosis, HostOptions, Option
 
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
@@ -12,16 +12,19 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 
+EXAMPLES = ("sudo hosttune record host.json", "sudo hosttune record --share host.json")
+
+
 def record(
     look: HostOptions,
-    show: DisplayOptions,
+    diagnosis: Diagnosis,
     file: Annotated[str, Argument(metavar="FILE", help="Readable by you alone afterwards; - is standard output.")],
     share: Annotated[
         bool,
         Option("--share", help="Hide host names, user names and addresses, too, and leave out what no rule reads."),
     ] = False,
 ) -> int:
-    """Write a record of this host: check, plan, facts and explain replay it anywhere with --host FILE.
+    """Record this host for a replay with --host. check, plan, health, facts and explain take the record on any machine.
 
     It holds no passwords, keys or serial numbers, and the machine id only as a hash. Without root it holds what you
     can read.
@@ -35,7 +38,7 @@ def record(
     from hosttune.host.output import save
     from hosttune.views.terminal import counted
 
-    del show
+    del diagnosis
     if one_host(look):
         raise HosttuneError("a record of a record is the record itself", hint=f"copy {one_host(look)}")
     reader, catalog, policy = _choice(look)
@@ -69,7 +72,7 @@ def _choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
     try:
         return load_choice(look)
     except HosttuneError as error:
-        if look.policy or look.rules:
+        if any((look.policy, look.rules, look.profile, look.select, look.ignore, look.max_risk, look.disturb)):
             raise
         tell(f"hosttune: recorded with the built-in rules and no policy, because {error.message}")
         return open_reader(root=look.root, host=None, hardware=look.hardware), builtin_catalog(), Policy()

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _STEP = 100  # files from one line of progress to the next
 
 
+EXAMPLES = ("hosttune report results/", "hosttune report results/ --format html --output fleet.html")
+
+
 def report(
     choose: Choose,
     show: ShowReport,
@@ -25,11 +28,13 @@ def report(
             help="Results of check --format json, records, folders of them; @LIST or - for names, one a line.",
         ),
     ],
-    names: Annotated[int, Option("--names", min=1, max=10_000, help="Hosts named in each list; all are counted.")] = 20,
-    plans: Annotated[int, Option("--plans", min=0, max=1000, help="Different plans shown.")] = 10,
-    jobs: Annotated[int, Option("--jobs", min=0, help="Processes side by side; 0: one for each CPU.")] = 0,
+    names: Annotated[
+        int, Option("--names", metavar="N", min=1, max=10_000, help="Hosts named in each list; all are counted.")
+    ] = 20,
+    plans: Annotated[int, Option("--plans", metavar="N", min=0, max=1000, help="Different plans shown.")] = 10,
+    jobs: Annotated[int, Option("--jobs", metavar="N", min=0, help="Processes side by side; 0: one for each CPU.")] = 0,
 ) -> int:
-    """Fold what many hosts left behind into one report. Changes nothing.
+    """Combine the results of many hosts into one report. Changes nothing.
 
     With --policy, --rules, --profile, --select or --ignore the records are judged by these instead of by what is on
     the hosts: what would it change?

@@ -7,15 +7,21 @@ from typing import Annotated
 
 from typer import Context, Typer
 
-from hosttune.cli.options import Argument, DisplayOptions, HostOptions, Option
+from hosttune.cli.help_page import GroupHelp
+from hosttune.cli.options import Argument, Diagnosis, DisplayOptions, HostOptions, Option
 from hosttune.cli.words import command
 
-app = Typer(help="List the rules; check or begin a rule file.", rich_markup_mode=None, invoke_without_command=True)
+app = Typer(
+    cls=GroupHelp,
+    help="List the rules, check or begin a rule file.",
+    rich_markup_mode=None,
+    invoke_without_command=True,
+)
 
 
 @app.callback()
 def rules(context: Context) -> None:
-    """List the rules; check or begin a rule file."""
+    """List the rules, check or begin a rule file."""
     if context.invoked_subcommand is None:
         list_rules(**asdict(HostOptions()), **asdict(DisplayOptions()))
 
@@ -23,7 +29,7 @@ def rules(context: Context) -> None:
 @app.command("list")
 @command
 def list_rules(look: HostOptions, show: DisplayOptions) -> int:
-    """List all rules; a star marks those that the policy selects."""
+    """List all rules. A star marks those that the policy selects."""
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.views.rules import rules_json, rules_text
 
@@ -44,7 +50,7 @@ def lint(
         list[str] | None, Argument(metavar="[FILE]...", help="Rule files; all built-in and custom ones by default.")
     ] = None,
 ) -> int:
-    """Check rule files: shape, names, expressions, parameters. All faults at once; exit status 2 if there are any."""
+    """Check rule files for faults. All faults are reported at once, with exit status 2."""
     from hosttune.cli.common import say, write_json
     from hosttune.cli.rule_files import lint_all, lint_files
     from hosttune.views.rules import faults_json, faults_text
@@ -70,7 +76,7 @@ def new(
     ] = "sysctl",
     advice: Annotated[bool, Option("--advice", help="It wants nothing: it advises, from facts.")] = False,
 ) -> int:
-    """Begin a rule: its file and its cases, with FILL IN where something is to be written; lint finds what is left."""
+    """Begin a rule and its cases. FILL IN marks what is to be written; lint finds what is left."""
     del show
     from hosttune.cli.common import say, tell
     from hosttune.cli.rule_files import new_rule, new_rule_text, write_new
@@ -87,7 +93,7 @@ def new(
 @app.command("parts")
 @command
 def parts(look: HostOptions, show: DisplayOptions) -> int:
-    """List what a rule is made of: domains, conditions that several rules have, kinds of wishes."""
+    """List domains, conditions and kinds of wishes for rules."""
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.views.parts import parts_json, parts_text
 
@@ -107,7 +113,7 @@ def diff(
     before: Annotated[str, Argument(metavar="EDITION", help="The edition to come from, such as 2026.1.")],
     after: Annotated[str, Argument(metavar="EDITION", help="The edition to go to.")],
 ) -> int:
-    """Show what moving a policy from one edition to another changes: profiles, defaults, the plans of hosts.
+    """Compare two editions: profiles, defaults, plans.
 
     Exit status: 0 nothing changes, 1 something does, 2 trouble.
     """
@@ -134,13 +140,13 @@ def diff(
 @app.command("doc")
 @command
 def doc(
-    show: DisplayOptions,
+    diagnosis: Diagnosis,
     reference: Annotated[
         bool, Option("--reference", help="Instead: the tables of what a rule may hold (docs/custom-rules.md).")
     ] = False,
 ) -> int:
-    """Write the document of all built-in rules in Markdown: docs/rules.md."""
-    del show
+    """Write docs/rules.md, the document of all rules."""
+    del diagnosis
     from hosttune.cli.common import say
     from hosttune.engine.catalog import builtin_catalog
     from hosttune.views.custom_doc import custom_rules_reference

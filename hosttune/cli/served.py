@@ -42,7 +42,8 @@ def _run(request: Any) -> int:
         raise HosttuneError(f"a request names one of {', '.join(COMMANDS)}, not {name}")
     function = getattr(import_module(f"hosttune.cli.{name}"), name)
     hints = get_type_hints(function)
-    asked: dict[str, Any] = {"look": {}, "show": {"format": "json"}} | request
+    usual: dict[str, Any] = {"look": {}, "show": {"format": "json"}, "diagnosis": {}}
+    asked: dict[str, Any] = {one: value for one, value in usual.items() if one in hints} | request
     del asked["command"]
     unknown = sorted(asked.keys() - hints.keys())
     given = {one: decoded(hints[one], value, one, unknown) for one, value in asked.items() if one in hints}

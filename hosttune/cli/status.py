@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hosttune.cli.options import DisplayOptions
 
+EXAMPLES = ("sudo hosttune status",)
+
 
 def status(show: DisplayOptions) -> int:
-    """Say what `hosttune ready` made of this boot, and what an apply --yes --reboot still has before it.
+    """Show whether the boot gate lets jobs start. It also shows what `apply --yes --reboot` still has to do.
 
     Exit status: 0 work may start, 1 it is held, or not there yet, 2 trouble.
     """

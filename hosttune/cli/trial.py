@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 _EVERY_S = 5.0
 
 
+EXAMPLES = ("sudo hosttune trial", "sudo hosttune trial --wait")
+
+
 def trial(
     look: HostOptions,
     show: DisplayOptions,
     wait: Annotated[bool, Option("--wait", help="Wait until it is confirmed or came back.")] = False,
 ) -> int:
-    """Show what is on trial, until when, and what this host has lost since before it; or that the last run came back by
-    itself, and why. Needs root, changes nothing.
+    """Show the changes on trial and what stopped working. Also the deadline, or that the last run was rolled back, and
+    why. Needs root, changes nothing.
 
     Exit status: 0 nothing on trial (any more), 1 on trial or came back, 2 failed to come back, or trouble.
     """

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from hosttune.actions.undo import UndoPlan
 
 
+EXAMPLES = ("hosttune undo", "sudo hosttune undo --yes", "sudo hosttune undo --rule storage-noatime --yes")
+
+
 def undo(
     look: HostOptions,
     show: ShowChange,
@@ -23,8 +26,8 @@ def undo(
     ] = None,
     yes: Annotated[bool, Option("--yes", help="Do it. Without it: show it, change nothing.")] = False,
 ) -> int:
-    """Take back a run or a rule; by default the last apply, with all runs that it took (after an interruption or a
-    reboot). Without --yes it only shows how. Of a run on trial it ends the trial at once.
+    """Undo a run or a rule, by default the last apply. All runs that belong to it are undone, also those after an
+    interruption or a reboot. Without --yes it only shows how. It ends a trial at once.
 
     Exit status: 0 nothing stands in the way (or all was taken back), 1 something did, 2 trouble, 130 stopped by
     Ctrl-C, 143 by SIGTERM.

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 CONTEXT = {"allow_interspersed_args": False}
 
 
+EXAMPLES = ("hosttune watch -- python train.py", "hosttune watch --pid 1234")
+
+
 def watch(
     show: DisplayOptions,
     words: Annotated[list[str] | None, Argument(metavar="-- CMD...", help="The command to run and watch.")] = None,
@@ -21,7 +24,7 @@ def watch(
     seconds: Annotated[
         float | None, Option("--seconds", metavar="N", min=1, help="With --pid: end after so long.")
     ] = None,
-    hz: Annotated[float, Option("--hz", min=0.1, max=10, help="Looks a second.")] = 1.0,
+    hz: Annotated[float, Option("--hz", metavar="N", min=0.1, max=10, help="Samples per second.")] = 1.0,
     warm_up: Annotated[
         float | None,
         Option("--warm-up", metavar="SECONDS", min=0, help="What does not count (until the GPU works, at most 60)."),
@@ -33,14 +36,14 @@ def watch(
         str | None, Option("--gpu-trace", metavar="FILE", help="Take GPU figures from a trace instead of a GPU.")
     ] = None,
     scope: Annotated[bool, Option("--scope", help="Give the command a control group of its own, by systemd.")] = False,
-    record: Annotated[str | None, Option("--record", metavar="FILE", help="Write every tick to FILE.")] = None,
+    record: Annotated[str | None, Option("--record", metavar="FILE", help="Record samples to FILE.")] = None,
     plot: Annotated[str | None, Option("--plot", metavar="FILE", help="A picture of the run: .html or .svg.")] = None,
     live: Annotated[
         bool, Option("--live/--no-live", help="A line while it runs: of a command in the window's title.")
     ] = True,
     output: Output = None,
 ) -> int:
-    """Run a command, or watch a process, and say what it waits for: GPU, disk, CPUs, loaders, memory, others.
+    """Find out what a training job waits for. It can be the GPU, the disk, CPUs, loaders, memory or others.
 
     The command's input, output and signals are its own; the report goes to standard error, and its exit status is
     passed on (126 and 127 where it cannot be started, 2 where watch itself cannot begin). With --pid and --replay the

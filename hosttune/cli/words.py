@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import fields
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from hosttune.cli.options import GROUPS, Argument, Described, HostOptions, Interrupted, Option, refuse_empty
+from hosttune.cli.options import (
+    GROUPS,
+    OUTPUT,
+    Argument,
+    Described,
+    Interrupted,
+    Option,
+    TargetOptions,
+    refuse_empty,
+)
 from hosttune.errors import HosttuneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_SHORT = {
+    "json": Option("--json", help="Same as --format json.", rich_help_panel=OUTPUT),
+    "quiet": Option("--quiet", "-q", help="Print no answer: the exit status is one.", rich_help_panel=OUTPUT),
+}
 _AS_TYPER: dict[type[Described], Callable[..., Any]] = {Option: typer.Option, Argument: typer.Argument}
 
 
@@ -22,7 +36,7 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
     """Make a typer command of a function that returns its exit status.
 
     A parameter annotated with one of GROUPS becomes an option for each field of that dataclass. No option and no
-    argument may be empty.
+    argument may be empty. A command with --format gets --json, which is short for one of its values, and --quiet.
     """
     # Not get_type_hints: that of Python 3.10 puts an Optional around what has None as its default, and no description
     # is seen then.
@@ -35,6 +49,12 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
             shown = described[name].shown or name
             if not shown.startswith("-- "):  # the words behind `--` belong to another program
                 refuse_empty(shown, value)
+        if given.pop("json", False):
+            given["format"] = _json_instead(given["format"])
+        if given.pop("quiet", False):
+            from hosttune.host.console import discard
+
+            discard(sys.stdout)
         groups = {
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in taken.items()
@@ -46,7 +66,7 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
         except HosttuneError as error:
             from hosttune.cli.common import as_typed
 
-            look = next((group for group in groups.values() if isinstance(group, HostOptions)), None)
+            look = next((group for group in groups.values() if isinstance(group, TargetOptions)), None)
             error.hint = as_typed(error.hint, look)
             raise
         raise typer.Exit(status)
@@ -57,11 +77,26 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
             parameters += _parameters(taken[name])
         else:
             parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+    if any(parameter.name == "format" for parameter in parameters):
+        # What watch starts prints to the same standard output.
+        is_answer = not any(_described(one.annotation).shown.startswith("-- ") for one in parameters)
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
+            for name, option in _SHORT.items()
+            if is_answer or name != "quiet"
+        ]
     described = {parameter.name: _described(parameter.annotation) for parameter in parameters}
     parameters = [parameter.replace(annotation=_as_typer(parameter.annotation)) for parameter in parameters]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _json_instead(chosen: Any) -> Any:
+    """The JSON format of a command, unless another one was chosen besides. Raises HosttuneError."""
+    if chosen.value not in {"text", "json"}:
+        raise HosttuneError(f"--json and --format {chosen.value} contradict each other", hint="use one of them")
+    return type(chosen)("json")
 
 
 def _described(hint: Any) -> Described:

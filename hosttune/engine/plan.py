@@ -168,10 +168,10 @@ def hold_back(
         todo = f"allow it with --max-risk {risk} (policy: max_risk: {risk})"
     elif busy:
         hold = busy
-        todo = f"drain the host, then run it again; --disturb '{disturbs}' breaks what runs now"
+        todo = f"drain the host, then run it again; --disturb {disturbs.word} breaks what runs now"
     elif disturbs > policy.disturb:
         hold = Hold(HoldKind.DISTURBS, str(disturbs))
-        todo = f"allow it with --disturb '{disturbs}' (policy: disturb: {disturbs})"
+        todo = f"allow it with --disturb {disturbs.word} (policy: disturb: {disturbs})"
     elif finding.rule in refused:
         why, todo = refused[finding.rule]
         return replace(finding, hold=Hold(HoldKind.REFUSED, why), changes=(), todo=todo)

@@ -34,14 +34,17 @@ class Console:
 
 
 def console(stream: TextIO) -> Console:
-    """What `stream` can show, by COLUMNS, NO_COLOR (https://no-color.org) and TERM."""
+    """What `stream` can show, by COLUMNS, NO_COLOR (https://no-color.org), FORCE_COLOR (https://force-color.org) and
+    TERM.
+    """
     is_terminal = stream.isatty()
     asked = os.environ.get("COLUMNS", "")
     columns = parse_digits(asked, 0)
     if not columns and is_terminal:
         with suppress(OSError, ValueError):
             columns = os.get_terminal_size(stream.fileno()).columns
-    has_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    can_colour = is_terminal and os.environ.get("TERM", "dumb") != "dumb"
+    has_colour = not os.environ.get("NO_COLOR") and (can_colour or bool(os.environ.get("FORCE_COLOR")))
     return Console(columns or (DEFAULT_COLUMNS if is_terminal else 0), is_terminal, has_colour)
 
 

@@ -25,6 +25,7 @@ class Parameter:
     is_file: bool = False
     is_required: bool = False
     is_repeatable: bool = False
+    panel: str = ""  # the title under which commands share it
 
     @property
     def takes_value(self) -> bool:
@@ -41,6 +42,7 @@ class Command:
     options: tuple[Parameter, ...]
     arguments: tuple[Parameter, ...]
     commands: tuple[Command, ...] = ()
+    examples: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()  # all ids, at the root alone
 
     def walk(self) -> Iterator[Command]:
@@ -74,12 +76,17 @@ def _command(command: Any, path: tuple[str, ...], rules: tuple[str, ...], profil
         if not below.hidden
     ]
     text = (command.help or "").strip()
-    return Command(path, text.split("\n", 1)[0], text, tuple(options), tuple(arguments), tuple(commands))
+    title = " ".join(text.split("\n\n", 1)[0].split()).partition(". ")[0].rstrip(".")
+    examples = getattr(command, "examples", ())
+    return Command(path, title, text, tuple(options), tuple(arguments), tuple(commands), examples)
 
 
 def _parameter(parameter: Any, rules: tuple[str, ...], profiles: tuple[str, ...]) -> Parameter:
     is_option = parameter.param_type_name == "option"
-    choices = tuple(getattr(parameter.type, "choices", ()))
+    # A metavar such as <auto|never> lists what a parser of ours takes.
+    metavar = parameter.metavar or ""
+    listed = tuple(metavar.strip("<>").split("|")) if metavar.startswith("<") else ()
+    choices = tuple(getattr(parameter.type, "choices", ())) or listed
     placeholder = parameter.metavar or ("|".join(choices) if choices else parameter.name.upper())
     kind = placeholder.strip("[].")
     values = choices or (rules if kind in RULES else profiles if parameter.name == "profile" else ())
@@ -91,4 +98,5 @@ def _parameter(parameter: Any, rules: tuple[str, ...], profiles: tuple[str, ...]
         is_file=kind in FILES,
         is_required=parameter.required,
         is_repeatable=bool(getattr(parameter, "multiple", False)) or parameter.nargs == -1,
+        panel=getattr(parameter, "rich_help_panel", None) or "",
     )

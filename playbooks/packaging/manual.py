@@ -34,6 +34,7 @@ def manual(root: Command, version: str, seconds: int) -> str:
         ".SH SYNOPSIS\n.B hosttune\n.I COMMAND\n.RI [ OPTION ]...\n",
         f".SH DESCRIPTION\n{_text(about)}\n.PP\n{_text(rest.strip())}\n",
         ".SH COMMANDS\n" + "".join(_command(one) for one in root.walk() if one.path and not one.commands),
+        ".SH COMMON OPTIONS\n" + _panels(root),
         ".SH EXIT STATUS\n"
         + _item("\\fB0\\fP", "The host is as it should be, or it was done.")
         + _item("\\fB1\\fP", "Something differs, is unknown or waits, or a change failed.")
@@ -54,8 +55,21 @@ def _command(command: Command) -> str:
     text = [f'.SS "{_roff(f"hosttune {typed}{words} [OPTION]...")}"\n']
     text += [f"{_text(' '.join(paragraph.split()))}\n.PP\n" for paragraph in re.split(r"\n\s*\n", command.help)]
     text += [_item(f"\\fI{_roff(one.placeholder)}\\fP", one.help) for one in command.arguments if one.help]
-    text += [_item(_names(option), _values(option)) for option in command.options]
+    text += [_item(_names(option), _values(option)) for option in command.options if not option.panel]
+    if panels := list(dict.fromkeys(option.panel for option in command.options if option.panel)):
+        text.append(f".PP\nCommon options: {_text(', '.join(panels).lower())}.\n")
+    if command.examples:
+        lines = "\n".join(f"\\&{_roff(line)}" for line in command.examples)
+        text.append(f".PP\nExamples:\n.PP\n.nf\n{lines}\n.fi\n")
     return "".join(text)
+
+
+def _panels(root: Command) -> str:
+    """The options that commands share, each once, under the title that their help has."""
+    panels: dict[str, dict[tuple[str, ...], str]] = {}
+    for option in (option for command in root.walk() for option in command.options if option.panel):
+        panels.setdefault(option.panel, {}).setdefault(option.names, _item(_names(option), _values(option)))
+    return "".join(f'.SS "{_roff(title)}"\n{"".join(options.values())}' for title, options in panels.items())
 
 
 def _names(option: Parameter) -> str:

@@ -171,7 +171,7 @@ def test_deb_completes_in_every_shell_and_has_a_manual_page(tree, packages):
         (["hosttune", "expl"], "explain"),
         (["hosttune", "explain", "storage-noa"], "storage-noatime"),
         (["hosttune", "check", "--format", "=", "prom"], "prometheus"),
-        (["hosttune", "check", "--disturb", "new"], r"new\ sessions"),
+        (["hosttune", "check", "--disturb", "gpu"], "gpu-work"),
         (["hosttune", "rules", "diff", "--ver"], "--verbose"),
     ):
         script = 'source /usr/share/bash-completion/completions/hosttune; COMP_WORDS=("$@"); ((COMP_CWORD = $# - 1)); _hosttune; printf "%s\\n" "${COMPREPLY[@]}"'

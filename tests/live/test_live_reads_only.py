@@ -78,5 +78,5 @@ def test_an_fstab_is_tried_in_a_namespace_of_its_own_alone(tmp_path):
 
 
 def test_the_net_catches_a_write(tmp_path):
-    log = traced(["plan", "--out", str(tmp_path / "p.json")], tmp_path)
+    log = traced(["plan", "--save", str(tmp_path / "p.json")], tmp_path)
     assert any("p.json" in line or "rename" in line for line in violations(log))

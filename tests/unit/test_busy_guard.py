@@ -60,7 +60,7 @@ def test_planned_beside_work_is_busy_with_the_list_of_what_runs(policy):
     found = held(policy, host(TRAINING, OTHER))
     assert (found.hold.kind, found.changes) == (HoldKind.BUSY, ())
     assert found.hold.detail == f"{RUNS}; process 8 (python3, alice) holds a GPU"
-    assert "--disturb 'running GPU work' breaks what runs now" in found.todo
+    assert "--disturb gpu-work breaks what runs now" in found.todo
 
 
 def test_planned_where_nobody_can_tell_is_busy():

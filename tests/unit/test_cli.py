@@ -1,18 +1,21 @@
 """The command line on built hosts: output, exit status, errors; changes are made on overlays alone."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from hosttune import __version__
 from hosttune.actions import examine
 from hosttune.actions.journal import Journal
 from hosttune.actions.undo import plan_undo
 from hosttune.cli import app, common
+from hosttune.cli.help_page import summary_of
 from hosttune.cli.options import HostOptions
 from hosttune.codec import plan_from_json
 from hosttune.errors import HosttuneError
@@ -53,10 +56,96 @@ def test_help_is_an_answer(run, argv):
     assert "Usage: hosttune" in out
 
 
-def test_help_names_every_command(run):
+def test_help_names_every_command_in_its_group_with_a_whole_summary(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     _, out, _ = run("--help")
-    named = [line.split()[0] for line in out.partition("Commands:")[2].splitlines() if line.strip()]
-    assert sorted(named) == sorted(app.COMMANDS)
+    lines = out.splitlines()
+    for title, names in app.GROUPS.items():
+        at = lines.index(f"{title}:")
+        shown = [name for name in names if name not in app.HIDDEN]
+        assert [line.split()[0] for line in lines[at + 1 : at + 1 + len(shown)]] == shown
+    assert "..." not in out.partition("Look:")[2]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def commands_of(command, path=()):
+    below = getattr(command, "commands", {})
+    for name, one in below.items():
+        yield from commands_of(one, (*path, name))
+    if not below:
+        yield path, command
+
+
+COMMANDS = dict(commands_of(get_command(app.build())))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_summary_of_a_command_is_short(path):
+    summary = summary_of(COMMANDS[path].help)
+    assert len(summary) <= 55, summary
+    assert summary[0].isupper()
+    assert "," not in summary.split()[0]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_shows_no_name_of_a_type(path, run):
+    _, out, _ = run(*path, "--help")
+    assert re.findall(r"<(?:str|int|float|path)\b[^>]*>", out) == []
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_examples_of_a_command_are_commands(name, run):
+    _, out, _ = run("help", name)
+    examples = out.partition("\nExamples:\n")[2].splitlines()
+    assert any(f"hosttune {name}" in line for line in examples) or name in {"bench", "rules"}
+
+
+@pytest.mark.parametrize("command", ["history", "disks", "facts"])
+@pytest.mark.parametrize("option", ["--profile", "--select", "--policy", "--max-risk"])
+def test_option_that_a_command_does_not_read_is_an_error(command, option, run):
+    status, _, err = run(command, option, "low")
+    assert status == 2
+    assert f"No such option: {option}" in err
+
+
+@pytest.mark.parametrize("option", [["--profile", "nosuch"], ["--select", "nosuch"], ["--rules", "/nosuch"]], ids=str)
+def test_record_refuses_what_cannot_be_used(option, run, tmp_path):
+    status, _, err = run("record", tmp_path / "r.json", *option)
+    assert status == 2
+    assert "nosuch" in err
+    assert not (tmp_path / "r.json").exists()
+
+
+def test_json_is_short_for_its_format(run):
+    assert run("check", "--host", H100, "--json") == run("check", "--host", H100, "--format", "json")
+    status, _, err = run("check", "--host", H100, "--json", "--format", "html")
+    assert (status, "contradict" in err) == (2, True)
+
+
+def test_quiet_leaves_the_exit_status_alone():
+    words = [sys.executable, "-I", "-m", "hosttune", "check", "--quiet", "--host", str(H100)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_colour_is_used_where_it_is_asked_for(run, monkeypatch):
+    assert "\x1b[" in run("check", "--host", H100, "--color", "always")[1]
+    assert "\x1b[" not in run("check", "--host", H100)[1]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in run("check", "--host", H100)[1]
+    assert "\x1b[" not in run("check", "--host", H100, "--no-color")[1]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in run("check", "--host", H100)[1]
+
+
+def test_older_spellings_are_taken_with_a_note(run, tmp_path):
+    _, _, err = run("plan", "--host", H100, "--out", tmp_path / "p.json", "--disturb", "running GPU work")
+    assert "hosttune: --out is now called --save" in err
+    assert "hosttune: --disturb 'running GPU work' is now written --disturb gpu-work" in err
+    assert (tmp_path / "p.json").exists()
+    status, _, err = run("plan", "--host", H100, "--disturb", "nobody")
+    assert status == 2
+    assert "use one of: nothing, sessions, service, gpu-work" in err
 
 
 @pytest.mark.parametrize(
@@ -138,7 +227,7 @@ def test_timings_are_talk(run):
 
 def test_plan_out_saves_what_apply_takes(run, tmp_path):
     saved = tmp_path / "p.json"
-    status, out, err = run("plan", "--host", H100, "--out", saved)
+    status, out, err = run("plan", "--host", H100, "--save", saved)
     assert status == 1
     assert str(saved) in err
     assert saved.stat().st_mode & 0o777 == 0o600
@@ -152,12 +241,12 @@ def test_plan_out_tightens_the_rights_of_an_existing_file(run, tmp_path):
     saved = tmp_path / "p.json"
     saved.write_text("old")
     saved.chmod(0o666)
-    run("plan", "--host", H100, "--out", saved)
+    run("plan", "--host", H100, "--save", saved)
     assert saved.stat().st_mode & 0o777 == 0o600
 
 
 def test_plan_out_into_nowhere_is_told_with_the_way_out(run, tmp_path):
-    status, _, err = run("plan", "--host", H100, "--out", tmp_path / "none" / "p.json")
+    status, _, err = run("plan", "--host", H100, "--save", tmp_path / "none" / "p.json")
     assert status == 2
     assert "cannot be written: No such file or directory\n  hint: name a file" in err
 
@@ -239,7 +328,7 @@ def test_apply_without_root_prints_the_line_to_type(run, monkeypatch):
 
 def test_apply_of_a_changed_plan_is_refused_with_what_differs(run, tmp_path):
     saved = tmp_path / "p.json"
-    run("plan", "--host", H100, "--out", saved)
+    run("plan", "--host", H100, "--save", saved)
     status, out, err = run("apply", "--host", H100, saved, "--ignore", "memory-swappiness")
     assert (status, out) == (2, "")
     assert "the plan has changed since it was saved: no longer needed: sysctl:vm.swappiness" in err
@@ -247,7 +336,7 @@ def test_apply_of_a_changed_plan_is_refused_with_what_differs(run, tmp_path):
 
 def test_apply_of_an_edited_plan_is_refused(run, tmp_path):
     saved = tmp_path / "p.json"
-    run("plan", "--host", H100, "--out", saved)
+    run("plan", "--host", H100, "--save", saved)
     saved.write_text(saved.read_text().replace('"after": "10"', '"after": "11"'))
     status, _, err = run("apply", "--host", H100, saved)
     assert status == 2
@@ -273,7 +362,7 @@ def test_apply_of_a_plan_with_another_digest_is_refused(run):
 def test_expected_plan_with_nothing_left_to_do_is_done(run, changed, tmp_path):
     """Every path that runs at each boot types the same digest, or saved plan, a second time."""
     file = tmp_path / "plan"
-    run("plan", "--out", file)
+    run("plan", "--save", file)
     digest = plan_from_json(json.loads(file.read_text()), "").digest
     assert run("apply", "--yes", "--expect", digest)[0] == 0
     for words in (["--expect", digest], [file]):
@@ -528,10 +617,8 @@ def test_check_of_several_records_names_one_for_each_plan(run):
 
 
 def test_options_are_repeated_for_the_next_command(run):
-    _, out, _ = run(
-        "check", "--host", H100, "--ignore", "storage-noatime", "--max-risk", "low", "--disturb", "a service"
-    )
-    assert f"plan --host {H100} --ignore storage-noatime --max-risk low --disturb 'a service'" in out
+    _, out, _ = run("check", "--host", H100, "--ignore", "storage-noatime", "--max-risk", "low", "--disturb", "service")
+    assert f"plan --host {H100} --ignore storage-noatime --max-risk low --disturb service" in out
 
 
 def test_reader_that_goes_away_changes_no_exit_status():

@@ -9,6 +9,7 @@ import pytest
 
 from hosttune.cli import app
 from hosttune.cli.served import answer
+from hosttune.values import Disturbs
 from tests.hosts.built import HOSTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +27,7 @@ def told(capsys):
 
 
 def words(command, look, *more):
+    look = look | ({"disturb": Disturbs(look["disturb"]).word} if "disturb" in look else {})
     options = [(f"--{name.replace('_', '-')}", one) for name, value in look.items() for one in [value] * (value != [])]
     flat = [
         word
@@ -33,7 +35,7 @@ def words(command, look, *more):
         for one in (value if isinstance(value, list) else [value])
         for word in (name, one)
     ]
-    return [command, *flat, *more, "--format", "json"]
+    return [command, *flat, *more, *([] if command == "record" else ["--format", "json"])]
 
 
 @pytest.mark.parametrize(

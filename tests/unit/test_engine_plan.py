@@ -195,7 +195,7 @@ def test_hold_says_what_would_allow_it():
     risky, disturbing = change(risk=Risk.HIGH), change(disturbs=Disturbs.SERVICE)
     for one, detail, todo in (
         (risky, "low (risk high)", "allow it with --max-risk high (policy: max_risk: high)"),
-        (disturbing, str(Disturbs.SERVICE), "allow it with --disturb 'a service' (policy: disturb: a service)"),
+        (disturbing, str(Disturbs.SERVICE), "allow it with --disturb service (policy: disturb: a service)"),
     ):
         found = hold_back(finding(Verdict.DIFFERS, one), Policy(max_risk=Risk.LOW), IDLE, {}, {})
         assert (found.hold.detail, found.todo) == (detail, todo)

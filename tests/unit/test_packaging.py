@@ -112,7 +112,7 @@ def test_zsh_completion_defines_every_function_that_it_names(tree, modules):
 def test_fish_completion_offers_options_of_the_command_alone(tree, modules):
     lines = modules["completion"].fish(tree).splitlines()
     (rule,) = (line for line in lines if "-l expect" in line and "from apply" in line)
-    assert "not __fish_seen_subcommand_from rules" in rule
+    assert "not __fish_seen_subcommand_from bench rules" in rule
     assert any("from rules; and __fish_seen_subcommand_from diff'" in line for line in lines)
 
 

@@ -175,7 +175,7 @@ OF_BOOT = "cpu-smt-mitigations"
 WISHES = [word for rule in SHOWN_ON_METAL for word in ("--only", rule)]
 # No kernel here has a module of the substitute driver, so a boot is advised only without this rule.
 WITHOUT = ("--ignore", "gpu-next-kernel-modules")
-MAY = ("--max-risk", "high", "--disturb", "a service", *WITHOUT)
+MAY = ("--max-risk", "high", "--disturb", "service", *WITHOUT)
 
 
 def told(guest: Guest) -> dict[str, str]:
