@@ -30,6 +30,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from hosttune.engine.compiled import compile_catalog
+from hosttune.values import steps_of
 from tests.live.driver_server import put, server_tree
 from tests.live.test_live_packages import inside
 
@@ -359,9 +360,7 @@ def tried(place: Range, point: Point) -> Ending:
         same = once_more["state"]["packages"] == goal
         _expect(ending, once_more["status"] == 0 and same, f"once more: {once_more}")
     if not whole:
-        todo = looked["out"].partition("do: sudo dpkg ")[2].partition("\n")[0]
-        command = f"dpkg {todo}".replace("sudo ", "").replace("apt-get ", "apt-get -y ")
-        by_hand = place.run(layers, "typed", command, upper=typed)
+        by_hand = place.run(layers, "typed", _repair(place, layers), upper=typed)
         _expect(ending, _is_whole(by_hand["state"]), f"typed: {by_hand}")
         if by_hand["state"]["packages"] not in (start, goal):
             between = place.run((typed, *layers), "hosttune", "check", *RULES)
@@ -378,6 +377,15 @@ def tried(place: Range, point: Point) -> Ending:
         _expect(ending, undone["status"] == 0 and told in before, f"undo: {undone}")
     place.drop(killed, fixed, again, typed, back)
     return ending
+
+
+def _repair(place: Range, layers: tuple[Path, ...]) -> str:
+    """The commands of the first way out that names dpkg or apt-get, step by step as a person types them."""
+    looked = place.run(layers, "hosttune", "check", "--format", "json", *RULES)
+    todos = [finding["todo"] for host in json.loads(looked["out"])["hosts"] for finding in host["findings"]]
+    todo = next((one for one in todos if "sudo dpkg " in one or "sudo apt-get " in one), "")
+    steps = [step for step in steps_of(todo) if step.startswith("sudo ")]
+    return "; ".join(steps).replace("sudo ", "").replace("apt-get ", "apt-get -y ")
 
 
 def _is_whole(state: dict) -> bool:
