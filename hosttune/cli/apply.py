@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from hosttune.cli.options import Argument, LookAgain, Option, ShowChange
 from hosttune.values import Confirmer
@@ -72,7 +72,7 @@ def apply(
     from hosttune.facts.storage.lasting import volatile_root
     from hosttune.views.masking import masked
     from hosttune.views.receipt import receipt_report
-    from hosttune.views.summary import applied_status
+    from hosttune.views.summary import applied_status, why_applied
 
     saved = common.load_plan(file) if file else None
     approvals = common.load_approvals(approved) if approved else None
@@ -109,7 +109,9 @@ def apply(
     else:
         chosen = profile_text(session)
         left, volatile = plan.findings, volatile_root(session.facts)
-        common.say(receipt_report(receipt, page, chosen=chosen, left=left, trial=told_trial, volatile=volatile))
+        why = "" if told_trial or receipt.stopped or reboot else why_applied(plan, receipt)
+        more: dict[str, Any] = {"left": left, "trial": told_trial, "volatile": volatile, "why_status": why}
+        common.say(receipt_report(receipt, page, chosen=chosen, **more))
     status = on_trial.status(tried, applied_status(plan, receipt))
     status = common.conclude("apply", writer, receipt, status)
     return boot() or status

@@ -53,7 +53,7 @@ def check(
     for number, host in enumerate(names):
         try:
             one = checked(look, show, host)
-            text = check_report((one,)) if is_streamed else ""
+            text = check_report((one,), strict=strict) if is_streamed else ""
         except HosttuneError as error:  # a record of another version, say: the others are looked at all the same
             failed.append(error)
             continue
@@ -99,4 +99,4 @@ def _rendered(form: CheckFormat, hosts: tuple[Checked, ...], *, strict: bool, ti
         return check_prometheus(hosts)
     from hosttune.views.report import check_report
 
-    return check_report(hosts)
+    return check_report(hosts, strict=strict)

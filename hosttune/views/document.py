@@ -196,6 +196,7 @@ class Document:
     head: tuple[Block, ...]  # stand together
     blocks: tuple[Block, ...]
     made: str = ""  # by what and when
+    status: str = ""  # why the command ends with 1, for a terminal
 
 
 def rendered(report: str, documents: Sequence[Document], page: Page, *, is_filtered: bool = False) -> str:

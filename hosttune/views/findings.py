@@ -45,7 +45,7 @@ class FindingGroup:
 
     def section(self, items: Iterable[Item], count: int, *, is_aligned: bool = False) -> Section:
         """The findings as points of a list; `count` is not told where it is 0."""
-        explain_finding = Items(tuple(items), is_aligned=is_aligned)
+        explain_finding = Items(refer_back(items), is_aligned=is_aligned)
         return Section(
             self.title, (explain_finding,), self.style, str(count) if count else "", self.key, is_quiet=self in QUIET
         )
@@ -194,6 +194,20 @@ def _item(finding: Finding, page: Page, about: About | None) -> Item:
         evidence=one.evidence[: page.evidence],
         folded=_folded(finding, about) if page.folds else (),
     )
+
+
+def refer_back(items: Iterable[Item]) -> tuple[Item, ...]:
+    """The points with the steps of a way out told once: a later point that has the same names the first one."""
+    first: dict[tuple[Item, ...], str] = {}
+    told = []
+    for item in items:
+        steps = tuple(one for one in item.items if one.look == "label" and one.head in {"do", ""})
+        if len(steps) > 1 and first.setdefault(steps, item.head) != item.head:
+            others = tuple(one for one in item.items if one not in steps)
+            told.append(replace(item, items=(*others, Item("do", f"as for {first[steps]}", look="label"))))
+        else:
+            told.append(item)
+    return tuple(told)
 
 
 def todo_items(steps: tuple[str, ...]) -> tuple[Item, ...]:

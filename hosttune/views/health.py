@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
 from hosttune.engine.health import Fitness, HealthPoint, NodeHealth
 from hosttune.host.cleaned import clean
 from hosttune.views.document import Document, Item, Items, Say, Section
-from hosttune.views.findings import todo_items
+from hosttune.views.findings import refer_back, todo_items
 from hosttune.views.prometheus import metrics
 from hosttune.views.record_gaps import gaps_text, missing_answer
 from hosttune.views.summary import is_reach_short, reach_text
-from hosttune.views.terminal import counted
+from hosttune.views.terminal import counted, join_words
 from hosttune.views.text import text
 
 if TYPE_CHECKING:
@@ -56,23 +57,35 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str]) -> st
     for fitness in reversed(Fitness):
         if own := [point for point in health.points if point.fitness is fitness]:
             title = str(fitness).capitalize()
-            sections.append(Section(title, _blocks(own, page), _STYLES[fitness], str(len(own))))
+            sections.append(
+                Section(title, _blocks(own, page), _STYLES[fitness], str(len({point.rule for point in own})))
+            )
     if page.is_verbose and (fine := health.fine):
         items = tuple(Item(clean(name), clean(titles.get(name, "")), look="strong") for name in fine)
         title = "Asked, and nothing against work"
         sections.append(Section(title, (Items(items, is_aligned=True),), "green", str(len(fine))))
-    return text(Document(host, host, tuple(head), tuple(sections)), page.screen)
+    status = f"Exit status 1: {health.fitness}." if health.fitness is not Fitness.FIT else ""
+    return text(Document(host, host, tuple(head), tuple(sections), status=status), page.screen)
 
 
 def _blocks(points: list[HealthPoint], page: Page) -> tuple[Block, ...]:
     """The points as a list; those that a record has no answer for, in one sentence, unless all is listed."""
     missing = [one for one in points if _is_missing(one, page)]
     left = points if page.is_whole or not missing else [one for one in points if not _is_missing(one, page)]
-    listed = tuple(_item(one, page) for one in left)
+    listed = refer_back(_item(one, page) for one in _gathered(left))
     blocks: tuple[Block, ...] = (Items(listed, is_aligned=True),) if listed else ()
     rules = () if page.is_whole else [one.rule for one in missing]
     said = gaps_text([one.reason for one in missing], rules, page)
     return (*blocks, Say(said, is_hanging=True)) if said else blocks
+
+
+def _gathered(points: list[HealthPoint]) -> list[HealthPoint]:
+    """Points of a rule that say the same of several things as one, whose subject names the things."""
+    alike: dict[HealthPoint, list[str]] = {}
+    for point in points:
+        names_it = not point.subject or point.subject in point.reason
+        alike.setdefault(point if names_it else replace(point, subject=""), []).append(point.subject)
+    return [replace(one, subject=join_words(subjects)) for one, subjects in alike.items()]
 
 
 def _is_missing(point: HealthPoint, page: Page) -> bool:

@@ -11,8 +11,8 @@ from hosttune.values import Disturbs
 from hosttune.views.change import address_text, diff_of
 from hosttune.views.document import CommandBlock, Document, Heading, Item, Items, Lines, Panel, Say, Section, rendered
 from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, sections
-from hosttune.views.report import head, made_text
-from hosttune.views.summary import is_irreversible
+from hosttune.views.report import head, made_text, status_text
+from hosttune.views.summary import is_irreversible, why_status
 from hosttune.views.terminal import counted, join_words
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def plan_outline(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial
         blocks.append(CommandBlock("To make exactly these changes:", yes))
     host = clean(page.host)
     first = (*volatile_lines(one.volatile), *head(one, chosen=one.chosen))
-    return Document(host, f"Plan for {host}", first, (*blocks, *more), made_text(one))
+    status = status_text(why_status(plan, strict=False))
+    return Document(host, f"Plan for {host}", first, (*blocks, *more), made_text(one), status)
 
 
 def volatile_lines(sentence: str) -> tuple[Say, ...]:

@@ -11,7 +11,7 @@ from hosttune.views.change import address_text, diff_of
 from hosttune.views.document import CommandBlock, Document, Item, Items, Lines, Say, Section, rendered
 from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections, todo_items
 from hosttune.views.plan import ignoring, more_of, runs_taken, still_in_force, volatile_lines
-from hosttune.views.report import faults_text
+from hosttune.views.report import faults_text, status_text
 from hosttune.views.summary import is_irreversible
 from hosttune.views.terminal import counted
 
@@ -37,12 +37,14 @@ def receipt_report(
     of: UndoPlan | None = None,
     words: str = "apply",
     volatile: str = "",
+    why_status: str = "",
 ) -> str:
     """What a run did. `chosen`: which profile it was of; `is_undo`: it took something back, and `on_paper` so many were
     gone already; `ignore`: the rules that the next apply would redo; `left`: the findings of its plan, of which those
     that were held or unknown still stand; the faults are those that the receipt found afterwards. `trial`: how to keep
     it, in place of how to take it back. `of`: the runs that an undo was of, and those that
     are still in force. `words`: the same again, where it was stopped. `volatile`: the sentence for a / in memory.
+    `why_status`: why the command ends with 1.
     """
     back = _taken_back(receipt)
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
@@ -78,7 +80,9 @@ def receipt_report(
         *ignoring(ignore, page),
     ]
     command = "undo" if is_undo else "apply"
-    document = Document(host, f"Receipt of {command} on {host}", tuple(head), tuple(blocks))
+    document = Document(
+        host, f"Receipt of {command} on {host}", tuple(head), tuple(blocks), status=status_text(why_status)
+    )
     return rendered(f"hosttune {command}", [document], page)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
@@ -9,12 +10,12 @@ from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import reboot_blockers, waits_for_reboot
 from hosttune.host.cleaned import clean
 from hosttune.values import Activation, Verdict
-from hosttune.views.document import Document, Say, Steps, Warnings, rendered
-from hosttune.views.findings import ADVICE, ALL, LISTED, WAIVED, sections
+from hosttune.views.document import Document, Item, Items, Say, Steps, Warnings, rendered
+from hosttune.views.findings import ADVICE, ALL, FAULTS, LISTED, WAIVED, sections
 from hosttune.views.masking import masked
-from hosttune.views.summary import exit_status, is_fault, reach_text, rules_in, summarize
+from hosttune.views.summary import WAITS, counts, exit_status, is_fault, reach_text, rules_in, summarize, why_status
 from hosttune.views.terminal import counted, join_words
-from hosttune.views.text import text
+from hosttune.views.text import ONE_SCREEN, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,42 +27,64 @@ if TYPE_CHECKING:
     from hosttune.views.summary import Summary
 
 _REBOOT = "reboot when it suits you, then check again."
-ONE_SCREEN = 24  # lines of a terminal that nobody enlarged
 
 
-def check_report(hosts: tuple[Checked, ...]) -> str:
-    """The reports of these hosts in the medium of their page.
+def check_report(hosts: tuple[Checked, ...], *, strict: bool = False) -> str:
+    """The reports of these hosts in the medium of their page; `strict`: advice counts for the exit status.
 
     What is as it should be, or does not apply, is counted where it cannot be folded away. Where nothing differs, a
     screen counts what is waived and advice, too, as far as they go beyond it.
     """
-    documents = [check_outline(one) for one in hosts]
+    documents = [check_outline(one, strict=strict) for one in hosts]
     for number, one in enumerate(hosts):
         folded, most = 0, 0
         if one.page.is_terse and not exit_status(one.plan, strict=False):
             most = sum(ADVICE.holds(finding) or WAIVED.holds(finding) for finding in one.plan.findings)
         while folded < most and text(documents[number], one.page.screen).count("\n") > ONE_SCREEN:
             folded += 1
-            documents[number] = check_outline(one, folded)
+            documents[number] = check_outline(one, folded, strict=strict)
     return rendered("hosttune check", documents, hosts[0].page, is_filtered=True)
 
 
-def check_outline(one: Checked, folded: int = 0) -> Document:
-    """The report of one host, with `folded` findings only counted, of what is waived and of advice, from the end."""
+def check_outline(one: Checked, folded: int = 0, *, strict: bool = False) -> Document:
+    """The report of one host, with `folded` findings only counted, of what is waived and of advice, from the end. On a
+    screen that shows a fault, what is not one is named by its rules.
+    """
     plan, page = one.plan, one.page
     least = [finding for group in (ADVICE, WAIVED) for finding in plan.findings if group.holds(finding)]
     hidden = {id(finding) for finding in least[len(least) - folded :]}
     told = [finding for finding in plan.findings if id(finding) not in hidden]
     blocks: list[Block] = []
-    blocks += sections(ALL if page.is_whole else LISTED, told, page, one.about)
+    if page.is_terse and page.screen.width and any(map(is_fault, told)):
+        blocks += [*sections((FAULTS,), told, page, one.about), *_named(told)]
+    else:
+        blocks += sections(ALL if page.is_whole else LISTED, told, page, one.about)
     if not page.is_whole and (quiet := _counted(plan, page, hidden)):
         blocks.append(Say(quiet))
     if chosen := (one.chosen if page.is_verbose else "") or one.proposal:
         blocks.append(Say(clean(chosen), is_hanging=True))
-    if steps := next_steps(plan, page):
+    if steps := next_steps(one):
         blocks.append(Steps("Next", tuple(steps)))
     host = clean(page.host)
-    return Document(host, host, head(one), tuple(blocks), made_text(one))
+    return Document(host, host, head(one), tuple(blocks), made_text(one), status_text(why_status(plan, strict=strict)))
+
+
+def status_text(why: str) -> str:
+    """`Exit status 1: 1 fault, 2 rules differ.`, or nothing."""
+    return f"Exit status 1: {why}." if why else ""
+
+
+def _named(findings: Iterable[Finding]) -> list[Items]:
+    """A line for each group that is no fault: how many rules, and which."""
+    every = tuple(findings)
+    found = [(group.title, [clean(one.rule) for one in every if group.holds(one)]) for group in LISTED]
+    items = (
+        Item(f"{title} ({rules})", ", ".join(names))
+        for title, own in found
+        if title != FAULTS.title and (names := dict.fromkeys(own)) and (rules := len(names))
+    )
+    listed = tuple(items)
+    return [Items(listed, is_aligned=True)] if listed else []
 
 
 def check_json(one: Checked, *, timings: bool = False) -> dict[str, Any]:
@@ -102,6 +125,7 @@ def timings_text(timings: tuple[tuple[str, float], ...]) -> str:
     return "\n".join(f"{seconds * 1000:8.1f} ms  {name}" for name, seconds in timings)
 
 
+_MOST_FAULTS = 3  # of which the next command is named
 _TRY_IT = "see whether its own manual agrees before you change anything"
 
 
@@ -191,16 +215,25 @@ def _counted(plan: Plan, page: Page, hidden: set[int]) -> str:
     return f"{'; '.join(parts)}{' (--verbose lists them)' if page.is_terse else ''}." if parts else ""
 
 
-def next_steps(plan: Plan, page: Page) -> list[tuple[str, str]]:
-    """The commands that lead on from a report, each with what it does; a step without one is a sentence."""
+def next_steps(one: Checked) -> list[tuple[str, str]]:
+    """The commands that lead on from a check, each with what it does; a step without one is a sentence. None of them
+    changes anything: a fault comes first, with what explains it.
+    """
+    plan, page = one.plan, one.page
     summary = summarize(plan)
     steps = []
     if summary.unknown and page.is_partial:
         steps.append((page.act("check"), "sees more as root"))
+    if judge(plan.findings, one.drains).fitness >= Fitness.IMPAIRED:
+        steps.append((page.look("health"), "says whether this node may take jobs"))
+    faults = {finding.rule: finding for finding in reversed(plan.findings) if is_fault(finding)}
+    own = [finding for finding in plan.findings if counts(finding, strict=False) and finding.hold.kind not in WAITS]
+    steps += [
+        (page.todo(f"hosttune explain {shlex.quote(finding.rule)}"), "says why, and what to do")
+        for finding in list(reversed(faults.values()))[:_MOST_FAULTS] or own[:1]
+    ]
     if plan.changes:
         steps.append((page.look_as_root("plan"), "shows the exact diff"))
-    if plan.changes and page.can_apply:
-        steps.append((page.act("apply --yes"), f"makes {'this change' if len(plan.changes) == 1 else 'these changes'}"))
     if not steps and summary.after_reboot:
         before = join_words([clean(rule) for rule in reboot_blockers(plan.findings)])
         words = f"solve what {before} says; no reboot before that." if before else _REBOOT

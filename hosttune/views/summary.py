@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from hosttune.engine.plan import after_run, waits_for_reboot
@@ -125,14 +126,58 @@ def counts(finding: Finding, *, strict: bool) -> bool:
 
 def exit_status(plan: Plan, *, strict: bool) -> int:
     """Of `check` and `plan`: 0 as it should be, 1 not so."""
-    return int(any(counts(finding, strict=strict) for finding in plan.findings))
+    return int(bool(why_status(plan, strict=strict)))
+
+
+def why_status(plan: Plan, *, strict: bool) -> str:
+    """Why `check` and `plan` end with 1, as in `1 fault, 2 rules differ`; nothing where they end with 0."""
+    return _causes([finding for finding in plan.findings if counts(finding, strict=strict)])
 
 
 def applied_status(plan: Plan, receipt: Receipt) -> int:
     """Of `apply --yes`: 0 all done and verified, 1 something failed, or a difference stays that does not just wait."""
-    if receipt.failed or not receipt.verified:
-        return 1
-    return int(any(is_left_after(finding, plan) for finding in after_run(plan.findings, receipt.faults)))
+    return int(bool(why_applied(plan, receipt)))
+
+
+def why_applied(plan: Plan, receipt: Receipt) -> str:
+    """Why `apply --yes` ends with 1; nothing where it ends with 0."""
+    left = [finding for finding in after_run(plan.findings, receipt.faults) if is_left_after(finding, plan)]
+    failed = f"{len(receipt.failed)} failed" if receipt.failed else ""
+    unread = "" if failed or receipt.verified else "not all was read back as planned"
+    return ", ".join(filter(None, (failed, unread, _causes(left))))
+
+
+def _causes(findings: Collection[Finding]) -> str:
+    """How many rules these findings are of, by the worst that each says."""
+    rules: dict[str, list[Finding]] = {}
+    for finding in findings:
+        rules.setdefault(finding.rule, []).append(finding)
+    said = Counter(_cause(worst(own)) for own in rules.values())
+    return ", ".join(f"{said[one]} {words[said[one] > 1]}" for one, words in _CAUSES.items() if said[one])
+
+
+_CAUSES = {
+    FAULT: ("fault", "faults"),
+    "differs": ("rule differs", "rules differ"),
+    "held": ("left alone", "left alone"),
+    "waits": ("waits", "wait"),
+    "unknown": ("unknown", "unknown"),
+    "waiver": ("waiver is over", "waivers are over"),
+    "advice": ("piece of advice", "pieces of advice"),
+}
+
+
+def _cause(finding: Finding) -> str:
+    """One of the words of _CAUSES."""
+    if is_fault(finding):
+        return FAULT
+    if finding.hold.kind in WAITS:
+        return "waits"
+    if finding.hold:
+        return "held"
+    if finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN}:
+        return str(finding.verdict.value)
+    return "waiver" if finding.is_waiver_over else "advice"
 
 
 def is_left_after(finding: Finding, plan: Plan) -> bool:

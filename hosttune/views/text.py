@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Any
 
 from hosttune.views.document import (
@@ -33,10 +33,23 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 _IN = "  "
 
 
+ONE_SCREEN = 24  # lines of a terminal that was not enlarged
+
+
 def text(document: Document, screen: Screen) -> str:
-    """The whole document."""
+    """The whole document. What is longer than a screen says its verdict again at its end, before the next commands: the
+    end is what is seen.
+    """
     head = "".join(f"{line}\n" for block in document.head for line in block_lines(block, screen))
-    return "\n".join(filter(None, (head, blocks_text(document.blocks, screen))))
+    last = tuple(takewhile(lambda block: isinstance(block, (Steps, CommandBlock)), reversed(document.blocks)))[::-1]
+    body = document.blocks[: len(document.blocks) - len(last)]
+    says = [Say(document.status, style="dim", is_hanging=True)] if document.status else []
+    whole = "\n".join(filter(None, (head, blocks_text((*document.blocks, *says), screen))))
+    if whole.count("\n") <= ONE_SCREEN:
+        return "\n".join(filter(None, (head, blocks_text((*body, *says, *last), screen))))
+    verdict = [one for one in document.head if isinstance(one, Say) and one.role == "decision"]
+    ending = (Lines("", (*verdict, *says)),) if verdict or says else ()
+    return "\n".join(filter(None, (head, blocks_text((*body, *ending, *last), screen))))
 
 
 def blocks_text(blocks: Iterable[Block], screen: Screen) -> str:

@@ -1,0 +1,121 @@
+"""What a terminal shows last: the verdict, why the exit status is 1, and the next commands."""
+
+import pytest
+
+from hosttune.actions.examine import open_session
+from hosttune.engine.health import Fitness, HealthPoint, NodeHealth
+from hosttune.values import Finding, Hold, HoldKind, Plan, Receipt, Verdict
+from hosttune.views.checked import Checked
+from hosttune.views.document import Document, Medium, Say, Steps
+from hosttune.views.health import health_text
+from hosttune.views.page import Page
+from hosttune.views.report import check_outline, check_report
+from hosttune.views.summary import applied_status, exit_status, why_applied, why_status
+from hosttune.views.terminal import Screen
+from hosttune.views.text import ONE_SCREEN, text
+from tests.hosts.built import BUILT
+
+VERDICT = "host: 2 faults; 3 changes now."
+
+
+def plan_of(*findings):
+    return Plan("d" * 64, "0.2.0", "2026-11-28T00:00:00+00:00", "", "", (), findings)
+
+
+FAULT = Finding("gpu-errors", "", Verdict.ADVICE, reason="the GPU is lost", is_fault=True)
+DIFFERS = Finding("memory-swappiness", "", Verdict.DIFFERS, reason="should be 10")
+UNKNOWN = Finding("gpu-modes", "", Verdict.UNKNOWN, reason="no answer")
+WAITING = Finding("kernel-iommu", "", Verdict.DIFFERS, Hold(HoldKind.WAITING, "reboot"), "x")
+OWNED = Finding("storage-noatime", "", Verdict.DIFFERS, Hold(HoldKind.OWNED, "cloud-init"), "x")
+ADVICE = Finding("kernel-clock", "", Verdict.ADVICE, reason="x")
+OK = Finding("kernel-panic", "", Verdict.OK)
+
+
+def document(lines):
+    head = (Say("2 faults; 3 changes now.", "decision", name="host"),)
+    steps = Steps("Next", (("hosttune plan", "shows the exact diff"),))
+    return Document("host", "host", head, (*[Say("x")] * lines, steps), status="Exit status 1: 2 faults.")
+
+
+def test_long_text_ends_with_its_verdict_the_status_and_the_next_command():
+    said = text(document(30), Screen(80))
+    end = f"{VERDICT}\nExit status 1: 2 faults.\n\nNext\n  hosttune plan  shows the exact diff\n"
+    assert said.endswith(end)
+    assert said.startswith(f"{VERDICT}\n")
+
+
+def test_text_of_one_screen_says_its_verdict_once():
+    said = text(document(5), Screen(80))
+    assert said.count("\n") <= ONE_SCREEN
+    assert said.count(VERDICT) == 1
+    assert said.endswith("Exit status 1: 2 faults.\n\nNext\n  hosttune plan  shows the exact diff\n")
+
+
+@pytest.mark.parametrize(
+    ("findings", "strict", "why"),
+    [
+        ((OK, ADVICE), False, ""),
+        ((OK, ADVICE), True, "1 piece of advice"),
+        ((FAULT, DIFFERS, UNKNOWN, WAITING, OWNED), False, "1 fault, 1 rule differs, 1 left alone, 1 waits, 1 unknown"),
+        ((DIFFERS, DIFFERS), False, "1 rule differs"),
+    ],
+)
+def test_status_of_check_has_its_reason(findings, strict, why):
+    plan = plan_of(*findings)
+    assert why_status(plan, strict=strict) == why
+    assert exit_status(plan, strict=strict) == int(bool(why))
+
+
+@pytest.mark.parametrize("record", BUILT, ids=lambda path: path.stem)
+def test_end_of_check_on_every_built_host_names_faults_and_changes_nothing(record):
+    session = open_session(host=str(record))
+    plan = session.plan()
+    one = Checked(plan, Page(host="host", screen=Screen(80), can_apply=True), about={})
+    said = check_report((one,))
+    end = said.splitlines()[-ONE_SCREEN:]
+    for rule in {finding.rule for finding in plan.findings if finding.is_fault and not finding.hold}:
+        assert any(rule in line for line in end)
+    assert "apply" not in said.partition("\nNext\n")[2]
+    assert ("Exit status 1: " in said) is bool(exit_status(plan, strict=False))
+
+
+def test_fault_on_a_screen_leaves_a_line_for_each_other_group():
+    plan = plan_of(FAULT, DIFFERS, OWNED, ADVICE)
+    on_screen = text(check_outline(Checked(plan, Page(screen=Screen(80)))), Screen(80))
+    assert "Differs (1)     memory-swappiness\n" in on_screen
+    assert "should be 10" not in on_screen
+    in_a_pipe = text(check_outline(Checked(plan, Page(screen=Screen(0)))), Screen(0))
+    verbose = text(check_outline(Checked(plan, Page(screen=Screen(80), is_verbose=True))), Screen(80))
+    without = text(check_outline(Checked(plan_of(DIFFERS), Page(screen=Screen(80)))), Screen(80))
+    assert all("should be 10" in said for said in (in_a_pipe, verbose, without))
+
+
+def test_fault_comes_first_among_the_next_commands():
+    said = text(check_outline(Checked(plan_of(FAULT, DIFFERS), Page(screen=Screen(100)))), Screen(100))
+    steps = said.partition("\nNext\n")[2].splitlines()
+    assert steps == [
+        "  hosttune health              says whether this node may take jobs",
+        "  hosttune explain gpu-errors  says why, and what to do",
+    ]
+    page = Page(medium=Medium.MARKDOWN)
+    assert check_outline(Checked(plan_of(DIFFERS), page)).blocks[-1].steps[0][0] == "hosttune explain memory-swappiness"
+
+
+def test_status_of_apply_has_its_reason():
+    receipt = Receipt("run", "d" * 64, ())
+    assert (why_applied(plan_of(OK), receipt), applied_status(plan_of(OK), receipt)) == ("", 0)
+    assert (why_applied(plan_of(UNKNOWN), receipt), applied_status(plan_of(UNKNOWN), receipt)) == ("1 unknown", 1)
+
+
+def test_health_says_once_what_holds_for_several_gpus_and_steps_once():
+    steps = "drain the host\nsudo nvidia-smi --gpu-reset"
+    points = (
+        *(HealthPoint(Fitness.UNFIT, "gpu-driver-health", f"0000:{at}:00.0", "is lost", steps) for at in (18, 30, 48)),
+        HealthPoint(Fitness.UNFIT, "gpu-errors", "", "Xid 79", steps),
+    )
+    said = health_text(NodeHealth(Fitness.UNFIT, points, ("gpu-errors",)), Page(screen=Screen(80)), {})
+    assert said.count("is lost") == 1
+    assert "0000:18:00.0, 0000:30:00.0 and 0000:48:00.0: is lost" in said
+    assert said.count("sudo nvidia-smi --gpu-reset") == 1
+    assert "do: as for gpu-driver-health" in said
+    assert said.endswith("Exit status 1: unfit.\n")
