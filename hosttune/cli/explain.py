@@ -9,16 +9,21 @@ from hosttune.cli.options import Argument, HostOptions, Option, ReportFormat, Sh
 
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
+    from hosttune.engine.policy import Policy
     from hosttune.engine.rule import Rule
+    from hosttune.host.door import Reader
 
 
-EXAMPLES = ("hosttune explain storage-noatime", "hosttune explain gpu-driver --host RECORD")
+EXAMPLES = ("hosttune explain", "hosttune explain noatime", "hosttune explain gpu-driver --host RECORD")
 
 
 def explain(
     look: HostOptions,
     show: ShowReport,
-    rule: Annotated[str, Argument(metavar="RULE", help="Its id (see: hosttune rules).")],
+    rule: Annotated[
+        str | None,
+        Argument(metavar="[RULE]", help="Its id, or the end of it (noatime). Without it: rules that differ here."),
+    ] = None,
     source: Annotated[bool, Option("--source", help="Its file instead, in a checkout with its cases.")] = False,
 ) -> int:
     """Explain a rule: why, gain, risk, how to undo it."""
@@ -32,6 +37,8 @@ def explain(
     from hosttune.views.explain import explain_json, explain_report, explained
 
     reader, catalog, policy = load_choice(look)
+    if rule is None:
+        return _list_differing(reader, catalog, policy, look, show)
     asked = _named(rule, catalog)
     if source:
         if show.format is not ReportFormat.TEXT:
@@ -49,6 +56,22 @@ def explain(
     return 0
 
 
+def _list_differing(reader: Reader, catalog: Catalog, policy: Policy, look: HostOptions, show: ShowReport) -> int:
+    """What there is to explain on this host."""
+    from hosttune.actions.examine import examine
+    from hosttune.cli.common import open_page
+    from hosttune.cli.reports import deliver
+    from hosttune.errors import HosttuneError
+    from hosttune.views.explain import differing_text
+
+    if show.format is not ReportFormat.TEXT:
+        raise HosttuneError("explain: a rule is missing", hint="name one; without one the answer is text")
+    session = examine(reader, catalog, policy)
+    titles = {rule.id: rule.title for rule in session.selected}
+    deliver(differing_text(session.plan().findings, titles, open_page(reader, look, show)), show.output)
+    return 0
+
+
 def _named(name: str, catalog: Catalog) -> Rule:
     """The rule that goes by this name now; a word on standard error where that is another one than was typed."""
     from hosttune.cli.common import tell
@@ -56,7 +79,8 @@ def _named(name: str, catalog: Catalog) -> Rule:
     from hosttune.engine.policy import name_notes, nearest
     from hosttune.errors import HosttuneError
 
-    rule = catalog.rules.get(catalog.current(name))
+    ends = [one for one in catalog.rules if one.endswith(f"-{name}")]
+    rule = catalog.rules.get(catalog.current(name)) or (catalog.rules[ends[0]] if len(ends) == 1 else None)
     if rule is None:
         near = "" if name in GONE else nearest(name, catalog.rules)
         message = gone_note(name) if name in GONE else f"no rule is called {name}"

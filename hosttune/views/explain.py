@@ -15,7 +15,7 @@ from hosttune.resources.steps import CommandLine
 from hosttune.values import Verdict
 from hosttune.views.change import diff_of
 from hosttune.views.document import Document, Heading, Item, Items, Say, Section, rendered
-from hosttune.views.findings import ALL, sections
+from hosttune.views.findings import ALL, WORST_FIRST, sections
 from hosttune.views.masking import masked
 from hosttune.views.rule_words import (
     figure_text,
@@ -32,10 +32,11 @@ from hosttune.views.rule_words import (
     wish_text,
     wish_words,
 )
+from hosttune.views.terminal import columned
 from hosttune.views.wording import Wording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
@@ -113,6 +114,9 @@ def profiles_of(rule: Rule, catalog: Catalog) -> tuple[str, ...]:
     return tuple(name for name, profile in catalog.profiles.items() if rule.id in profile.rules)
 
 
+_MORE = "Conditions, parameters, what it reads, wants and looks for: --verbose."
+
+
 def explain_report(one: Explained, page: Page) -> str:
     """Everything about the rule, in the medium of the page."""
     return rendered("hosttune explain", [explain_outline(one, page)], page)
@@ -122,25 +126,43 @@ def explain_outline(one: Explained, page: Page) -> Document:
     """The rule, and what it says of the host if there is one; the conditions where there is room for them."""
     rule, told = one.rule, one.told
     does, undoes = one.ways
-    loop = Say("For each:", code=clean(rule.for_each.source)) if rule.for_each and not page.is_terse else None
-    blocks = (
-        _facts(rule, one.profiles),
-        Section("Why", tuple(_paragraphs(rule.why)), is_prose=True),
+    loop = Say("For each:", code=clean(rule.for_each.source)) if rule.for_each else None
+    details = (
         _list("Reasons not to apply", _guards(one, page)),
         loop,
         _list("Reads", _points(reads_texts(rule, told))),
         _list("Wants", _wants(told, page)),
         _list("Looks for", _points(finds_texts(rule, one.wording))),
         _params(one),
+    )
+    blocks = (
+        _facts(rule, one.profiles),
         *(_here(one, page) if one.findings else ()),
+        Section("Why", tuple(_paragraphs(rule.why)), is_prose=True),
+        *(() if page.is_terse else details),
         _list("By hand", _points(does), one.why_in_general),
         _list("Taken back by hand", _points(undoes)),
         Section("Switch it off", tuple(_switches(rule, page))) if one.findings else None,
+        Say(_MORE) if page.is_terse else None,
         _list("Sources", _points(map(_dated, rule.sources))),
     )
     name = clean(rule.id)
     head = Say(clean(rule.title), name=name, is_hanging=True)
     return Document(name, name, (head,), tuple(block for block in blocks if block))
+
+
+def differing_text(findings: Iterable[Finding], titles: Mapping[str, str], page: Page) -> str:
+    """The rules that say something of this host, by the groups of a check, with their titles."""
+    said = tuple(findings)
+    rows: list[tuple[str, ...]] = [
+        (clean(rule), group.title, clean(titles.get(rule, "")))
+        for group in WORST_FIRST
+        for rule in dict.fromkeys(one.rule for one in said if group.holds(one))
+    ]
+    if not rows:
+        return "No rule differs here.\n"
+    lines = columned(rows, page.screen)
+    return "\n".join([*lines, "", f"Explain one: {page.todo('hosttune explain')} RULE"]) + "\n"
 
 
 def explain_json(one: Explained) -> dict[str, Any]:
