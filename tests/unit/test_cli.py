@@ -122,6 +122,23 @@ def test_json_is_short_for_its_format(run):
     assert (status, "contradict" in err) == (2, True)
 
 
+def test_explain_without_a_rule_lists_what_differs_here(run):
+    status, out, err = run("explain", "--host", H100)
+    assert (status, err) == (0, "")
+    assert re.search(r"^memory-swappiness +Differs ", out, re.M)
+    assert out.endswith(f"Explain one: /opt/hosttune/bin/hosttune explain --host {H100} RULE\n")
+    assert run("explain", "--host", H100, "--json")[0] == 2
+
+
+def test_explain_takes_the_end_of_an_id_and_says_what_the_rule_says_here_first(run):
+    _, out, _ = run("explain", "noatime", "--host", H100)
+    assert out.startswith("storage-noatime: ")
+    assert out.index("\nOn ") < out.index("\nWhy\n") < out.index("\nSources\n")
+    assert "\nReads\n" not in out
+    assert "\nReads\n" in run("explain", "noatime", "--host", H100, "-v")[1]
+    assert run("explain", "nofile-nosuch", "--host", H100)[0] == 2
+
+
 def test_quiet_leaves_the_exit_status_alone():
     words = [sys.executable, "-I", "-m", "hosttune", "check", "--quiet", "--host", str(H100)]
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=120, cwd=ROOT)
@@ -149,7 +166,7 @@ def test_older_spellings_are_taken_with_a_note(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "argv", [[], ["chekc"], ["check", "--nope"], ["explain"], ["check", "--max-risk", "huge"]], ids=str
+    "argv", [[], ["chekc"], ["check", "--nope"], ["fstab", "--nope"], ["check", "--max-risk", "huge"]], ids=str
 )
 def test_usage_error_is_trouble(run, argv):
     status, out, err = run(*argv)
