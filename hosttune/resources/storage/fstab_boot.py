@@ -305,7 +305,10 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         return noted or line
     if "comment=cloudconfig" in entry.options and not here:
         return line  # of cloud-init's own disks not every size of instance has each
-    if not here and found.kind in {SourceKind.MISSING, SourceKind.TYPE}:
+    is_lost = found.kind in {SourceKind.MISSING, SourceKind.TYPE} or (
+        found.kind is SourceKind.HIDDEN and sources.is_locked
+    )
+    if not here and is_lost:
         line = replace(line, is_lost=line.is_absent)
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
     lets_go_on = need.way_out if need.end and found.kind is SourceKind.MISSING else ""
