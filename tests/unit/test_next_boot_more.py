@@ -81,6 +81,13 @@ def test_swap_of_the_type_of_its_partition_beside_a_kubelet(line, more, links, c
     assert len(notes) == count
 
 
+@pytest.mark.parametrize("source", ["ephemeral0.2", "swapfile", "sdb2"])  # MicrosoftDocs/azure-docs#77391
+def test_swap_that_is_no_path_and_no_tag_is_noted(source):
+    (line,) = [one for one in look_at_boot_lines(host(f"{source} none swap sw,comment=cloudconfig 0 0")) if one.note]
+    assert (line.target, line.is_of_device) == (f"swap {source}", False)
+    assert line.note.endswith(": it is never used")
+
+
 def test_swap_file_below_a_mount_may_be_hidden():
     (line,) = [one for one in look_at_boot_lines(host("/data/swapfile none swap sw 0 0", DATA)) if one.note]
     assert "which is not there; it may lie below the mount of /data, which hides it" in line.note

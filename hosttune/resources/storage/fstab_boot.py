@@ -38,6 +38,7 @@ from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
 from hosttune.resources.storage.fstab_binds import find_bind_fault, find_nesting_fault
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, is_failing, lint
+from hosttune.resources.storage.fstab_lint_fields import find_relative_fault
 from hosttune.resources.storage.fstab_lint_options import is_required, option_remarks, refused_by
 from hosttune.resources.storage.fstab_needs import find_needs
 from hosttune.values import ABSENT, Unreadable, join_steps
@@ -503,6 +504,9 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
         )
         todo = found.way_out if is_there else f"{found.way_out}\nor add nofail"
         yield replace(place, way_out=todo, note=f"{where} {found.sentence}: {end}")
+    elif not is_device and (fault := find_relative_fault(entry.source, "swap")):
+        note = f"{where}: {fault.message}: it is never used"
+        yield replace(place, way_out=fault.todo, note=note, is_of_device=False)
     elif not is_device and (hint := _find_swap_hint(facts, entry.source)):
         note = f"{where} names {entry.source}, which is there and not in use: {hint[0]}"
         yield replace(place, way_out=hint[1], note=note)
