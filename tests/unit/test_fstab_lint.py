@@ -119,6 +119,8 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("user-noexec", "note", "/dev/x /data xfs nofail,users,noatime 0 2", "`users` implies noexec", "users,exec"),
     ("no-nofail", "note", "UUID=1 /data ext4 defaults 0 2", "emergency shell", "add nofail"),
     ("no-nofail", "note", "nas:/x /nfs nfs4 rw,_netdev 0 0", "waits for its server", "automount"),
+    ("no-nofail", "note", "/home/s3b/file /home/r ext4 loop,_netdev 0 0", "waits for its server", "automount"),  # s3backer#85
+    ("no-nofail", "note", "UUID=0f5b6c3e-8d52-4f4b-8f8e-0b1f6e1b2a3c /mnt/iscsi ext4 _netdev 0 2", "waits for its server", "automount"),
     ("no-nofail", "warning", "UUID=1 /media/stick ext4 rw 0 0", "removable", "add nofail"),
     ("no-nofail", "note", "UUID=1 /data ext4 nofail,fail 0 2", "emergency shell", "add nofail"),
     ("no-nofail", "note", "UUID=1 /data ext4 noauto,auto 0 2", "emergency shell", "add nofail"),

@@ -393,7 +393,7 @@ def _boot_remarks(number: int, fields: Fields, target: str, options: _Options) -
     """What a boot does where the mount fails."""
     source = decode(fields.source)
     fstype = effective(options.fstype, source)
-    if needs_network(fstype) or is_network(fstype, source):
+    if needs_network(fstype) or is_network(fstype, source) or "_netdev" in options.words:
         yield from _network_remarks(number, fstype, target, options)
     elif not options.is_required:
         return
