@@ -51,6 +51,7 @@ class DiskRow:
     misread: tuple[Misread, ...] = ()  # lines that name it, and that not all programs take for an entry
     causes: Mapping[str, str] = field(default_factory=dict)  # why nothing is mounted, by `line 3 of /etc/fstab`
     unwanted: frozenset[str] = frozenset()  # where those of these unit files are that no boot starts
+    by_target: tuple[FstabEntry, ...] = ()  # lines whose source leads to no known device, and that mount where it is
 
 
 @frozen
@@ -94,6 +95,7 @@ def disks_of(facts: Facts) -> DiskTree:
     by_device = _group(range(len(mounts)), lambda place: (_device(mounts[place]),))
     by_source = _group(range(len(mounts)), lambda place: (mounts[place].source,))
     by_name = _group(entries, lambda entry: found[entry.where] or ())
+    by_target = _group((one for one in entries if found[one.where] is None), lambda entry: (entry.target, entry.path))
     by_parent = _group(disks, _parents)
     odd_by_name = _group(misread, lambda line: sources.find(line.source) or ())
     rows = []
@@ -110,6 +112,7 @@ def disks_of(facts: Facts) -> DiskTree:
             DiskRow(
                 disk, holds, here, lines, children, bool(swaps & tags), idle.get(disk.path), odd, own,
                 frozenset(line.where for line in lines) & unwanted,
+                tuple(one for mount in here for one in by_target.get(mount.target, ())),
             )
         )  # fmt: skip
     missing = tuple(entry for entry in entries if found[entry.where] == ())
@@ -258,6 +261,9 @@ def _state(row: DiskRow) -> str:
         reasons = dict.fromkeys(cause for entry in absent if (cause := row.causes.get(entry.where)))
         why = f": the line {clean(', and '.join(reasons))}" if reasons else ""
         return "; ".join(said) + (f"; not mounted now{why}" if absent else "")
+    if row.mounts and row.by_target:
+        unsure = "; whether that is this device is not known"
+        return "; ".join(_line(one) + unsure * names_device(one.source) for one in row.by_target)
     if row.mounts:
         is_root = any(mount.target == "/" for mount in row.mounts)
         return "no line in fstab" + ("" if is_root else ": the next boot may not mount it")

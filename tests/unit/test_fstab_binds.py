@@ -47,6 +47,37 @@ def test_bind_whose_source_is_there_in_time_is_left_alone(line, pool, files):
     assert bind_notes(line, ROOT + pool + RIGHT.replace("0:45", "8:2") * (not pool), files=files) == []
 
 
+MP1 = "31 22 8:17 / /mnt/mp1 ro - ext4 /dev/sdb1 ro\n"
+LINKED = "/pkg/fonts/myttf /fonts auto bind,ro"  # systemd/systemd#6010
+MP1_LINE = "LABEL=mp1 /mnt/mp1 auto ro 0 2"
+
+
+@pytest.mark.parametrize(
+    ("line", "links", "is_noted"),
+    [
+        (LINKED, {"/pkg": "/mnt/mp1/pkg"}, True),
+        (LINKED, {"/pkg": "mnt/mp1/my pkg"}, True),
+        (LINKED.replace("/pkg/fonts/myttf", "/pkg"), {"/pkg": "/mnt/mp1"}, True),
+        (LINKED, {"/pkg": "/srv/pkg"}, False),
+        (LINKED.replace("/pkg", "/mnt/mp1/pkg"), {"/mnt/mp1/pkg": "/mnt/mp1/other"}, False),
+        (f"{LINKED},x-systemd.requires-mounts-for=/mnt/mp1", {"/pkg": "/mnt/mp1/pkg"}, False),
+        (f"{LINKED},x-systemd.requires=/mnt/mp1", {"/pkg": "/mnt/mp1/pkg"}, False),
+        (f"{LINKED},x-systemd.after=local-fs.target", {"/pkg": "/mnt/mp1/pkg"}, False),
+        (f"{LINKED},x-systemd.automount", {"/pkg": "/mnt/mp1/pkg"}, False),
+    ],
+)
+@pytest.mark.parametrize("mounted", [MP1, ""])
+def test_bind_of_a_link_to_what_a_boot_mounts_later_is_noted(line, links, is_noted, mounted):
+    content = {"/etc/fstab": f"{MP1_LINE}\n{line} 0 0\n", "/proc/self/mountinfo": ROOT + mounted}
+    folders = ("/fonts", "/srv/pkg/fonts/myttf", *(["/mnt/mp1/pkg/fonts/myttf"] if mounted else ["/mnt/mp1"]))
+    lines = look_at_boot_lines(Facts(FakeReader(content, links=links, folders=folders)))
+    found = [one for one in lines if "a link leads to /mnt/mp1 (line 1 of /etc/fstab)" in one.note]
+    assert [one.target for one in found] == ["/fonts"] * is_noted
+    if is_noted:
+        assert found[0].way_out.startswith("write /mnt/mp1")
+        assert " " not in found[0].way_out.removeprefix("write ").partition(" as its source")[0]
+
+
 def test_bind_of_what_a_service_mounts_is_noted():
     (found,) = bind_notes(BIND, ROOT + POOL.replace("zfs ftp", "fuse.mergerfs pool"))
 

@@ -97,6 +97,42 @@ def test_union_names_the_branches_and_what_to_add():
     assert found.todo == "add x-systemd.after=/mnt/disk1,x-systemd.after=/mnt/disk2"  # each may be missing
 
 
+GFS = "gluster1:/vol0 /gfs glusterfs defaults,_netdev 0 0"  # systemd/systemd#14067
+OVER_GFS = "overlay /srv/ov overlay lowerdir=/srv/lower,upperdir=/gfs/up,workdir=/gfs/work"
+
+
+def test_union_on_the_network_is_to_be_counted_among_the_network():
+    """Else what systemd counts among the disks waits for the network (ordering cycle)."""
+    (found,) = codes(GFS, f"{OVER_GFS} 0 0")
+    assert found.todo == f"add _netdev,{NEEDS}/gfs"
+    (found,) = codes(GFS, f"{OVER_GFS},_netdev 0 0")
+    assert found.todo == f"add {NEEDS}/gfs"
+    assert codes(GFS, f"{OVER_GFS},_netdev,{NEEDS}/gfs 0 0") == []
+    assert codes(DISKS, "/mnt/disk1:/mnt/disk2 /pool fuse.mergerfs _netdev 0 0") == []  # after all disks
+
+
+LOCKED = (("sda2", "/dev/sda2", "ext4", "", "0a11-22", "", ""), ("sdb", "/dev/sdb", "crypto_LUKS", "", OTHER, "", ""))
+
+
+@pytest.mark.parametrize(
+    ("crypttab", "nofail", "is_fault"),
+    [
+        ("", "", True),
+        ("", ",nofail", False),
+        ("data /dev/sdb none luks\n", "", False),
+        ("x /dev/sdb none noauto\n", "", True),
+    ],
+)
+def test_bind_on_a_disk_that_no_boot_opens_ends_the_boot(crypttab, nofail, is_fault):
+    line = f"LABEL=Data1 /data ext4 nofail 0 2\n/data/home /home none bind{nofail} 0 0"
+    more = {"/etc/crypttab": crypttab, "/sys/block/sdb/device/model": "x\n"}
+    found = [
+        one for one in look_at_boot_lines(host(line, held=LOCKED, more=more)) if one.fault and one.target == "/home"
+    ]
+    assert bool(found) is is_fault
+    assert not found or "sudo cryptsetup open /dev/sdb NAME" in found[0].way_out
+
+
 def test_branches_are_bounded():
     assert len(branches_of("fuse.mergerfs", ":".join(f"/b{n}" for n in range(1000)), ())) == 256
     assert branches_of("fuse.mergerfs", f"/a:{'/b' * 129}:{'/c' * 2000}", ()) == ("/a",)

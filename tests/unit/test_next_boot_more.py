@@ -49,6 +49,41 @@ def test_line_of_such_a_type(options, mounts, is_fault):
     assert f"the kernel of the next boot ({RELEASE}) does not have: the mount fails" in line.fault + line.remark
 
 
+VFAT = {
+    **LISTS,
+    f"/lib/modules/{RELEASE}/modules.dep": "kernel/fs/fat/vfat.ko: kernel/fs/fat/fat.ko\nkernel/fs/fat/fat.ko:\n",
+    "/etc/sysctl.d/60-hardening.conf": "# x\nkernel.modules_disabled = 1\n",
+    "/proc/sys/kernel/modules_disabled": "0\n",
+    "/proc/stat": "btime 1000\n",
+}  # ComplianceAsCode/content#12508
+EFI = "31 22 8:1 / /boot/efi rw - vfat /dev/sdb rw\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "mounts", "is_fault"),
+    [
+        ({}, "umask=0077", (EFI,), True),
+        ({}, "umask=0077", (), True),
+        ({}, "nofail", (), False),
+        ({"/etc/sysctl.d/60-hardening.conf": "kernel.modules_disabled = 0\n"}, "umask=0077", (EFI,), False),
+        ({"/etc/sysctl.d/99-z.conf": "kernel.modules_disabled=0\n"}, "umask=0077", (EFI,), False),
+        ({f"/lib/modules/{RELEASE}/modules.builtin": "kernel/fs/fat/vfat.ko\n"}, "umask=0077", (EFI,), False),
+        ({"/etc/modules-load.d/vfat.conf": "vfat\n"}, "umask=0077", (EFI,), False),
+        ({"/etc/initramfs-tools/modules": "vfat # of the ESP\n"}, "umask=0077", (EFI,), False),
+        ({"/proc/sys/kernel/modules_disabled": "1\n"}, "umask=0077", (EFI,), False),  # as this boot has shown
+        ({"/proc/sys/kernel/modules_disabled": "1\n"}, "umask=0077", (), True),
+    ],
+)
+def test_type_whose_module_no_boot_may_load_any_more(more, options, mounts, is_fault):
+    held = (HELD[0], ("sdb", "/dev/sdb", "vfat", "", "024D-8283", "", ""))
+    facts = host(f"UUID=024D-8283 /boot/efi vfat {options} 0 1", *mounts, held=held, more={**VFAT, **more})
+    (line,) = [one for one in look_at_boot_lines(facts) if one.target == "/boot/efi"]
+    assert bool(line.fault) is is_fault
+    if is_fault:
+        assert "/etc/sysctl.d/60-hardening.conf:2 has the next boot load none any more" in line.fault
+        assert "take kernel.modules_disabled out of /etc/sysctl.d/60-hardening.conf:2" in line.way_out
+
+
 KUBELET = {
     "/sys/fs/cgroup/system.slice/kubelet.service/cgroup.procs": "800\n",
     "/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet\n",
@@ -79,6 +114,13 @@ def test_swap_of_the_type_of_its_partition_beside_a_kubelet(line, more, links, c
     facts = host(line, held=SWAP, more={**KUBELET, **more}, links=links)
     notes = [one.note for one in look_at_boot_lines(facts) if "by its GPT type" in one.note]
     assert len(notes) == count
+
+
+@pytest.mark.parametrize("source", ["ephemeral0.2", "swapfile", "sdb2"])  # MicrosoftDocs/azure-docs#77391
+def test_swap_that_is_no_path_and_no_tag_is_noted(source):
+    (line,) = [one for one in look_at_boot_lines(host(f"{source} none swap sw,comment=cloudconfig 0 0")) if one.note]
+    assert (line.target, line.is_of_device) == (f"swap {source}", False)
+    assert line.note.endswith(": it is never used")
 
 
 def test_swap_file_below_a_mount_may_be_hidden():

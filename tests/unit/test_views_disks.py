@@ -74,6 +74,17 @@ def test_mounted_disk_without_a_line_says_so():
     assert "no line in fstab: the next boot may not mount it" in text
 
 
+@pytest.mark.parametrize(
+    ("source", "unsure"),
+    [("/home/s3b/file", ""), ("/dev/disk/cloud/azure_resource-part1", "; whether that is this device")],
+)
+def test_mounted_disk_whose_line_names_no_known_device_has_it(source, unsure):
+    fstab = f"UUID=0a11-22 / ext4 defaults 0 1\n{source} /data ext4 loop,_netdev 0 0\n"
+    text = disks_text(of("h100-8x-2socket", **{"/etc/fstab": fstab}), Page())
+    assert f" fstab line 2: {source} on /data{unsure}" in " ".join(text.split())
+    assert "may not mount it" not in text
+
+
 def test_fstab_line_of_an_unmounted_disk_says_so():
     fstab = "UUID=0a11-22 / ext4 defaults 0 1\nUUID=d2-7e /scratch xfs nofail 0 0\n"
     assert "fstab line 2: UUID=d2-7e on /scratch; not mounted now" in disks_text(

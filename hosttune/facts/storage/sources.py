@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact, attempt, raw
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.reading import line
+from hosttune.facts.storage.crypttab import crypt_lines
 from hosttune.facts.storage.disks import is_volume
 from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
 from hosttune.facts.storage.mounts import is_network
@@ -250,6 +251,12 @@ class Sources:
             for name, one in held
             if self._is_fixed(name) and (one.path in idle or (one.fstype == "crypto_LUKS" and name not in self._parts))
         )
+
+    @cached_property
+    def is_locked(self) -> bool:
+        """Whether all that is closed is encrypted, and no line of /etc/crypttab opens anything at the next boot."""
+        are_encrypted = bool(self.closed) and all(one.fstype == "crypto_LUKS" for one in self.closed)
+        return are_encrypted and not any(one.is_at_boot for one in crypt_lines(self._facts))
 
     def _is_fixed(self, name: str) -> bool:
         disk = self._disks.get(name)
@@ -587,7 +594,7 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
         return SourceFault(SourceKind.MISSING, what, f"write {sources.name_like(source, mounted)}, if that is meant")
     if closed := sources.closed:
         what += f"; it may lie in {closed[0].path} ({closed[0].fstype}), of which nothing is made now"
-        return SourceFault(SourceKind.HIDDEN, what, _OPENING[closed[0].fstype])
+        return SourceFault(SourceKind.HIDDEN, what, _tell_opening(closed[0]))
     unused = sources.find_unused(entry)
     empty = sources.empty_ephemeral if source.partition("=")[0] in {"UUID", "LABEL"} else ()
     if empty:
@@ -600,6 +607,11 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
         return SourceFault(SourceKind.MISSING, what, todo)
     asked = f"is {others} meant, which nothing uses? Else " if others else ""
     return SourceFault(SourceKind.MISSING, what, f"{asked}find the disk (sudo lsblk -f), or take the line out{more}")
+
+
+def _tell_opening(held: Filesystem) -> str:
+    """How what is in a device can be seen; empty where that is not known."""
+    return _OPENING.get(held.fstype, "").replace("DEVICE", quote(held.path))
 
 
 def _find_other_type(
@@ -630,7 +642,7 @@ def _find_other_type(
         return None
     if member := next((one for one in held if one.is_member), None):
         what = f"names {_name(sources, entry, found[0])}, which cannot be mounted itself"
-        todo = _OPENING.get(member.fstype, "name what is made of it: lsblk -f")
+        todo = _tell_opening(member) or "name what is made of it: lsblk -f"
         return SourceFault(SourceKind.TYPE, what, todo)
     what = f"says {entry.fstype}, and {_name(sources, entry, found[0])} holds {kinds[0]}"
     todo = "name the device of the swap, or take the line out" if entry.is_swap else f"write {kinds[0]} as its type"

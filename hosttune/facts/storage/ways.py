@@ -31,6 +31,14 @@ class Ways:
         """
         if not self._far or len(path) >= PATH_MAX:
             return path, False
+        where, is_far = self._walk(path)
+        return (where, True) if is_far else (path, False)
+
+    def follow(self, path: str) -> tuple[str, bool]:
+        """The same, with the links of a path that stays here followed, whether it is there or not."""
+        return self._walk(path) if len(path) < PATH_MAX else (path, False)
+
+    def _walk(self, path: str) -> tuple[str, bool]:
         waiting = path.split("/")[::-1]
         here, hops, walked = "/", 0, 0
         while waiting:
@@ -48,7 +56,7 @@ class Ways:
                 hops += 1
                 here = "/" if target.startswith("/") else posixpath.dirname(here)
                 waiting += target.split("/")[::-1]
-        return path, False
+        return here, False
 
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:

@@ -11,10 +11,13 @@ from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.facts.storage.fstab_types import ON_DISK, is_remote_to_systemd
+from hosttune.facts.storage.fstab_typing import ESCAPED
 from hosttune.facts.storage.mounts import effective, mount_below, unit_name
 from hosttune.facts.storage.sources import sources_of
 from hosttune.facts.storage.ways import ways_of
+from hosttune.host.mountinfo import folders_above
 from hosttune.host.paths import PATH_MAX
+from hosttune.resources.storage.fstab_needs import find_waited
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -44,9 +47,9 @@ def find_bind_fault(facts: Facts, entry: FstabEntry, here: Sequence[Mount]) -> B
     is_bind = not _BINDS.isdisjoint(entry.options) and source.startswith("/") and len(source) < PATH_MAX
     if not is_bind or reader.persistent_only:
         return BindFault()
-    path, is_far = ways_of(facts).way(source)  # of what is far nothing is asked
-    real = path if is_far else reader.resolve(source)
-    path = real if isinstance(real, str) else source
+    path, is_far = ways_of(facts).follow(source)  # of what is far nothing is asked
+    if linked := _explain_link(facts, entry, source, path):
+        return linked
     if not is_far and reader.stat(path) is ABSENT:
         return _explain_missing(facts, entry, source)
     mount = mount_below(facts, path)
@@ -85,6 +88,26 @@ def find_nesting_fault(facts: Facts, entry: FstabEntry) -> BindFault:
     )
     unit = "zfs-mount.service" if mount.fstype == "zfs" else f"UNIT, the unit that mounts {mount.target}"
     return BindFault(sentence, f"add x-systemd.requires={unit}")
+
+
+def _explain_link(facts: Facts, entry: FstabEntry, source: str, path: str) -> BindFault | None:
+    """What comes of a source that a link leads to another mount: systemd waits for the mounts of the path as it is
+    written (https://github.com/systemd/systemd/issues/6010).
+    """
+    above = {path, *folders_above(path)} - {source, *folders_above(source), entry.path} if path != source else ()
+    lines = facts.fstab.by_path
+    on = max((one for one in above if one in lines or one in facts.mount_units.by_path), key=len, default="")
+    waited = find_waited(entry.options)
+    if not on or waited is None or on in waited or "_netdev" in entry.options:
+        return None
+    where = f"{on} ({lines[on].where})" if on in lines else on
+    sentence = (
+        f"binds {source}, which a link leads to {where}: systemd does not wait for that mount, so a boot can come "
+        "before it, and shows an empty folder or fails"
+    )
+    return BindFault(
+        sentence, f"write {path.replace(' ', ESCAPED)} as its source, or add x-systemd.requires-mounts-for={on}"
+    )
 
 
 def _explain_missing(facts: Facts, entry: FstabEntry, source: str) -> BindFault:

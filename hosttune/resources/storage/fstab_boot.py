@@ -19,7 +19,7 @@ from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, descr
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_reasons import false_blank
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
-from hosttune.facts.storage.kernel_types import find_lacking_kernel
+from hosttune.facts.storage.kernel_types import find_lacking_kernel, find_lock
 from hosttune.facts.storage.mount_units import device_path, device_wait
 from hosttune.facts.storage.mounts import asks_read_only, mount_below, unit_name
 from hosttune.facts.storage.sources import (
@@ -38,6 +38,7 @@ from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
 from hosttune.resources.storage.fstab_binds import find_bind_fault, find_nesting_fault
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, is_failing, lint
+from hosttune.resources.storage.fstab_lint_fields import find_relative_fault
 from hosttune.resources.storage.fstab_lint_options import is_required, option_remarks, refused_by
 from hosttune.resources.storage.fstab_needs import find_needs
 from hosttune.values import ABSENT, Unreadable, join_steps
@@ -63,6 +64,10 @@ _SWAP_ON = {
 # fs/ntfs3/super.c of Linux 6.9 and newer: `ntfs` is its legacy mode, and mount.ntfs of ntfs-3g comes before the kernel
 # (https://github.com/util-linux/util-linux/pull/3618, https://github.com/CachyOS/wiki/issues/302).
 _NTFS = "write ntfs3 in its place, or install ntfs-3g; if read-only is meant, add ro"
+_UNLOCK = (
+    "take kernel.modules_disabled out of {place}: it keeps drivers of GPUs and networks out, too\nif it is meant: set it "
+    "by a service that starts after all mounts and drivers (After=multi-user.target)"
+)
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
 # Errors with which a boot goes on, and mounts what it mounted before.
@@ -305,7 +310,10 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         return noted or line
     if "comment=cloudconfig" in entry.options and not here:
         return line  # of cloud-init's own disks not every size of instance has each
-    if not here and found.kind in {SourceKind.MISSING, SourceKind.TYPE}:
+    is_lost = found.kind in {SourceKind.MISSING, SourceKind.TYPE} or (
+        found.kind is SourceKind.HIDDEN and sources.is_locked
+    )
+    if not here and is_lost:
         line = replace(line, is_lost=line.is_absent)
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
     lets_go_on = need.way_out if need.end and found.kind is SourceKind.MISSING else ""
@@ -321,14 +329,20 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
 def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed) -> BootLine | None:
     """Whether the kernel of the next boot has no such type; None where it has, or that is not known."""
     release = find_lacking_kernel(facts, entry.fstype)
-    if not release or ("comment=cloudconfig" in entry.options and not line.is_mounted):
+    lock = None if release else find_lock(facts, entry.fstype, is_mounted=line.is_mounted)
+    if not (release or lock) or ("comment=cloudconfig" in entry.options and not line.is_mounted):
         return None
     end = "the mount fails" + (f", and the boot {need.end}" if need.end else "")
-    sentence = f"{entry.where} needs {entry.fstype}, which the kernel of the next boot ({release}) does not have: {end}"
-    todo = (
-        f"install what brings it (Ubuntu: linux-modules-extra-{release}; of ZFS and others: dkms status), or boot "
-        f"another kernel{need.way_out if need.end else ''}"
-    )
+    if lock:
+        why = f"a module, and {lock.place} has the next boot load none any more (kernel.modules_disabled) before that"
+        todo = _UNLOCK.format(place=lock.place)
+    else:
+        why = f"which the kernel of the next boot ({release}) does not have"
+        todo = (
+            f"install what brings it (Ubuntu: linux-modules-extra-{release}; of ZFS and others: dkms status), or boot "
+            "another kernel"
+        )
+    sentence, todo = f"{entry.where} needs {entry.fstype}, {why}: {end}", todo + need.way_out * bool(need.end)
     if line.is_mounted or need.is_required:
         return replace(line, is_of_device=True, fault=sentence, way_out=todo)
     return replace(line, is_of_device=True, remark=sentence, way_out=todo)
@@ -500,6 +514,9 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
         )
         todo = found.way_out if is_there else f"{found.way_out}\nor add nofail"
         yield replace(place, way_out=todo, note=f"{where} {found.sentence}: {end}")
+    elif not is_device and (fault := find_relative_fault(entry.source, "swap")):
+        note = f"{where}: {fault.message}: it is never used"
+        yield replace(place, way_out=fault.todo, note=note, is_of_device=False)
     elif not is_device and (hint := _find_swap_hint(facts, entry.source)):
         note = f"{where} names {entry.source}, which is there and not in use: {hint[0]}"
         yield replace(place, way_out=hint[1], note=note)

@@ -324,7 +324,8 @@ def _field_remarks(number: int, fields: Fields, target: str, options: _Options) 
     for fault in field_faults(source, where, options.fstype, decode(fields.options), options.words):
         worst = level if fault.is_sure and target != "/" else RemarkLevel.WARNING
         if options.fstype == "swap":
-            worst, consequence = RemarkLevel.WARNING, "it is not used, and a boot waits for it"
+            is_awaited = source.startswith("/") or "=" in source  # systemd refuses others (What= of systemd.swap(5))
+            worst, consequence = RemarkLevel.WARNING, "it is not used" + ", and a boot waits for it" * is_awaited
         is_sure = fault.is_sure and fault.code == "unknown-type"  # what a source leads to, devices say
         yield Remark(number, worst, fault.code, f"{fault.message}: {consequence}", fault.todo, is_sure=is_sure)
 
@@ -392,7 +393,7 @@ def _boot_remarks(number: int, fields: Fields, target: str, options: _Options) -
     """What a boot does where the mount fails."""
     source = decode(fields.source)
     fstype = effective(options.fstype, source)
-    if needs_network(fstype) or is_network(fstype, source):
+    if needs_network(fstype) or is_network(fstype, source) or "_netdev" in options.words:
         yield from _network_remarks(number, fstype, target, options)
     elif not options.is_required:
         return

@@ -34,6 +34,7 @@ _DEVICE = regex(
     r"(?:[shv]d[a-z]+|xvd[a-z]+|ubd[a-z]+)[0-9]*|nvme[0-9]+n[0-9]+(?:p[0-9]+)?|(?:mmcblk|nbd|pmem)[0-9]+(?:p[0-9]+)?"
 )
 _MISTYPED = regex(r"(?:[shv]d[0-9a-z]|xvd[a-z]|nvme|mmcblk)[0-9A-Za-z]*", re.IGNORECASE)
+_OF_CLOUD_INIT = regex(r"ephemeral[0-9]{1,3}(?:\.[0-9]{1,3})?")  # cc_mounts (MicrosoftDocs/azure-docs#77391)
 _LOOKALIKE = str.maketrans("OoQlI", "00011")
 _ALSO_OPTIONS = frozenset({"auto", "none", "swap", "bind"})  # types that are words of options as well
 _USUAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "ntfs", "nfs", "nfs4", "cifs", "tmpfs", "swap"})
@@ -179,8 +180,8 @@ def _source_faults(source: str, fstype: str) -> Iterator[FieldFault]:
         yield from _uuid_faults(tag, fstype)
     elif source.startswith("/dev/"):
         yield from _device_faults(source)
-    elif fstype in ON_DISK - {"fuseblk"} and not source.startswith("/") and "=" not in source:
-        yield from _relative_source(source, fstype)
+    elif fstype in (ON_DISK - {"fuseblk"}) | {"auto", "swap"} and (fault := find_relative_fault(source, fstype)):
+        yield fault
     elif fstype in ("nfs", "nfs4") and ":" not in source:
         yield FieldFault("no-server", f"`{source}` is no source of {fstype}: a colon parts server and folder",
                     "write SERVER:/FOLDER")  # fmt: skip
@@ -221,10 +222,20 @@ def _device_faults(source: str) -> Iterator[FieldFault]:
         yield FieldFault("no-device", why, "look it up: lsblk")
 
 
-def _relative_source(source: str, fstype: str) -> Iterator[FieldFault]:
+def find_relative_fault(source: str, fstype: str) -> FieldFault | None:
+    """Why a source is neither a path nor a tag, so that no disk and no file is meant; None if it may be of its type."""
+    if source.startswith("/") or "=" in source:
+        return None
     bare = source.removeprefix("dev/")
+    if _OF_CLOUD_INIT.fullmatch(source):
+        what = f"`{source}` names no disk: cloud-init could not tell which disk that is, and left its own name"
+        todo = "name the disk in the cloud-config, with nofail,x-systemd.requires=cloud-init.service"
+        return FieldFault("no-device", what, f"{todo} (of Azure: /dev/disk/cloud/azure_resource-part1 and so on)")
     if _DEVICE.fullmatch(bare):
-        yield FieldFault("no-device", f"`{source}` is no device: its path begins with /dev/", f"write /dev/{bare}")
-    elif source in ("none", fstype) or re.fullmatch(r"[0-9A-Fa-f-]{9,36}", source):
+        return FieldFault("no-device", f"`{source}` is no device: its path begins with /dev/", f"write /dev/{bare}")
+    if fstype != "auto" and (source in ("none", fstype) or re.fullmatch(r"[0-9A-Fa-f-]{9,36}", source)):
         todo = f"write UUID={source}" if "-" in source else "name it by UUID: lsblk -o NAME,FSTYPE,UUID"
-        yield FieldFault("no-device", f"`{source}` names no disk", todo)
+        return FieldFault("no-device", f"`{source}` names no disk", todo)
+    if fstype == "swap":
+        return FieldFault("no-device", f"`{source}` is no whole path, as systemd wants it", f"is /{source} meant?")
+    return None

@@ -100,7 +100,7 @@ def _union_remarks(document: FstabText) -> Iterator[Remark]:
     for line in document.entries:
         words = _words(line)
         fstype, source = _type(line), decode(line.fields.source) if line.fields else ""
-        if not union_type(fstype, source) or is_on_demand(words) or "_netdev" in words:
+        if not union_type(fstype, source) or is_on_demand(words):
             continue
         if any(word.startswith(_WAITS) and word.strip("0")[-1:] != "=" for word in words):
             continue
@@ -114,6 +114,8 @@ def _union_remarks(document: FstabText) -> Iterator[Remark]:
         on = {one.number: one for path in plain if (one := _find_line(document, path, line)) and path != source}
         on |= {one.number: one for path in patterns for one in _find_matching(document, path, line)}
         late = [on[number] for number in sorted(on) if _is_late(on[number], waited)]
+        if "_netdev" in words:  # after all disks, and in no order with other mounts of the network
+            late = [one for one in late if _is_remote(one, _words(one))]
         if late:
             yield _union_remark(line, late, is_overlay="lay" in union_type(fstype, source))
 
@@ -129,6 +131,9 @@ def _union_remark(line: FstabLine, late: list[FstabLine], *, is_overlay: bool) -
     can_all = all(is_required(_words(one), _type(one)) for one in late)
     word = "x-systemd.requires-mounts-for" if can_all else "x-systemd.after"
     todo = "add " + ",".join(f"{word}={one.target}" for one in late[:_MOST_NAMED]) + (", and so on" if more else "")
+    if any(_is_remote(one, _words(one)) for one in late) and not _is_remote(line, _words(line)):
+        # Else systemd counts it among the disks, which the network comes after (ordering cycle).
+        todo = todo.replace("add ", "add _netdev,", 1)
     return Remark(line.number, RemarkLevel.WARNING, "union-order", why, todo)
 
 

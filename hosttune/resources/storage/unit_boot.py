@@ -95,7 +95,8 @@ def _look_at_mount(facts: Facts, unit: MountUnit, *, is_mounted: bool) -> BootLi
 def way_out_of_refusal(unit: MountUnit) -> str:
     folder, _, name = unit.entry.file.rpartition("/")
     if not unit.meant_name or folder != ADMIN or name != unit.name:  # a package's file is not renamed
-        return f"correct it, then: sudo systemctl daemon-reload; sudo systemctl status {quote(unit.name)}"
+        look = f"see whether it is loaded: sudo systemctl status {quote(unit.name)}"
+        return join_steps((f"correct {quote(unit.entry.file)}", "have it read: sudo systemctl daemon-reload", look))
     return join_steps((
         f"take back its links: sudo systemctl disable {quote(unit.name)}" if unit.can_be_enabled else "",
         f"name the file by what it mounts: sudo mv -n {quote(unit.entry.file)} {quote(f'{ADMIN}/{unit.meant_name}')}",
