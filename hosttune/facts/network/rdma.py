@@ -41,7 +41,7 @@ T = TypeVar("T")
 _CLASS = "/sys/class/infiniband"
 _VERBS_CLASS = "/sys/class/infiniband_verbs"
 _VERBS_FILES = "/dev/infiniband"
-# Where the counters of PortCounters end, of 16 and of 8 bits (kernel: PORT_PMA_ATTR in drivers/infiniband/core/sysfs.c).
+# Where the counters of PortCounters end, of 16 and of 8 bits (kernel: drivers/infiniband/core/sysfs.c, PORT_PMA_ATTR).
 # The wider ones of newer cards get there by chance, once.
 _FULL = 65535
 _FULL_DOWNS = 255
@@ -100,7 +100,7 @@ class RdmaPort(Fact):
 
     @property
     def has_full_downs(self) -> bool:
-        """The counter of broken links is at its end: from when the breaks are, and whether there are more, is not told."""
+        """The counter of broken links is at its end: since when, and whether there are more, is not told."""
         return self.link_downed == _FULL_DOWNS
 
 
