@@ -29,6 +29,10 @@ _TRANSPARENT = frozenset(
 _NUMBER = "N"
 _LONG = 60  # characters of a text that is a sentence of its own
 _PLACEHOLDER = regex("[A-Z_]+")
+_WAY_OUT = regex(
+    r"(?:(?:\w+_)?way_out|commands)\Z"
+)  # attributes whose value is what to do: a word in capitals tells nothing of it
+_OF_HOST = "what the report says of the host"
 
 
 @frozen
@@ -63,8 +67,9 @@ class Wording:
 
 
 def _said(words: str) -> str:
-    """A sentence that is one placeholder says nothing, and a choice may leave a blank before its punctuation."""
-    return "what the report says of the host" if _PLACEHOLDER.fullmatch(words) else words.replace(" ;", ";")
+    """A step that is one placeholder says nothing, and a choice may leave a blank before its punctuation."""
+    steps = (_OF_HOST if _PLACEHOLDER.fullmatch(step.strip()) else step for step in words.split("\n"))
+    return "\n".join(steps).replace(" ;", ";")
 
 
 def in_words(node: ast.expr) -> str:
@@ -74,7 +79,7 @@ def in_words(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id.upper()
     if isinstance(node, ast.Attribute):
-        return node.attr.upper()
+        return _OF_HOST if _WAY_OUT.match(node.attr) else node.attr.upper()
     if isinstance(node, ast.IfExp):
         return _choice([word for word in map(in_words, (node.body, node.orelse)) if word])
     if isinstance(node, (ast.Subscript, ast.ListComp, ast.GeneratorExp)):

@@ -38,6 +38,9 @@ def test_server_that_was_not_heard_of_since():
     (server,) = log(SILENT).silent
     assert (server.name, server.is_waited_for, round(server.age_s)) == ("nfs01", True, 10000)
     assert server.sentence == "nfs01 (for 167 min)"
+    again = SILENT.replace("1794990000", "1794999900")  # of another task, which began to wait later
+    assert [one.sentence for one in log(SILENT, again).silent] == ["nfs01 (for 167 min)"]
+    assert [one.sentence for one in log(SILENT, BACK, again).silent] == ["nfs01 (for 2 min)"]
     assert log(SILENT, BACK).silent == ()
     (soft,) = log(SILENT.replace("still trying", "timed out")).silent
     assert soft.is_waited_for is False

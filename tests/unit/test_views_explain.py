@@ -160,6 +160,22 @@ def test_way_in_general_has_no_choice_that_nobody_can_type(rule):
     assert bool(does) == bool(one.want)
 
 
+@pytest.mark.parametrize("rule", sorted(CATALOG.rules))
+def test_steps_in_general_say_what_to_do_and_not_the_name_of_a_field(rule):
+    one = CATALOG.rules[rule]
+    for step in todo_texts(one, Wording(one.defaults)):
+        assert "{{" not in step
+        assert re.search(r"[a-z]{2}", step), step
+        assert not re.search(r"\b(?:WAYS|[A-Z_]*WAY_OUT|COMMANDS|UNHOLD)\b", step), step
+
+
+def test_room_of_a_job_names_the_way_of_each_manager_without_a_host():
+    one = CATALOG.rules["limits-confines"]
+    steps = todo_texts(one, Wording(one.defaults))
+    for way in ("docker run --cpus N", "resources.limits.cpu of the pod", "sbatch --cpus-per-task=N", "--shm-size=8g"):
+        assert any(way in step for step in steps), steps
+
+
 def test_what_a_host_holds_back_for_its_own_reason_is_not_taught():
     finding = Finding("storage-noatime", "/data", Verdict.DIFFERS, Hold(HoldKind.OWNED, "tmpreaper"))
     wishes = (Wish("mount", "/data", "storage-noatime", "/data", {"atime": "noatime"}),)
@@ -215,6 +231,7 @@ def test_step_of_a_change(change, do, undo):
         ("round(x.size / 3)", "N"),
         ("gib_text(x.total_bytes)", "TOTAL_BYTES"),
         ("x.parts[0]", "PARTS"),
+        ("x.reset_way_out", "what the report says of the host"),
         ("'pci:' + x.models[0]", "pci:MODELS"),
     ],
 )

@@ -3,13 +3,14 @@
 Kernel: drivers/nvme/host/pci.c (nvme_timeout, nvme_warn_reset), drivers/gpu/drm/amd/amdgpu (amdgpu_device.c: `GPU
 reset(N) succeeded!`, `failed`, `end with ret`; amdgpu_ras.c: ERREVENT_ATHUB_INTERRUPT), drivers/net/ethernet/mellanox/
 mlx5/core/health.c, net/netfilter/nf_conntrack_core.c, fs/file_table.c, drivers/iommu/amd/iommu.c and
-intel/dmar.c. Lustre: ptlrpc/import.c (message 167). That mlx5 writes `firmware version` whenever it sets a card up is
-from memory.
+intel/dmar.c. Lustre: ptlrpc/import.c (message 167, `Connection to`, `Connection restored to`). That its console
+skips messages for ten minutes at most, and that mlx5 writes `firmware version` whenever it sets a card up, is from
+memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
@@ -28,6 +29,8 @@ T = TypeVar("T")
 _MOST = 500  # lines that are kept of each kind and device, the newest
 _DAY_S = 86400
 _SETTLED_S = 600  # after the boot: firmware may still use a GPU when the IOMMU begins to translate
+_RECOVERY_S = 300  # a server of Lustre that is taken over answers again within minutes
+_SKIPPED_S = 600  # so long the console of Lustre may leave out that a connection is back
 _ONE_RESET_S = 10  # commands that time out together are one reset
 _IS_OURS = regex(OF_DEVICES.removeprefix("|"))
 _SLOT = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
@@ -43,6 +46,10 @@ _MLX5 = regex(
     r"|synd 0x\w+: (?!success)(.{1,60}))"
 )
 _LUSTRE = regex(r"Lustre(?:Error)?: (?:.{1,160}: )?This client was evicted by ([\w.@:-]{1,128}); in progress")
+_LUSTRE_LINK = regex(
+    r"Lustre(?:Error)?: (?:[\w-]{1,8}: )?(([\w-]{1,64}?)-(?:MDT|OST)[0-9a-f]{4})-(?:mdc|osc)-[0-9a-f]{8,16}: "
+    r"Connection (?:(to) [\w-]{1,64} \(at |restored)"
+)
 _CONNTRACK = regex(r"nf_conntrack: (?:nf_conntrack: )?table full")
 _FILES = regex(r"VFS: file-max limit \d+ reached")
 _IOMMU = regex(
@@ -50,7 +57,7 @@ _IOMMU = regex(
     r"|DMAR: \[DMA (?:Read|Write)[^\]]{0,40}\] Request device \[([0-9a-f:.]{7,16})\] fault addr"
 )
 
-_KINDS = (_NVME, _AMD, _AMD_LOADED, _MLX5, _LUSTRE, _CONNTRACK, _FILES, _IOMMU)
+_KINDS = (_NVME, _AMD, _AMD_LOADED, _MLX5, _LUSTRE, _LUSTRE_LINK, _CONNTRACK, _FILES, _IOMMU)
 
 
 @frozen
@@ -71,6 +78,9 @@ class DeviceLog(Fact):
     ]  # by slot why a GPU of AMD's does not compute, since the driver or a reset worked last
     mlx5_faults: Mapping[str, str]  # by slot what a network card says of its firmware, since it was set up last
     evicted_by: tuple[str, ...]  # targets of Lustre that threw this client out in the last day
+    lost_targets: tuple[
+        str, ...
+    ]  # of mounted Lustre: scratch-MDT0000, whose connection was lost in the last day, no more
     conntrack_full: int  # how often connections were dropped for a full table in the last day, as far as that is logged
     files_exhausted: bool  # programs could open no file in the last day, as fs.file-max was reached
     iommu_faults: Mapping[str, int]  # by slot the accesses that the IOMMU stopped in the last day
@@ -110,10 +120,35 @@ def collect(reader: Reader, facts: Facts) -> DeviceLog:
         amd_faults=certain(lambda: amd_faults_in(text for _, text in timed())),
         mlx5_faults=certain(lambda: mlx5_faults_in(text for _, text in timed())),
         evicted_by=certain(lambda: tuple(dict.fromkeys(match[1] for _, match in recent(_LUSTRE)))),
+        lost_targets=certain(lambda: lost_in(recent(_LUSTRE_LINK), _mounted_lustre(facts), now)),
         conntrack_full=certain(lambda: len(recent(_CONNTRACK))),
         files_exhausted=certain(lambda: bool(recent(_FILES))),
         iommu_faults=certain(lambda: _faults([one for one in recent(_IOMMU) if one[0] is None or one[0] >= settled()])),
     )
+
+
+def _mounted_lustre(facts: Facts) -> frozenset[str]:
+    """The names of the file systems of Lustre that are mounted: `scratch` of `10.0.0.1@tcp:/scratch/sub`."""
+    sources = (one.source.partition(":/")[2] for one in facts.mounts.all if one.fstype == "lustre")
+    return frozenset(rest.partition("/")[0] for rest in sources)
+
+
+def lost_in(
+    matches: Iterable[tuple[float | None, re.Match[str]]], mounted: Container[str], now: float
+) -> tuple[str, ...]:
+    """Targets of the file systems in `mounted` whose connection was lost for minutes. What came back of a file system
+    clears all of it, as the console may skip the others; so does a loss soon after that, whose end it may skip.
+    """
+    lost: dict[str, str] = {}
+    restored: dict[str, float] = {}
+    for at, match in matches:
+        target, name, is_lost = match.groups()
+        if not is_lost:
+            restored[name] = at or 0.0
+            lost = {one: owner for one, owner in lost.items() if owner != name}
+        elif at is None or (now - at >= _RECOVERY_S and at - restored.get(name, -_SKIPPED_S) >= _SKIPPED_S):
+            lost[target] = name
+    return tuple(target for target, name in lost.items() if name in mounted)
 
 
 def resets_in(named: Iterable[tuple[float | None, str]]) -> tuple[ResetDrive, ...]:

@@ -40,6 +40,11 @@ _STATUS = regex(
     r"(?:mce: )?\[Hardware Error\]: CPU(?: \d+: Machine Check(?: Exception)?: \w+ Bank \d+: "
     r"|:\d+ \([0-9a-f:]+\) (MC)\d+_STATUS\[[^\]]*\]: 0x)([0-9a-f]{16})"
 )
+# A report of firmware about memory, which the kernel also tells as a machine check of the bank -1 (mce/apei.c).
+_ECHO = regex(
+    r"(?:mce: )?\[Hardware Error\]: CPU(?: \d+: Machine Check(?: Exception)?: \w+ Bank 255: "
+    r"|:\d+ \([0-9a-f:]+\) MC255_)"
+)
 _UNCORRECTED = 1 << 61  # MCi_STATUS.UC
 _DEFERRED = 1 << 44  # of AMD: not corrected, and not used yet; of Intel a bit of how many were corrected (52:38)
 _AMD = ("AuthenticAMD", "HygonGenuine")
@@ -195,6 +200,7 @@ def severities(texts: Iterable[str], *, is_amd: bool = False) -> Counter[str]:
     """
     found: Counter[str] = Counter()
     of_banks: Counter[str] = Counter()
+    echoed: Counter[str] = Counter()  # the kernel may leave out either of the two lines
     for text in texts:
         if _BOOTED.match(text):
             found["before"] += of_banks["uncorrected"]
@@ -207,8 +213,9 @@ def severities(texts: Iterable[str], *, is_amd: bool = False) -> Counter[str]:
                 found["before"] += 1
         elif status := _STATUS.match(text):
             bad = _UNCORRECTED | (_DEFERRED if is_amd or status[1] else 0)  # the decoder of AMD alone names a register
-            of_banks["uncorrected" if int(status[2], 16) & bad else "corrected"] += 1
-    return found + of_banks
+            counted = echoed if _ECHO.match(text) else of_banks
+            counted["uncorrected" if int(status[2], 16) & bad else "corrected"] += 1
+    return (found | echoed) + of_banks
 
 
 def modules_in(texts: Iterable[str]) -> Mapping[str, int]:

@@ -77,6 +77,7 @@ OF_DEVICES = (
     r"|[Uu]ncorrectable hardware error\(ERREVENT_)|(?:\[drm\] )?amdgpu kernel modesetting enabled"
     rf"|mlx5_core {_OF_SLOT}(?:\w+:\d+:\(pid \d+\): )?(?:health re|device's health compromised|Fatal error \d+ detected"
     r"|firmware version: |synd 0x)|Lustre(?:Error)?: (?:.{1,160}: )?This client was evicted by "
+    r"|Lustre(?:Error)?: (?:[\w-]{1,8}: )?[\w-]{1,128}: Connection (?:to [\w-]{1,64} \(at |restored)"
     r"|nf_conntrack: (?:nf_conntrack: )?table full|VFS: file-max limit \d+ reached"
     rf"|(?:[\w-]{{1,64}} {_OF_SLOT})?AMD-Vi: Event logged \[IO_PAGE_FAULT |DMAR: \[DMA (?:Read|Write)"
 )

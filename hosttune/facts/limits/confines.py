@@ -7,9 +7,7 @@ Sources: proc_pid_status(5) (Cpus_allowed_list), cgroups(7), cpu.max, memory.max
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.cpu.cpu import find_allowed, find_quota, group_folders, parse_groups
@@ -28,27 +26,6 @@ if TYPE_CHECKING:
 _GROUP = "/proc/self/cgroup"
 _LIMITS = "/proc/self/limits"
 _ENDLESS = 1 << 60  # version 1 writes the largest multiple of a page for no limit
-# How who starts a container or job grants more of each.
-_WAYS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
-    "docker": {
-        "cpus": "docker run --cpus N (--cpuset-cpus for the CPUs)",
-        "shm": "docker run --shm-size=8g, or --ipc=host",
-        "nofile": "docker run --ulimit nofile=65536:524288",
-        "memlock": "docker run --ulimit memlock=-1",
-    },
-    "kubernetes": {
-        "cpus": "resources.limits.cpu of the pod",
-        "shm": "an emptyDir with medium: Memory at /dev/shm of the pod",
-        "nofile": "ulimit -n 65536 first in the command, or LimitNOFILE= of containerd.service on the node",
-        "memlock": "LimitMEMLOCK=infinity of containerd.service on the node",
-    },
-    "slurm": {
-        "cpus": "sbatch --cpus-per-task=N",
-        "shm": "a larger /dev/shm of the node",
-        "nofile": "ulimit -n 65536 in the script of sbatch",
-        "memlock": "LimitMEMLOCK=infinity of slurmd.service, and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
-    },
-})  # fmt: skip
 
 
 @frozen
@@ -72,15 +49,6 @@ class Confines(Fact):
     @property
     def is_memlock_unlimited(self) -> bool:
         return self.memlock >= UNLIMITED
-
-    @property
-    def ways(self) -> Mapping[str, str]:
-        """How more is granted: of cpus, shm, nofile, memlock. Of an unknown manager each of the three is named."""
-        manager = {"podman": "docker"}.get(self.by, self.by)
-        if manager in _WAYS:
-            found = _WAYS[manager]
-            return {what: way.replace("docker", self.by, 1) for what, way in found.items()}
-        return {what: ", or ".join(ways[what] for ways in _WAYS.values()) for what in _WAYS["docker"]}
 
     @property
     def summary(self) -> str:

@@ -41,7 +41,10 @@ T = TypeVar("T")
 _CLASS = "/sys/class/infiniband"
 _VERBS_CLASS = "/sys/class/infiniband_verbs"
 _VERBS_FILES = "/dev/infiniband"
+# Where the counters of PortCounters end, of 16 and of 8 bits (kernel: drivers/infiniband/core/sysfs.c, PORT_PMA_ATTR).
+# The wider ones of newer cards get there by chance, once.
 _FULL = 65535
+_FULL_DOWNS = 255
 _RATE = regex(r"([\d.]+) Gb/sec(?: \((\d+)X )?")
 _FUNCTION = regex(r"/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\.([0-7])\Z")
 _MARK = "SW_MNG"  # in the vital product data of what manages NVSwitches
@@ -92,10 +95,13 @@ class RdmaPort(Fact):
 
     @property
     def is_full(self) -> bool:
-        """The counter of symbol errors stands at its end, 16 bits, where it tells no more (InfiniBand specification,
-        PortCounters); those of 64 bits get there by chance, once.
-        """
+        """The counter of symbol errors is at its end, where it tells no more."""
         return self.symbol_errors == _FULL
+
+    @property
+    def has_full_downs(self) -> bool:
+        """The counter of broken links is at its end: since when, and whether there are more, is not told."""
+        return self.link_downed == _FULL_DOWNS
 
 
 @frozen

@@ -74,7 +74,7 @@ class SilentServer(Fact):
 
     name: str  # as it is mounted: nfs01
     is_waited_for: bool  # a hard mount: whoever asked waits until it is back; else a soft one, whose calls failed
-    age_s: float  # since the last line that says so; -1 where the log does not tell
+    age_s: float  # since a soft mount failed last, or a hard one began to wait; -1 where the log does not tell
 
     @property
     def sentence(self) -> str:
@@ -156,7 +156,11 @@ def refusing_in(lines: Iterable[str]) -> tuple[str, ...]:
 
 def silent_in(lines: Iterable[str], now: float) -> tuple[SilentServer, ...]:
     """The servers of which the last word is not OK."""
-    last = {match[1]: (at, match[2]) for at, match in _matching(lines, _NFS)}
+    last: dict[str, tuple[float | None, str]] = {}
+    for at, match in _matching(lines, _NFS):
+        name, words = match.groups()
+        has_begun = words.endswith("trying") and last.get(name, (None, ""))[1] == words  # each task says it once more
+        last[name] = last[name] if has_begun else (at, words)
     return tuple(
         SilentServer(name, words.endswith("trying"), _age(at, now))
         for name, (at, words) in sorted(last.items())
