@@ -43,7 +43,8 @@ _MLX5 = regex(
     r"|synd 0x\w+: (?!success)(.{1,60}))"
 )
 _LUSTRE = regex(r"Lustre(?:Error)?: (?:.{1,160}: )?This client was evicted by ([\w.@:-]{1,128}); in progress")
-_CONNTRACK = regex(r"nf_conntrack: (?:nf_conntrack: )?table full")
+# Of a network namespace, which any user has, newer kernels say `table full in netns NUMBER, dropping packet`.
+_CONNTRACK = regex(r"nf_conntrack: (?:nf_conntrack: )?table full(?! in netns )")
 _FILES = regex(r"VFS: file-max limit \d+ reached")
 _IOMMU = regex(
     rf"(?:[\w-]{{1,64}} {_SLOT}: )?AMD-Vi: Event logged \[IO_PAGE_FAULT (?:device=([0-9a-f:.]{{7,16}}) )?"
