@@ -11,6 +11,7 @@ task that the log names and that went on since is none that hangs: /proc/PID/sta
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, shared
@@ -25,7 +26,6 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT, TooLong, Unreadable
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterable, Iterator
 
     from hosttune.facts import Facts
@@ -54,6 +54,10 @@ _OF_DEVICE = regex(
 _OF_OPTION = regex(r"(?P<name>\w+): (?P<words>Unknown parameter '[^']{1,64}')")
 _MOUNTED = ("mounted filesystem", "Ending clean mount", "Ending recovery")
 _OF_A_SERVER = ("rpc_", "nfs")  # functions of the kernel in which a task waits for one of the network
+# Where the other threads of a program wait while the kernel writes its core dump; before Linux 6.12 no signal reaches
+# them there (commit b8e753128ed0). exit_mm is that of 5.15 and older, which may be a part of do_exit (from memory).
+_PARKED = frozenset({"coredump_task_exit", "exit_mm", "do_exit"})
+_DUMPS = regex(r"^CoreDumping:\s+1$", re.MULTILINE)  # proc_pid_status(5), Linux 4.15
 _CONNECTIONS = "/sys/fs/fuse/connections"  # one folder each, of the user who mounted it; also where it is detached
 _MOST_NAMESPACES = 1024
 _PATH = regex(r"(?<=\d)c\d+(?=n\d)")  # of a namespace over one controller (drivers/nvme/host/multipath.c)
@@ -223,7 +227,18 @@ def _hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) ->
 
         return HungTask(f"{name} ({pid})", where, lazy(may_be_staged))
 
-    return keep_known(lambda one: (told(*one),) if _is_blocked(reader, *one) else (), named.items())
+    def hangs(pid: str, name: str) -> bool:
+        return _is_blocked(reader, pid, name) and not _waits_for_dump(reader, pid)
+
+    return keep_known(lambda one: (told(*one),) if hangs(*one) else (), named.items())
+
+
+def _waits_for_dump(reader: Reader, pid: str) -> bool:
+    """Whether another thread writes a core dump meanwhile: a large one takes minutes. A disk that hangs shows in that
+    thread.
+    """
+    is_parked = _wait(reader, pid).partition(".")[0] in _PARKED
+    return is_parked and _DUMPS.search(str(text(reader, f"/proc/{pid}/status"))) is not None
 
 
 def _sees_fuse(reader: Reader, pid: str) -> bool:
