@@ -32,10 +32,13 @@ SERVICES = (
 )  # fmt: skip
 _ROW = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?, (GPU-[0-9A-Fa-f-]+)\s*")
 # Units that say nothing of the host: a service of Accept=yes has an instance for each connection, and a user ends
-# sessions, the own service manager (user@.service(5)) and mounts of sticks in any way. A connection is
-# named by number, of newer systemd cookie, and two addresses with ports or process and user (its instance_from_socket).
+# sessions, the own service manager (user@.service(5)) and mounts of sticks in any way. Scopes are what programs start
+# for users, containers and jobs (systemd.scope(5)). dbus-broker starts dbus-:N.N-NAME@N.service for any caller (from
+# memory). A connection is named by number, of newer systemd cookie, and two addresses with ports or process and user
+# (its instance_from_socket).
 _OF_OTHERS = regex(
-    r"[^@]*@\d+-(?:\d+-)?(?:\d+(?:_\d+)?-\d+|unknown|[\w.:]+:\d+-[\w.:]+:\d+)\.service|user(?:-runtime-dir)?@\d+\.service|session-\w+\.scope|user-\d+\.slice"
+    r"[^@]*@\d+-(?:\d+-)?(?:\d+(?:_\d+)?-\d+|unknown|[\w.:]+:\d+-[\w.:]+:\d+)\.service"
+    r"|user(?:-runtime-dir)?@\d+\.service|dbus-:.+@\d+\.service|.+\.scope|user-\d+\.slice"
     r"|(?:run-user|run-media|media)-.*\.mount"
     # udev starts these for an array or a volume group on a file that any user can attach (udisks2: loop-setup);
     # mdmonitor ends with a failure where mdadm.conf has no MAILADDR. What a host's own array lacks storage-raid tells.
@@ -44,8 +47,11 @@ _OF_OTHERS = regex(
 )
 
 # systemd gives up a socket to which too many connect, which any user can do to some (systemd-coredump.socket by
-# crashes). What lies behind it has not failed; a socket that sshd is lost with counts by itself.
-_FLOODED = "trigger-limit-hit"
+# crashes), and a path unit whose service it had to start too often (apport-autoreport.path, which looks at /var/crash).
+# What lies behind it has not failed; a socket that sshd is lost with counts by itself.
+_FLOODED = frozenset({"trigger-limit-hit", "unit-start-limit-hit"})
+# Of a service: each start before ended well (systemd, service.c: service_enter_dead keeps what failed first).
+_TOO_OFTEN = "start-limit-hit"
 
 Found = Sign | Unseen
 
@@ -64,7 +70,9 @@ def _is_by_users(unit: Mapping[str, str]) -> bool:
     by any caller (dbus-daemon(1), SystemdService=): fwupd on a machine that has nothing for it.
     """
     is_wanted = unit.get("WantedBy") or unit.get("RequiredBy")
-    return unit.get("Result") == _FLOODED or bool(unit.get("BusName") and not is_wanted)
+    is_triggered = any(one.endswith((".path", ".socket")) for one in unit.get("TriggeredBy", "").split())
+    result = unit.get("Result")
+    return result in _FLOODED or (result == _TOO_OFTEN and is_triggered) or bool(unit.get("BusName") and not is_wanted)
 
 
 def read_services(reader: Reader) -> Iterator[Found]:

@@ -2,8 +2,8 @@
 
 A FUSE server says whose each file is; the kernel prints who mounted it as `user_id` (Documentation/filesystems/fuse).
 On a stick or an image that udisks2 or mount(8) mounted for a user, that user wrote the owners; libmount notes it
-in /run/mount/utab, as `uhelper=` and `user=` (mount(8), "Non-superuser mounts"). Below the map `-hosts` of autofs a
-user chooses the server, which says whose each file is.
+in /run/mount/utab, as `uhelper=` and `user=` (mount(8), "Non-superuser mounts"). Below some maps of
+autofs (-hosts, auto.net, auto.smb) a user chooses the server, which says whose each file is.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import Final, cast
 
 from hosttune.host.attributes import mount_id
 from hosttune.host.bounded import head_of, own_mounts
-from hosttune.host.mountinfo import decode, ids_of_any_server, parse
+from hosttune.host.mountinfo import decode, ids_of_any_server, may_have_any_server, parse
 
 NOBODY: Final = 65534  # in place of a user who is not known
 UTAB: Final = "/run/mount/utab"
-_ANY_SERVER: Final = b" - autofs -hosts "
 _UTAB_MOST: Final = 4 << 20  # bytes
 _OF_UDISKS: Final = ("/media/", "/run/media/")  # below them a folder with the name of the user (udisks(8))
 
@@ -59,7 +58,7 @@ def mounter_of(fd: int) -> int:
     lines = parse(table[at + 1 : table.find(b"\n", at + 1)]) if number and at >= 0 else ()
     if not lines:
         raise OSError(errno.ESTALE, "the mount that holds it is not in /proc/self/mountinfo")
-    if _ANY_SERVER in table and lines[0].id in ids_of_any_server(parse(table)):
+    if may_have_any_server(table) and lines[0].id in ids_of_any_server(parse(table)):
         return NOBODY
     return max(lines[0].fuse_user, 0) or _user_of_helper(lines[0].target)
 

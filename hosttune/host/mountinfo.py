@@ -19,6 +19,8 @@ from hosttune.regex import regex
 ATIME_WORDS: Final = ("noatime", "relatime", "strictatime")
 _OCTAL = regex(rb"\\([0-7]{3})")
 _ESCAPED = regex(r"[ \t\n\\]")
+_ANY_SERVER = frozenset({"-hosts", "auto.net", "auto.smb"})
+_MAY_HAVE_ANY_SERVER = regex(rb" - autofs (?:[^ \n]*/)?(?:-hosts|auto\.net|auto\.smb) ")
 
 
 @frozen
@@ -65,8 +67,9 @@ def decode(field: str) -> str:
 
 
 def ids_of_any_server(mounts: Iterable[MountLine]) -> frozenset[int]:
-    """The ids of mounts below the map `-hosts` of autofs: any user who looks at /net/SERVER names a server
-    (auto.master(5)). That the source of the autofs mount is the map's name is from memory.
+    """The ids of mounts below a map of autofs that has each server: any user who looks at /net/SERVER names one. These
+    are `-hosts` (auto.master(5)), and the programs auto.net and auto.smb that come with autofs. The source of the
+    autofs mount is the map's name.
     """
     by_id = {mount.id: mount for mount in mounts}
     found: set[int] = set()
@@ -83,8 +86,13 @@ def ids_of_any_server(mounts: Iterable[MountLine]) -> frozenset[int]:
     return frozenset(found)
 
 
+def may_have_any_server(table: bytes) -> bool:
+    """Whether it is worth to look for these in mountinfo, which can be long."""
+    return _MAY_HAVE_ANY_SERVER.search(table) is not None
+
+
 def _is_any_server(mount: MountLine) -> bool:
-    return mount.fstype == "autofs" and mount.source == "-hosts"
+    return mount.fstype == "autofs" and mount.source.rpartition("/")[2] in _ANY_SERVER
 
 
 def encode(field: str) -> str:

@@ -1,11 +1,13 @@
-"""How much lies below a folder: counted to a bound, without following links, on the one file system."""
+"""How much lies below a folder: counted to a bound, without following links, on the one file system. Any user can make a
+file of any size with holes, and many names for one file: what takes room on the disk counts, and once (du(1)).
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hosttune.host.door import Stat, Usage
@@ -36,6 +38,7 @@ class _Tally:
     size_bytes: int = 0
     entries: int = 0
     is_complete: bool = True
+    linked: set[int] = field(default_factory=set)  # inodes with several names
 
     def add(self, folder: int, path: str, levels: int) -> None:
         try:
@@ -53,8 +56,10 @@ class _Tally:
     def _add_entry(self, folder: int, entry: os.DirEntry[str], path: str, levels: int) -> None:
         try:
             info = entry.stat(follow_symlinks=False)
-            if stat.S_ISREG(info.st_mode):
-                self.size_bytes += info.st_size
+            if stat.S_ISREG(info.st_mode) and info.st_ino not in self.linked:
+                self.size_bytes += min(info.st_size, info.st_blocks * 512)
+                if info.st_nlink > 1:
+                    self.linked.add(info.st_ino)
             if not stat.S_ISDIR(info.st_mode) or info.st_dev != self.device:
                 return
             inner = os.open(entry.name, _FOLDER, dir_fd=folder) if levels else -1

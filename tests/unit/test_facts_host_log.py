@@ -57,6 +57,15 @@ def test_host_log_what_is_older_than_a_day_is_not_told_as_of_today():
     assert [(card.slot, card.link_downs) for card in seen.cards] == [("0000:17:00.0", 0)]
 
 
+def test_breaks_of_a_virtual_function_are_those_of_the_container_that_has_it():
+    """Its root sets it down and up, and the kernel says that the link went down."""
+    function = "mlx5_core 0000:17:01.2 eth0: Link down"
+    links = {"/sys/bus/pci/devices/0000:17:01.2/physfn": "../0000:17:00.0"}
+    answers = {JOURNAL: log_of(LINES[1], *[function] * 5), DMESG: HEAD}
+    seen = Facts(FakeReader(UPTIME, links=links, queries=answers, now=NOW)).host_log
+    assert [card.slot for card in seen.cards] == ["0000:17:00.0"]
+
+
 def test_host_log_of_dmesg_is_dated_by_the_time_since_boot():
     kernel = "".join(f"[ 7000.000001] {line}\n" for line in LINES)
     files = {"/proc/uptime": "7200.00 1.00\n", "/proc/stat": f"btime {NOW - 7200:.0f}\n"}

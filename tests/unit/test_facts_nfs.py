@@ -90,11 +90,12 @@ def test_routes_that_are_none_make_the_speed_unknown():
         _ = mount.speed_mbps
 
 
-def test_server_that_a_user_chose_below_the_map_of_all_hosts_is_no_server_of_this_host():
+@pytest.mark.parametrize("name", ["-hosts", "/etc/auto.net", "auto.smb"])
+def test_server_that_a_user_chose_below_the_map_of_all_hosts_is_no_server_of_this_host(name):
     """`ls /net/ANY` mounts it: its silence drains no node."""
     table = (
         "20 1 0:50 / /home rw - nfs4 nfs01:/home rw,rsize=1048576\n"
-        "30 1 0:60 / /net rw - autofs -hosts rw,fd=6,indirect\n"
+        f"30 1 0:60 / /net rw - autofs {name} rw,fd=6,indirect\n"
         "31 30 0:61 / /net/evil/a rw - nfs4 evil:/a rw,rsize=1048576\n"
         "32 31 0:62 / /net/evil/a/b rw - nfs4 evil:/a/b rw\n"
         "40 1 0:70 / /data rw - autofs /etc/auto.data rw,fd=7,indirect\n"

@@ -245,6 +245,8 @@ EVE = Process(77, "a", "eve", ("a",), 0, 0, (), "", 0.0, uid=1001)
         ("0 0", "path_openat", [], 1001, PRIVATE, True),
         ("0 0", "do_lock_mount.part.0", [], 0, PRIVATE, True),
         ("0 0", "path_openat", [], 0, ROOTS, False),
+        ("0 0", "io_ring_exit_work", [], 0, ROOTS, True),  # two rings of a user that wait for each other
+        ("0 0", "io_ring_exit_work", [SDA_FAILS], 0, ROOTS, False),
         ("0 0", "path_openat", [SDA_FAILS], 1001, PRIVATE, False),
         ("0 0", "io_schedule", [], 1001, PRIVATE, False),
         ("1001 1001", "rpc_wait_bit_killable", [], 1001, PRIVATE, False),

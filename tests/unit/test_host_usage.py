@@ -33,6 +33,16 @@ def test_files_are_counted_and_links_not_followed(folder):
     assert RootReader(str(folder)).usage("/tmp") == expected
 
 
+def test_holes_and_further_names_of_a_file_take_no_room(tmp_path):
+    """Any user can have a file of 16 TiB with holes in /tmp and /var/crash, and 30,000 names for one file."""
+    (tmp_path / "data").write_bytes(b"x" * 4096)
+    for number in range(5):
+        (tmp_path / f"name{number}").hardlink_to(tmp_path / "data")
+    with (tmp_path / "holes").open("wb") as file:
+        file.truncate(1 << 40)
+    assert LiveReader().usage(str(tmp_path)) == Usage(4096, 7, is_complete=True)
+
+
 def test_more_files_than_an_early_bound_are_counted(tmp_path):
     for number in range(3000):
         (tmp_path / str(number)).touch()

@@ -158,6 +158,9 @@ OF_USERS = (
     "user-runtime-dir@1001.service",
     "session-c2.scope",
     "media-eve-stick.mount",
+    "docker-0123456789ab.scope",
+    "run-r0a1b.scope",
+    "dbus-:1.3-org.freedesktop.problems@0.service",
 )
 OF_HOST = (
     "a.service", "getty@tty1.service", "postgresql@15-main.service", "openvpn@2-site.service", "kafka@0-node.service",
@@ -174,6 +177,11 @@ def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_hos
     ("shown", "counts"),
     [
         ("Id=x.socket\nResult=trigger-limit-hit\nWantedBy=sockets.target\n", False),
+        ("Id=x.socket\nResult=unit-start-limit-hit\nWantedBy=paths.target\n", False),  # files in /var/crash
+        ("Id=x.socket\nResult=start-limit-hit\nTriggeredBy=x.path x.timer\n", False),  # its service, which ended well
+        ("Id=x.socket\nResult=start-limit-hit\nTriggeredBy=x.timer\n", True),
+        ("Id=x.socket\nResult=start-limit-hit\nTriggeredBy=\nWantedBy=multi-user.target\n", True),
+        ("Id=x.socket\nResult=exit-code\nTriggeredBy=x.path\n", True),
         ("Result=resources\nId=x.socket\nWantedBy=sockets.target\n", True),
         (
             "Id=x.socket\nResult=exit-code\nBusName=org.freedesktop.fwupd\nWantedBy=\nRequiredBy=\n",
@@ -186,7 +194,14 @@ def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_hos
     ],
 )
 def test_unit_that_any_user_may_have_had_fail_is_no_loss(shown, counts, monkeypatch):
-    asked = ("systemctl", "show", "--no-pager", "--property=Id,Result,BusName,WantedBy,RequiredBy", "--", "x.socket")
+    asked = (
+        "systemctl",
+        "show",
+        "--no-pager",
+        "--property=Id,Result,BusName,WantedBy,RequiredBy,TriggeredBy",
+        "--",
+        "x.socket",
+    )
     monkeypatch.setattr(signs, "failed_units", lambda _: ("x.socket",))
     found = [one.name for one in signs.read_failed_units(FakeReader(queries={asked: shown}))]
     assert found == (["x.socket"] if counts else [])

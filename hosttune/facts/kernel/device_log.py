@@ -50,7 +50,8 @@ _LUSTRE_LINK = regex(
     r"Lustre(?:Error)?: (?:[\w-]{1,8}: )?(([\w-]{1,64}?)-(?:MDT|OST)[0-9a-f]{4})-(?:mdc|osc)-[0-9a-f]{8,16}: "
     r"Connection (?:(to) [\w-]{1,64} \(at |restored)"
 )
-_CONNTRACK = regex(r"nf_conntrack: (?:nf_conntrack: )?table full")
+# Of a network namespace, which any user has, newer kernels say `table full in netns NUMBER, dropping packet`.
+_CONNTRACK = regex(r"nf_conntrack: (?:nf_conntrack: )?table full(?! in netns )")
 _FILES = regex(r"VFS: file-max limit \d+ reached")
 _IOMMU = regex(
     rf"(?:[\w-]{{1,64}} {_SLOT}: )?AMD-Vi: Event logged \[IO_PAGE_FAULT (?:device=([0-9a-f:.]{{7,16}}) )?"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, known_part, lazy, shared
 from hosttune.facts.gpu.gpu_errors import ago
+from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.kernel.kernel_log import lines_of, message_of
 from hosttune.facts.reading import names_in
 from hosttune.frozen import frozen
@@ -72,7 +73,9 @@ _STUCK_S = 60
 
 @frozen
 class LoggedCard(Fact):
-    """A network card, here or gone, and what the kernel log says of it."""
+    """A network card, here or gone, and what the kernel log says of it. A virtual function is none: root of a container
+    that has one sets it down and up, and the kernel says that its link went down.
+    """
 
     slot: str  # 0000:0c:00.0
     link_downs: int  # how often its link went down in the last 24 hours, without the first ten minutes after the boot
@@ -138,6 +141,7 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
                 (
                     _as_seen(card, facts)
                     for card in cards_in(_slots(reader, facts), lines(), recent(), _since_settled(facts, timed(), now))
+                    if not _is_virtual(reader, card.slot)
                 ),
                 _find_lacking(facts),
             )
@@ -178,6 +182,10 @@ def _slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
     portless, said = attempt(lambda: facts.portless.slots), attempt(lambda: facts.device_log.mlx5_faults)
     lost = (*(portless if isinstance(portless, tuple) else ()), *(said if isinstance(said, Mapping) else ()))
     return (*(slot for slot in ends if _IS_SLOT.fullmatch(slot)), *lost)
+
+
+def _is_virtual(reader: Reader, slot: str) -> bool:
+    return isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str)
 
 
 def _find_lacking(facts: Facts) -> UnknownFact | None:

@@ -153,7 +153,7 @@ def failed_units(reader: Reader) -> tuple[str, ...]:
     return tuple(row.split()[0] for row in answer.text.splitlines() if row.strip())
 
 
-FAILURE = ("Id", "Result", "BusName", "WantedBy", "RequiredBy")
+FAILURE = ("Id", "Result", "BusName", "WantedBy", "RequiredBy", "TriggeredBy")
 
 
 def read_failures(reader: Reader, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:

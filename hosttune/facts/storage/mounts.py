@@ -100,9 +100,7 @@ class Mount(Fact):
     available_inodes: int
     reserved_bytes: int = -1  # free, and for root alone (ext4 keeps 5 %)
     unit: str = ""  # the unit file of this mount, where an administrator wrote one
-    is_of_user: bool = (
-        False  # a user mounted it (FUSE, udisks2, -hosts of autofs): what it says of itself is that user's word
-    )
+    is_of_user: bool = False  # a user mounted it (FUSE, udisks2, auto.net): what it says of itself is that user's word
 
 
 @frozen

@@ -64,7 +64,7 @@ class Nfs(Fact):
     servers: tuple[str, ...] = ()  # of all that is mounted, as it was mounted: nfs01, 10.0.0.7
     of_pods: tuple[
         str, ...
-    ] = ()  # those that only pods use, or users below `-hosts` of autofs: both may name any server
+    ] = ()  # those that only pods use, or users below -hosts or auto.net of autofs: both may name any server
 
     @property
     def most_read_ahead_kib(self) -> int:

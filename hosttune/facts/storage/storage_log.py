@@ -11,6 +11,7 @@ task that the log names and that went on since is none that hangs: /proc/PID/sta
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, shared
@@ -25,7 +26,6 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT, TooLong, Unreadable
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterable, Iterator
 
     from hosttune.facts import Facts
@@ -54,6 +54,13 @@ _OF_DEVICE = regex(
 _OF_OPTION = regex(r"(?P<name>\w+): (?P<words>Unknown parameter '[^']{1,64}')")
 _MOUNTED = ("mounted filesystem", "Ending clean mount", "Ending recovery")
 _OF_A_SERVER = ("rpc_", "nfs")  # functions of the kernel in which a task waits for one of the network
+# Where the other threads of a program wait while the kernel writes its core dump; before Linux 6.12 no signal reaches
+# them there (commit b8e753128ed0). exit_mm is that of 5.15 and older, which may be a part of do_exit (from memory).
+_PARKED = frozenset({"coredump_task_exit", "exit_mm", "do_exit"})
+# A worker of the kernel waits here for requests of a program that ended, for ever if that program left two rings that
+# wait for each other (https://github.com/axboe/liburing/issues/448): any user can do that.
+_RING_ENDS = "io_ring_exit_work"
+_DUMPS = regex(r"^CoreDumping:\s+1$", re.MULTILINE)  # proc_pid_status(5), Linux 4.15
 _CONNECTIONS = "/sys/fs/fuse/connections"  # one folder each, of the user who mounted it; also where it is detached
 _MOST_NAMESPACES = 1024
 _PATH = regex(r"(?<=\d)c\d+(?=n\d)")  # of a namespace over one controller (drivers/nvme/host/multipath.c)
@@ -208,12 +215,11 @@ def _erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) 
 def _hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) -> tuple[HungTask, ...]:
     named = {match[2]: match[1] for _, match in _matching(lines(), _HUNG)}
 
-    def may_be_held() -> bool:
-        # A user's loop device or stick may fail as the user likes; what cannot be told counts as a disk that fails.
-        has_failed = any(_matching(lines(), _SILENT_DISK)) or attempt(lambda: bool(_erring(reader, facts, lines)))
-        return not has_failed and _has_fuse_of_users(reader)
-
-    is_held = shared(may_be_held)
+    # A user's loop device or stick may fail as the user likes; what cannot be told counts as a disk that fails.
+    has_failed = shared(
+        lambda: any(_matching(lines(), _SILENT_DISK)) or attempt(lambda: bool(_erring(reader, facts, lines)))
+    )
+    is_held = shared(lambda: not has_failed() and _has_fuse_of_users(reader))
 
     def told(pid: str, name: str) -> HungTask:
         where = _wait(reader, pid)
@@ -222,12 +228,25 @@ def _hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) ->
             is_local = not where.startswith(_OF_A_SERVER)
             if _sees_fuse(reader, pid) or (not is_local and sees_only_of_pods(facts, _mounts_seen(reader, pid))):
                 return True
+            if where.partition(".")[0] == _RING_ENDS:
+                return not has_failed()
             # A disk that hangs shows in a task that waits for it, and not only in those that wait for that task.
             return is_local and (waits_for_lock(where) or _is_of_person(reader, pid)) and is_held()
 
         return HungTask(f"{name} ({pid})", where, lazy(may_be_staged))
 
-    return keep_known(lambda one: (told(*one),) if _is_blocked(reader, *one) else (), named.items())
+    def hangs(pid: str, name: str) -> bool:
+        return _is_blocked(reader, pid, name) and not _waits_for_dump(reader, pid)
+
+    return keep_known(lambda one: (told(*one),) if hangs(*one) else (), named.items())
+
+
+def _waits_for_dump(reader: Reader, pid: str) -> bool:
+    """Whether another thread writes a core dump meanwhile: a large one takes minutes. A disk that hangs shows in that
+    thread.
+    """
+    is_parked = _wait(reader, pid).partition(".")[0] in _PARKED
+    return is_parked and _DUMPS.search(str(text(reader, f"/proc/{pid}/status"))) is not None
 
 
 def _sees_fuse(reader: Reader, pid: str) -> bool:
