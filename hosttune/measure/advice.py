@@ -64,6 +64,12 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "4 processes with one lock: 165 items/s; 8: 154",
         MACHINE,
     ),
+    "turns": Advice(
+        "its processes take turns: a lock (multiprocessing.Lock, a lock on a file), or a queue with one place, lets one of "
+        "them work at a time. Hold it for less, or give each process data of its own; more processes do not help",
+        "4 processes with one lock: 165 items/s; 8: 154",
+        MACHINE,
+    ),
     "overlap-waits": Advice(
         "more workers than CPUs overlap the waits of loaders that wait for something else than CPUs",
         "20 ms of waiting an item: 16 workers on 2 CPUs load 11.9 times as fast as one",
@@ -117,6 +123,12 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "server": Advice(
         "it serves requests, and its main process is one core's worth: more server processes (uvicorn --workers, "
         "vllm serve --api-server-count), and keep tokenizers and JSON out of the process that feeds the GPU",
+    ),
+    "chunks": Advice(
+        "HDF5 unpacks a whole chunk for each sample that is read, and in one thread of a process only: as many samples in "
+        "a chunk as one read takes, lzf or no packing instead of gzip, and the file opened in each loader worker",
+        "samples at random for each CPU second: gzip with 64 a chunk 12, with one 865; lzf 1,404; not packed 24,157",
+        MACHINE,
     ),
     "profile": Advice(
         "see which function has the CPU time: py-spy top --pid {pid} --subprocesses, or perf top -p {pid}",
@@ -244,7 +256,19 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "py-spy dump --pid PID, or gdb -p PID -batch -ex 'thread apply all bt', shows where",
     ),
     "timer": Advice("it sleeps for a time that it has set itself: look for sleep() and timeouts in its code"),
+    "forked-lock": Advice(
+        "a loader worker inherits a lock that a thread held when it was forked, and waits for it for ever (OpenCV, "
+        "OpenMP, tokenizers): DataLoader(multiprocessing_context='forkserver'), or cv2.setNumThreads(0), "
+        "OMP_NUM_THREADS=1 and TOKENIZERS_PARALLELISM=false",
+        "the ways that ended the hang of pytorch#45198",
+        "pytorch/pytorch#45198",
+    ),
     "limit": Advice("give it more CPUs"),
+    "unpin": Advice(
+        "under a scheduler, ask it for more: srun --cpus-per-task=N. Else taskset -apc LIST PID gives a running process "
+        "more. Where a library did it, start without OMP_PROC_BIND, GOMP_CPU_AFFINITY and KMP_AFFINITY, or widen it in "
+        "the worker_init_fn of the loaders: os.sched_setaffinity(0, range(os.cpu_count()))",
+    ),
     "line": Advice(
         "its processes run one after the other while CPUs are free: run several at once (make -j N, xargs -P N, "
         "concurrent.futures)",

@@ -40,6 +40,7 @@ from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.tick import Pressure, Tick
 from hosttune.views.measure.watch import watch_json
 from tests.benchmarks.truth_scenario import BESIDE, JOB, ROOT, Scenario, filled, sh, stem, steps, until
+from tests.benchmarks.watch_field import FIELD
 from tests.benchmarks.watch_unseen import UNSEEN
 
 WARM_UP_S = 2
@@ -337,6 +338,7 @@ SCENARIOS: dict[str, Scenario] = {
     "later: one process, two forks that wait": Scenario("WORKERS", steps(["turns", "{dir}/turns2", 60], processes=3, feeds=True)),
     "GPU rests, asleep": Scenario("IDLE", steps(["sleep", 300]), gpu="0 60", is_light=True),
     **{f"unseen: {name}": one for name, one in UNSEEN.items()},
+    **{f"unseen: field: {name}": one for name, one in FIELD.items()},
 }  # fmt: skip
 
 

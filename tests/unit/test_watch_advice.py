@@ -16,7 +16,7 @@ from hosttune.measure.watch.programs import Workload, mapped_files, works_with
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
-from hosttune.measure.watch.tick import HeldBack, MemoryTick, Mounted, Wait, Want
+from hosttune.measure.watch.tick import CpuLimit, HeldBack, LimitKind, MemoryTick, Mounted, Wait, Want
 from hosttune.measure.watch.verdict import judged
 from hosttune.views.measure.watch import GUIDE, watch_text
 from hosttune.views.measure.watch_words import MEANINGS, evidence, headline
@@ -151,6 +151,8 @@ TOKENIZERS = f"{SITE}/tokenizers/tokenizers.abi3.so"
         ),
         (("/usr/lib/libc.so.6",), ("/usr/bin/python3", "/opt/venv/bin/uvicorn", "app:app"), ("requests",)),
         (("/data/a.jpg",), ("cp", "-r"), ()),
+        ((f"{SITE}/h5py.libs/libhdf5-9e18f0c6.so.320", "/data/train.h5"), ("python", "train.py"), ("arrays",)),
+        ((f"{SITE}/h5py.libs/libhdf5-9e18f0c6.so.320",), ("python", "keras.py"), ()),  # imported only
     ],
 )
 def test_work_of_a_job_is_read_from_its_libraries_and_files(paths, commands, found):
@@ -166,7 +168,7 @@ def test_mapped_files_are_those_with_a_path():
     ("work", "first"),
     [
         ((), "see which function"), ((Workload.PICTURES,), "decode less"), ((Workload.VIDEO,), "decode fewer frames"),
-        ((Workload.TEXT,), "tokenize once"), ((Workload.TABLES,), "read only the columns"), ((Workload.REQUESTS,), "it serves requests"),
+        ((Workload.ARRAYS,), "HDF5 unpacks"), ((Workload.TEXT,), "tokenize once"), ((Workload.TABLES,), "read only the columns"), ((Workload.REQUESTS,), "it serves requests"),
     ],
 )  # fmt: skip
 def test_cpu_advice_is_for_what_the_job_works_with(work, first):
@@ -179,6 +181,42 @@ def test_server_has_no_loaders_to_add():
     texts = told(replace(tick(20.0, idle=49, main=1.0), works_with=(Workload.REQUESTS,)))[0]
     assert texts[0].startswith("it serves requests")
     assert not any("num_workers" in text for text in texts)
+
+
+def test_processes_that_take_turns_hear_of_their_lock():
+    texts, _, sentence = told(
+        tick(gpus=(), idle=49, children=(0.3, 0.25, 0.2, 0.15, 0.1), main=0.0, wait=Wait(Want.EACH_OTHER, ""))
+    )
+    assert sentence == "WORKERS: its processes take turns, one core's worth at a time, while CPUs are free"
+    assert texts[0].startswith("its processes take turns: a lock")
+    assert not any("run several of it at once" in text for text in texts)
+
+
+def test_one_full_process_that_reads_hdf5_is_told_of_chunks_first():
+    full = tick(gpus=(), idle=49, main=1.0)
+    assert told(replace(full, works_with=(Workload.ARRAYS,)))[0][0].startswith("HDF5 unpacks a whole chunk")
+    assert not any("HDF5" in text for text in told(full)[0])
+
+
+PINNED = replace(tick(children=(0.33, 0.33, 0.33), main=0.01).tree, wanting=3.0, wanting_processes=3)
+
+
+@pytest.mark.parametrize(("kind", "is_pinned"), [(LimitKind.AFFINITY, True), (LimitKind.CPUSET, False)])
+def test_pinned_job_is_told_how_to_widen_it(kind, is_pinned):
+    limit = CpuLimit(kind, 1.0, 8, "" if is_pinned else "/sys/fs/cgroup/job/cpuset.cpus", "")
+    texts, _, sentence = told(
+        tick(gpus=(), idle=80, children=(0.33, 0.33, 0.33), main=0.01, cpus=1.0, limit=limit, tree=PINNED)
+    )
+    assert sentence.startswith("LIMIT")
+    assert any("OMP_PROC_BIND" in text and "srun --cpus-per-task" in text for text in texts) is is_pinned
+    assert ("num_workers" in texts[0]) is not is_pinned
+
+
+@pytest.mark.parametrize(("children", "names_forks"), [((0.0, 0.0), True), ((), False)])
+def test_hang_of_a_job_with_loaders_names_locks_that_a_fork_inherits(children, names_forks):
+    texts, _, sentence = told(tick(0.0, 60.0, idle=99, children=children, main=0.01, read=0.0))
+    assert sentence.startswith("IDLE")
+    assert any("inherits a lock" in text for text in texts) is names_forks
 
 
 def test_memory_limit_is_named_and_storage_is_not_ruled_out():

@@ -64,6 +64,12 @@ def test_end_is_the_first_line_with_what_shows_or_continues_it(account, kind, li
     assert not advice or remedies(judge(account), account)[0].text.startswith(advice)
 
 
+@pytest.mark.parametrize("children", [(), (0.01, 0.01)])
+def test_loaders_of_a_job_that_ran_out_of_memory_are_suspected(children):
+    account = ended(137, Kills(1, 1), memory=MEMORY, one=tick(0.0, 60.0, idle=99, children=children, read=0.0))
+    assert any("copied by each worker" in one.text for one in remedies(judge(account), account)[:2]) is bool(children)
+
+
 @pytest.mark.parametrize(
     "account",
     [

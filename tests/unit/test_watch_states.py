@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hosttune.measure.watch.states import LIMITS, HeldState, Limits, State, Trust, classify, step
-from hosttune.measure.watch.tick import HostTick, Pressure, Tick, TreeTick, Wait, Want
+from hosttune.measure.watch.tick import CpuLimit, HostTick, LimitKind, Pressure, Tick, TreeTick, Wait, Want
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, gpu, jittered, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
@@ -193,6 +193,34 @@ def test_pressure_of_the_host_counts_only_for_a_job_that_queues():
     free = tick(cpu=60, idle=0, children=(0.92,), main=0.28, delay=0.05, job=None)
     assert state_of(free) is State.WORKERS
     assert state_of(tick(cpu=60, idle=0, children=(0.7,), main=0.4, delay=0.6, job=None)) is State.CPU
+
+
+def test_threads_that_queue_while_the_main_thread_sleeps_are_seen():
+    """Recorded: two threads hash beside six processes of others; the delay of /proc/PID/schedstat is the main thread's."""
+    one = tick(cpu=100, idle=0, main=0.49, gpus=(), job=None, wait=Wait(Want.LOCK, "in memory"))
+    tree = replace(one.tree, most_runnable=0.49, run_delay_cores=0.0, wanting_processes=1)
+    assert state_of(replace(one, tree=replace(tree, wanting=2.0))) is State.FOREIGN
+    assert state_of(replace(one, tree=replace(tree, wanting=0.0))) is State.WAIT
+    asleep = replace(tree, wanting=1.0, main_cores=0.02, cores=0.02, most_runnable=0.03)
+    assert state_of(replace(one, tree=asleep)) is State.WAIT  # it has just woken
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "wanted", "trust"),
+    [
+        (LimitKind.AFFINITY, 2, State.LIMIT, Trust.LOW), (LimitKind.CPUSET, 8, State.LIMIT, Trust.LOW),
+        (LimitKind.QUOTA, 2, State.CPU, Trust.MEDIUM),  # the quota did not hold it back
+    ],
+)  # fmt: skip
+def test_job_that_fills_its_few_cpus_is_limited_also_where_others_have_the_rest(kind, of, wanted, trust):
+    host = HostTick(0.0, 0.0, float(of), 0.0, 0.0, 0.0)
+    one = tick(cpu=100, main=0.99, gpus=(), job=None, cpus=1.0, limit=CpuLimit(kind, 1.0, of, "", ""), host=host)
+    found = step(HeldState(), one)
+    assert (found.state, found.trust) == (wanted, trust)
+    most = replace(one, limit=CpuLimit(kind, of - 0.5, of, "", ""), cpus=of - 0.5)
+    assert state_of(most) is not State.LIMIT
+    free = replace(one, host=replace(host, busy_cores=of - 0.5))
+    assert step(HeldState(), free).trust is Trust.MEDIUM
 
 
 def test_sleep_in_fsync_is_storage_also_without_pressure():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.frozen import frozen
 from hosttune.measure import page_cache
-from hosttune.measure.dataset.header import MOST_BYTES, Header, Source, read_header
+from hosttune.measure.dataset.header import MOST_BYTES, Header, Source, Spent, read_header
 from hosttune.measure.dataset.walk import open_regular
 
 if TYPE_CHECKING:
@@ -69,13 +69,16 @@ def probe(
 
 
 def _header(fd: int, size: int, has_time: Callable[[], bool], *, is_whole: bool) -> Header | None:
+    """None where the time ends before the first bytes are read."""
     with suppress(OSError):  # a file system that knows no advice
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-    return read_header(
-        Source(
-            size,
-            lambda offset, length: os.pread(fd, min(length, MOST_BYTES), offset),
-            is_whole=is_whole,
-            has_time=has_time,
+    with suppress(Spent):
+        return read_header(
+            Source(
+                size,
+                lambda offset, length: os.pread(fd, min(length, MOST_BYTES), offset),
+                is_whole=is_whole,
+                has_time=has_time,
+            )
         )
-    )
+    return None

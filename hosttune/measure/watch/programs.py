@@ -1,4 +1,4 @@
-"""What a job works with: pictures, film, text, tables, or requests. Advice on decoders is for a job that decodes.
+"""What a job works with: pictures, film, text, tables, arrays, or requests. Advice on decoders is for a job that decodes.
 
 Two signs: the libraries that its busiest processes have mapped (proc_pid_maps(5)), and the suffixes of the data files
 that they have open or mapped. Libraries only show what was imported: PyTorch's vision package brings picture
@@ -22,6 +22,7 @@ class Workload(str, Enum):
     PICTURES = "pictures"
     TEXT = "text"
     TABLES = "tables"
+    ARRAYS = "arrays"
 
 
 @frozen
@@ -54,9 +55,11 @@ SIGNS: Mapping[Workload, Signs] = MappingProxyType({
         ("/polars/", "/duckdb", "libarrow", "/pandas/_libs/"),
         frozenset({".parquet", ".csv", ".feather", ".orc", ".arrow"}),
     ),
+    Workload.ARRAYS: Signs(("libhdf5",), frozenset({".h5", ".hdf5", ".hdf", ".nc"})),
 })  # fmt: skip
 # What may hold pictures, among other things.
 _CONTAINERS = frozenset({".tar", ".mdb", ".lmdb", ".h5", ".hdf5", ".zip", ".tfrecord", ".rec", ".arrow", ".parquet"})
+_WITH_FILE = (Workload.VIDEO, Workload.PICTURES, Workload.ARRAYS)
 _SHIPPED_WITH = ("opencv",)  # brings FFmpeg with it, whatever it is used for
 
 
@@ -74,7 +77,7 @@ def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Workload,
     found |= {work for work in (Workload.REQUESTS, Workload.VIDEO, Workload.TEXT, Workload.TABLES) if has_library[work]}
     if has_library[Workload.PICTURES] and not has_library[Workload.TEXT] and suffixes & _CONTAINERS:
         found.add(Workload.PICTURES)
-    found |= {work for work in (Workload.VIDEO, Workload.PICTURES) if has_file[work] and has_library[work]}
+    found |= {work for work in _WITH_FILE if has_file[work] and has_library[work]}
     if Workload.PICTURES in found and not has_file[Workload.TABLES]:
         found.discard(Workload.TABLES)  # labels
     return tuple(work for work in Workload if work in found)

@@ -45,7 +45,8 @@ def remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
         for name in _names(state, account, shares.get(state) or 1.0):
             found[name] = _filled(name, account)
     if (end := _end_advice(ending_of(account))) and end not in found:
-        found = {end: _filled(end, account), **found}
+        copies = ("worker-copies",) if end in _OUT_OF_MEMORY and _has_loaders(account) else ()
+        found = {**{name: _filled(name, account) for name in (end, *copies)}, **found}
     if any(gpu.was_lost for gpu in account.gpus.values()):
         found = {"lost-gpu": ADVICE["lost-gpu"], **found}
     return tuple(found.values())
@@ -55,6 +56,7 @@ _ENDS = {
     EndKind.GROUP_OOM: "oom-group", EndKind.HOST_OOM: "oom-host", EndKind.SHM: "shm", EndKind.STOPPED: "continue",
     EndKind.FROZEN: "thaw",
 }  # fmt: skip
+_OUT_OF_MEMORY = {"oom-group", "oom-host"}
 _ASKED_FOR = {"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2"}  # who sent it knows why
 
 
@@ -72,9 +74,9 @@ def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
         State.GPU: lambda one: _of_gpu(one, "gpu-limit"),
         State.COLD_GPU: lambda one: _of_gpu(one, "cold-gpu"),
         State.CPU: _of_cpu,
-        State.LIMIT: lambda one: (*_of_crowd(one), "limit"),
+        State.LIMIT: _of_limit,
         State.FOREIGN: lambda one: ("stolen",) if is_stolen(one) else ("foreign", *_of_crowd(one)),
-        State.IDLE: lambda _: ("hang",),
+        State.IDLE: lambda one: ("hang", *_of_forks(one)),
     }  # fmt: skip
     return ways[state](account) if state in ways else ()
 
@@ -87,6 +89,18 @@ def _of_memory(account: Account) -> tuple[str, ...]:
 def _of_cpu(account: Account) -> tuple[str, ...]:
     new = ("new-workers",) if starts_workers_anew(account) else ()
     return (*new, *_of_crowd(account), *_of_work(account), "governor")
+
+
+def _of_limit(account: Account) -> tuple[str, ...]:
+    crowd = _of_crowd(account)
+    if account.limit is None or account.limit.kind is not LimitKind.AFFINITY:
+        return (*crowd, "limit")
+    return (*crowd, "limit", "unpin") if "threads" in crowd else ("limit", "unpin", *crowd)
+
+
+def _of_forks(account: Account) -> tuple[str, ...]:
+    """Of a job that does nothing: what its loaders may have inherited."""
+    return ("forked-lock",) if _has_loaders(account) else ()
 
 
 def starts_workers_anew(account: Account) -> bool:
@@ -157,6 +171,7 @@ def _of_work(account: Account) -> tuple[str, ...]:
         Workload.PICTURES: ("draft", *(("gpu-decode",) if on_gpu else ()), "raw-format", "knee", "pillow-simd"),
         Workload.TEXT: ("tokenize-once",),
         Workload.TABLES: ("fewer-columns",),
+        Workload.ARRAYS: ("chunks",),
     }
     found = [name for work, names in for_work.items() if work in account.works_with for name in names]
     return (*found, *(("profile",) if Workload.PICTURES not in account.works_with else ()))
@@ -168,7 +183,9 @@ def is_stolen(account: Account) -> bool:
 
 
 def _has_loaders(account: Account) -> bool:
-    return _is_python(account) and (account.means["children"].value or 0.0) >= 1.5
+    last = account.last.tree.children if account.last is not None and account.last.tree is not None else 0
+    children = account.means["children"].value
+    return _is_python(account) and (last if children is None else children) >= 1.5
 
 
 def maps_its_files(account: Account) -> bool:
@@ -199,19 +216,29 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
         return ("server", "profile")
     if not _is_python(account):
         return ("one-thread",)
+    if takes_turns(account):
+        return ("turns",)
+    chunks = ("chunks",) if Workload.ARRAYS in account.works_with else ()
     if saturated < 0.5:
         if round(active) >= 1 or (mean["children"] or 0.0) >= 1.5:  # it has loaders, and they rest
-            return ("launch-bound",) if _has_gpu(account) else ("one-thread",)
-        return ("some-workers", "launch-bound") if _has_gpu(account) else ("one-thread", "some-workers")
+            return (*chunks, "launch-bound") if _has_gpu(account) else (*chunks, "one-thread")
+        return (*chunks, *(("some-workers", "launch-bound") if _has_gpu(account) else ("one-thread", "some-workers")))
     if is_one_of_several(account, share):
         return ("one-slow-worker",)
-    return ("more-workers", "keep-workers", *(("pin-memory",) if _has_gpu(account) else ()), "knee")
+    return (*chunks, "more-workers", "keep-workers", *(("pin-memory",) if _has_gpu(account) else ()), "knee")
 
 
 def is_one_of_several(account: Account, share: float = 1.0) -> bool:
     """One child process is at its limit, and the others wait: for it, or for what it holds."""
     mean = {name: kept.value or 0.0 for name, kept in account.means.items()}
     return mean["children"] >= 2 and mean["active_children"] < 1.5 and mean["saturated_children"] >= 0.5 * share
+
+
+def takes_turns(account: Account) -> bool:
+    """Several child processes compute, and together they use one core: something lets one of them work at a time."""
+    mean = {name: kept.value or 0.0 for name, kept in account.means.items()}
+    is_theirs = mean["main_cores"] < LIMITS.tree_share * mean["tree_cores"]
+    return is_theirs and mean["active_children"] >= 1.5 and mean["tree_cores"] < 1 + LIMITS.whole
 
 
 def _of_waits(account: Account) -> tuple[str, ...]:
@@ -225,7 +252,8 @@ def _of_waits(account: Account) -> tuple[str, ...]:
         return ("store", *network, *(("overlap-waits",) if _is_python(account) else ()))
     named = {Want.LOCK: "lock", Want.PEER: "peer", Want.EACH_OTHER: "each-other", Want.TIMER: "timer"}
     if kind is not None:
-        return (named[kind],)
+        forked = _of_forks(account) if kind is Want.EACH_OTHER else ()
+        return (named[kind], *forked)
     return ("waits", *network, *(("overlap-waits",) if _is_python(account) else ()))
 
 

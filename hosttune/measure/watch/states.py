@@ -13,7 +13,16 @@ from types import MappingProxyType
 from typing import Protocol
 
 from hosttune.frozen import frozen
-from hosttune.measure.watch.tick import Tick, Want, gpu_percent, others_cores, power_percent, pressure, room_percent
+from hosttune.measure.watch.tick import (
+    LimitKind,
+    Tick,
+    Want,
+    gpu_percent,
+    others_cores,
+    power_percent,
+    pressure,
+    room_percent,
+)
 
 
 class State(str, Enum):
@@ -229,7 +238,8 @@ def _has_room(tick: Tick) -> bool:
 
 
 def _is_limit(tick: Tick, *, held: bool) -> bool:
-    """Its quota holds it back; or it fills the CPUs that it may use while others of the host are free."""
+    """Its quota holds it back; or it fills the CPUs that it may use, and others of the host are free, or are used by
+    others and at least as many: those it would share."""
     if tick.limit is None:
         return False
     if _at_least(tick.throttled_percent, LIMITS.throttled_leave if held else LIMITS.throttled_enter):
@@ -237,8 +247,14 @@ def _is_limit(tick: Tick, *, held: bool) -> bool:
     if tick.tree is None or tick.tree.cores is None or tick.host is None or tick.host.busy_cores is None:
         return False
     share = LIMITS.limit_leave if held else LIMITS.limit_enter
-    free = tick.limit.of - tick.host.busy_cores
-    return tick.tree.cores >= share * tick.limit.cpus and free >= LIMITS.free_outside
+    may_share = tick.limit.kind is not LimitKind.QUOTA and 2 * tick.limit.cpus <= tick.limit.of
+    return tick.tree.cores >= share * tick.limit.cpus and (has_free_outside(tick) or may_share)
+
+
+def has_free_outside(tick: Tick) -> bool:
+    """Whether CPUs of the host are free beyond the limit."""
+    busy = tick.host.busy_cores if tick.host is not None else None
+    return tick.limit is not None and busy is not None and tick.limit.of - busy >= LIMITS.free_outside
 
 
 def _uses_its_half(tick: Tick) -> bool | None:
@@ -281,6 +297,8 @@ def is_kept_waiting(tick: Tick) -> bool | None:
     queues on a busy host too, each time it wakes, and is not slowed much by that."""
     if _is_line_without_delay(tick):
         return None
+    if _threads_queue(tick):
+        return True
     if tick.tree is not None and tick.tree.most_runnable is not None and tick.tree.most_runnable < LIMITS.runnable:
         return False
     if tick.job is not None and tick.job.cpu_some is not None and tick.job.cpu_some >= LIMITS.cpu_leave:
@@ -289,6 +307,15 @@ def is_kept_waiting(tick: Tick) -> bool | None:
     if tree is not None and tree.run_delay_cores is not None and tree.cores is not None:
         return tree.run_delay_cores >= max(LIMITS.delay_cores, LIMITS.delay_share * tree.cores)
     return False if tick.job is not None and tick.job.cpu_some is not None else None
+
+
+def _threads_queue(tick: Tick) -> bool:
+    """Tasks want CPUs at the moment of the look that the job did not get since the one before. The delay that the
+    kernel adds up for a process is that of its main thread only, which may sleep beside threads that queue."""
+    tree = tick.tree
+    if tree is None or tree.cores is None or tree.wanting is None or tree.cores < LIMITS.active_cores:
+        return False
+    return tree.wanting - tree.cores >= LIMITS.runnable
 
 
 def _is_line_without_delay(tick: Tick) -> bool:
@@ -435,7 +462,9 @@ def trust(state: State, tick: Tick) -> Trust:
         # Utilization alone says that some kernel ran; power beside it says that it worked.
         return Trust.HIGH if tick.gpus_are_its and power_percent(tick) is not None else Trust.MEDIUM
     if state is State.LIMIT:  # the kernel counts what a quota took; what an affinity took follows from who is busy
-        return Trust.HIGH if _at_least(tick.throttled_percent, LIMITS.throttled_leave) else Trust.MEDIUM
+        if _at_least(tick.throttled_percent, LIMITS.throttled_leave):
+            return Trust.HIGH
+        return Trust.MEDIUM if has_free_outside(tick) else Trust.LOW
     level = Trust.LOW
     if tick.job is not None:
         level = Trust.HIGH

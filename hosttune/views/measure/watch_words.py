@@ -15,6 +15,7 @@ from hosttune.measure.watch.remedies import (
     is_writing,
     maps_its_files,
     starts_workers_anew,
+    takes_turns,
 )
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import Want
@@ -50,6 +51,7 @@ _BUSY = {State.GPU: "the GPU is busy", State.COLD_GPU: "the GPU is busy, but col
 _MAIN_LIMIT = "its main process is at the limit of one core"
 _ONE_LIMIT = "one of its processes is at the limit of one core, and the others wait,"
 _NEW_LIMIT = "its loader workers are started anew again and again, and that takes the time"
+_TURNS_LIMIT = "its processes take turns, one core's worth at a time,"
 _LINE_LIMIT = "its processes run one after the other, one core's worth at a time,"
 WAITS: Mapping[Want, str] = MappingProxyType({
     Want.NETWORK: "it waits for the network", Want.LOCK: "it waits for a lock",
@@ -254,6 +256,8 @@ def _workers(account: Account) -> str:
     if starts_workers_anew(account):
         return _NEW_LIMIT
     what = _LINE_LIMIT if is_line else _MAIN_LIMIT if saturated < 0.5 else MEANINGS[State.WORKERS]
+    if not is_line and saturated < 0.5 and takes_turns(account):
+        what = _TURNS_LIMIT
     if not is_line and is_one_of_several(account):
         what = _ONE_LIMIT
     is_free = room is None or room >= LIMITS.room_some
