@@ -76,7 +76,7 @@ def test_explain_tells_reading_the_way_by_hand_and_back_and_who_sets_the_value(r
     assert "next boot 262144 (/etc/sysctl.d/99-local.conf:1)" in text
     assert "do: change /etc/sysctl.d/99-local.conf:1" in text
     assert "By hand" not in out  # somebody else decides here
-    out = run("explain", "memory-max-map-count", "--host", H100)[1]
+    out = run("explain", "memory-max-map-count", "--host", H100, "-v")[1]
     for title in (
         "Why",
         "Reasons not to apply",
