@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hosttune.codec import FORMAT_VERSION, to_json
@@ -52,6 +52,7 @@ class DiskRow:
     causes: Mapping[str, str] = field(default_factory=dict)  # why nothing is mounted, by `line 3 of /etc/fstab`
     unwanted: frozenset[str] = frozenset()  # where those of these unit files are that no boot starts
     by_target: tuple[FstabEntry, ...] = ()  # lines whose source leads to no known device, and that mount where it is
+    elsewhere: frozenset[str] = frozenset()  # where its lines are by which another device of that name is mounted
 
 
 @frozen
@@ -115,12 +116,19 @@ def disks_of(facts: Facts) -> DiskTree:
                 tuple(one for mount in here for one in by_target.get(mount.target, ())),
             )
         )  # fmt: skip
+    shown = {(mount.target, row.disk.name) for row in rows for mount in row.mounts}
+    served = {
+        one.where
+        for one in entries
+        if any((target, name) in shown for name in found[one.where] or () for target in (one.target, one.path))
+    }
+    rows = [replace(row, elsewhere=frozenset(line.where for line in row.lines) & served) for row in rows]
     missing = tuple(entry for entry in entries if found[entry.where] == ())
     unresolved = (one for one in entries if found[one.where] is None and names_device(one.source))
     local = tuple(one for one in unresolved if not is_network(one.fstype, one.source))
-    shown = {PATH, *(entry.file for entry in entries)}
+    files = {PATH, *(entry.file for entry in entries)}
     boot = () if facts.reader.persistent_only else told(lambda: look_at_boot_lines(facts))
-    others = tuple(one.fault or one.note for one in boot if one.file not in shown and (one.fault or one.note))
+    others = tuple(one.fault or one.note for one in boot if one.file not in files and (one.fault or one.note))
     return DiskTree(tuple(_ordered(rows)), missing, local, tuple(dict.fromkeys(unknown)), others)
 
 
@@ -257,9 +265,12 @@ def _state(row: DiskRow) -> str:
         said = [_line(entry) + ("; no boot starts it" if entry.where in row.unwanted else "") for entry in row.lines]
         said += [f"fstab line {line.line}, misread (see: hosttune fstab)" for line in row.misread]
         mounted = {mount.target for mount in row.mounts}
-        absent = [entry for entry in row.lines if not entry.is_swap and entry.target not in mounted]
+        away = [one for one in row.lines if not one.is_swap and one.target not in mounted]
+        absent = [one for one in away if one.where not in row.elsewhere]
         reasons = dict.fromkeys(cause for entry in absent if (cause := row.causes.get(entry.where)))
         why = f": the line {clean(', and '.join(reasons))}" if reasons else ""
+        if away and not absent:
+            return "; ".join(said) + "; another device of that name is mounted there"
         return "; ".join(said) + (f"; not mounted now{why}" if absent else "")
     if row.mounts and row.by_target:
         unsure = "; whether that is this device is not known"

@@ -78,6 +78,27 @@ def test_bind_of_a_link_to_what_a_boot_mounts_later_is_noted(line, links, is_not
         assert " " not in found[0].way_out.removeprefix("write ").partition(" as its source")[0]
 
 
+@pytest.mark.parametrize(
+    ("line", "is_noted"),
+    [
+        ("/media/data* /pool fuse.mergerfs nofail 0 0", True),  # trapexit/mergerfs#1360
+        ("/gone1:/gone2=RW /pool mergerfs nofail 0 0", True),
+        ("mergerfs#/gone1:/media/x* /pool fuse nofail 0 0", True),
+        ("/mnt/disk* /pool fuse.mergerfs nofail 0 0", False),
+        ("/gone1:/mnt/disk1 /pool fuse.mergerfs nofail 0 0", False),
+        ("/m*/disk* /pool fuse.mergerfs nofail 0 0", False),  # not looked at
+        ("/later/disk* /pool fuse.mergerfs nofail 0 0", False),  # below what is not mounted now
+        ("overlay /pool overlay lowerdir=/gone1:/gone2,nofail 0 0", False),
+        ("/media/data* /pool fuse.mergerfs noauto 0 0", False),
+    ],
+)
+def test_union_without_a_branch_is_noted(line, is_noted):
+    content = {"/etc/fstab": f"LABEL=x /later ext4 nofail 0 2\n{line}\n", "/proc/self/mountinfo": ROOT}
+    folders = ("/mnt/disk1", "/media/usb", "/pool", "/later")
+    lines = look_at_boot_lines(Facts(FakeReader(content, folders=folders)))
+    assert bool([one for one in lines if "has no branch" in one.note]) is is_noted
+
+
 def test_bind_of_what_a_service_mounts_is_noted():
     (found,) = bind_notes(BIND, ROOT + POOL.replace("zfs ftp", "fuse.mergerfs pool"))
 

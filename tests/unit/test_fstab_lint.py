@@ -192,7 +192,7 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("no-device", "error", "sdb1 /data ext4 rw 0 2", "is no device", "write /dev/sdb1"),
     ("no-device", "error", "sdb1 /data auto rw 0 2", "is no device", "write /dev/sdb1"),
     ("no-device", "warning", "sdb2 none swap sw 0 0", "is no device", "write /dev/sdb2"),
-    ("no-device", "warning", "swapfile none swap sw 0 0", "as systemd wants it: it is not used", "is /swapfile meant?"),
+    ("no-device", "warning", "swapfile none swap sw 0 0", "as systemd wants it: it is not used", "write the whole path (/swapfile), or LABEL="),
     ("no-device", "warning", "ephemeral0.2 none swap sw,comment=cloudconfig 0 0", "left its own name: it is not used", "name the disk in the cloud-config, with nofail"),
     ("no-device", "warning", "ephemeral0 /mnt auto defaults,nofail 0 2", "names no disk", "name the disk in the cloud-config, with nofail"),
     ("no-device", "error", "0a3407de-014b-458b-b5c1-848e92a327a3 /data ext4 rw 0 2", "names no disk", "write UUID=0a3407de"),

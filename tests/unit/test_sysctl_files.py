@@ -128,3 +128,38 @@ def test_arguments_of_the_kernel_stay_in_their_order():
     line = "sysctl.kernel.numa_balancing=1 numa_balancing=disable sysctl.kernel/numa_balancing=2 quiet=\n"
     found = Facts(FakeReader({"/proc/cmdline": line})).sysctl_at_boot["kernel.numa_balancing"]
     assert [one.value for one in found.settings] == ["1", "0", "2"]
+
+
+TUNED = {
+    "/etc/tuned/active_profile": "throughput-performance\n",
+    "/etc/tuned/tuned-main.conf": "daemon = 1\n",
+    "/usr/lib/tuned/throughput-performance/tuned.conf": "[sysctl]\nvm.dirty_ratio=40\n",
+    "/usr/lib/sysctl.d/elasticsearch.conf": "vm.max_map_count=262144\n",
+    "/etc/sysctl.d/60-site.conf": "vm.max_map_count=1048576\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "at_boot", "winner"),
+    [
+        ({}, True, "/etc/sysctl.d/60-site.conf:1"),
+        ({"/etc/sysctl.conf": "vm.max_map_count=2000000\n"}, True, "/etc/sysctl.conf:1"),
+        ({"/etc/tuned/tuned-main.conf": "reapply_sysctl = 0\n"}, True, "/usr/lib/sysctl.d/elasticsearch.conf:1"),
+        (
+            {"/etc/tuned/tuned-main.conf": "# reapply_sysctl = 0\nreapply_sysctl = 1\n"},
+            True,
+            "/etc/sysctl.d/60-site.conf:1",
+        ),
+        (
+            {"/usr/lib/tuned/throughput-performance/tuned.conf": "[main]\n"},
+            True,
+            "/usr/lib/sysctl.d/elasticsearch.conf:1",
+        ),
+        ({}, False, "/usr/lib/sysctl.d/elasticsearch.conf:1"),
+    ],
+)
+def test_what_tuned_sets_anew_counts_over_the_files_of_packages(more, at_boot, winner):
+    facts = Facts(FakeReader({**TUNED, **more}))
+    has_keys = "sysctl" in {**TUNED, **more}["/usr/lib/tuned/throughput-performance/tuned.conf"]
+    facts.__dict__["managers"] = SimpleNamespace(tuned_at_boot=at_boot, tuned_sysctls=("vm.dirty_ratio",) * has_keys)
+    assert facts.sysctl_at_boot["vm.max_map_count"].place == winner

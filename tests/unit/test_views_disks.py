@@ -1,6 +1,7 @@
 """`hosttune disks`: one picture of devices, file systems, mounts, free space and fstab."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -83,6 +84,22 @@ def test_mounted_disk_whose_line_names_no_known_device_has_it(source, unsure):
     text = disks_text(of("h100-8x-2socket", **{"/etc/fstab": fstab}), Page())
     assert f" fstab line 2: {source} on /data{unsure}" in " ".join(text.split())
     assert "may not mount it" not in text
+
+
+def test_line_of_several_devices_is_mounted_from_one_of_them():
+    """Disks of one btrfs, and a volume with its snapshot."""
+    fstab = "UUID=0a11-22 / ext4 defaults 0 1\nUUID=d2-7e /data btrfs defaults 0 0\n"
+    reader = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    reader.files["/etc/fstab"] = FileValue(fstab.encode())
+    facts = Facts(reader)
+    two = [
+        replace(one, uuid="d2-7e") if one.path in {"/dev/nvme1n1", "/dev/nvme2n1"} else one
+        for one in facts.filesystems.all
+    ]
+    facts.__dict__["filesystems"] = replace(facts.filesystems, all=tuple(two))
+    text = " ".join(disks_text(disks_of(facts), Page()).split())
+    assert "fstab line 2: UUID=d2-7e on /data; another device of that name is mounted there" in text
+    assert "not mounted now" not in text
 
 
 def test_fstab_line_of_an_unmounted_disk_says_so():

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.kernel.sysctl import Sysctl, normal_key, proc_path
 from hosttune.facts.lookups import Lookup, fits_parts, whole_number
 from hosttune.facts.placed import Placed
@@ -39,6 +39,8 @@ _WORDS = {
     "numa_balancing=disable": ("kernel.numa_balancing", "0"),
     "numa_balancing=enable": ("kernel.numa_balancing", "1"),
 }
+_REAPPLIED = ("/etc/", "/run/")
+_OFF = regex(r"(?m)^[ \t]*reapply_sysctl[ \t]*=[ \t]*(?:0|[Ff]alse)\b")
 _MOST_PATTERNS = 256  # each is held against each key
 _ASSIGNMENT = regex(r"\s*(?:-\s*)?([^=\s#;]+)\s*=\s*((?:\S(?:.*\S)?)?)\s*")
 _WILD = frozenset("*?[")  # a key with one stands for several: they do not reach over a dot (glob(7))
@@ -118,7 +120,7 @@ def assignments(content: str) -> Iterator[tuple[int, str, str | None]]:
 
 
 def collect(reader: Reader, facts: Facts) -> SysctlAtBoot:
-    lines = shared(_lines, reader)
+    lines = shared(_lines, reader, facts)
     index = shared(lambda: _Index(reader, lines()))
     unread = shared(_unread, reader, facts)
 
@@ -142,17 +144,30 @@ def _unread(reader: Reader, facts: Facts) -> Mapping[str, Placed]:
         return {}
     if any(reader.resolve(path) == CONF for path in drop_ins(reader, FOLDERS)):
         return {}
-    managers = facts.managers
-    if facts.commands.sysctl_conf_loader or (managers.tuned_at_boot and managers.tuned_sysctls):
+    if facts.commands.sysctl_conf_loader or _has_reapplied(reader, facts):
         return {}
     return found
 
 
-def _lines(reader: Reader) -> tuple[_Line, ...]:
+def _has_reapplied(reader: Reader, facts: Facts) -> bool:
+    """Whether TuneD sets anew what /run/sysctl.d, /etc/sysctl.d and then /etc/sysctl.conf say, after its own values and
+    so after all files of packages (reapply_sysctl of tuned-main.conf(5), which is on by default).
+    """
+    main = text(reader, "/etc/tuned/tuned-main.conf")  # which its package brings
+    if not isinstance(main, str) or _OFF.search(main):
+        return False
+    return facts.managers.tuned_at_boot and bool(facts.managers.tuned_sysctls)
+
+
+def _lines(reader: Reader, facts: Facts) -> tuple[_Line, ...]:
     """Of all files, in the order of boot."""
+    files = [*drop_in_texts(reader, FOLDERS)]
+    if attempt(_has_reapplied, reader, facts) is True:
+        files.sort(key=lambda one: one[0].startswith(_REAPPLIED))
+        files.append((CONF, if_absent(text(reader, CONF), "")))
     return tuple(
         (key, None if value is None else Placed(value, path, number))
-        for path, content in drop_in_texts(reader, FOLDERS)
+        for path, content in files
         for number, key, value in assignments(content)
     )
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
+from hosttune.facts.base import attempt
+from hosttune.facts.globs import fits_glob, glob_fault
+from hosttune.facts.reading import names_in
 from hosttune.facts.storage.fstab_types import ON_DISK, is_remote_to_systemd
 from hosttune.facts.storage.fstab_typing import ESCAPED
 from hosttune.facts.storage.mounts import effective, mount_below, unit_name
 from hosttune.facts.storage.sources import sources_of
+from hosttune.facts.storage.unions import GLOB, branches_of, union_type
 from hosttune.facts.storage.ways import ways_of
 from hosttune.host.mountinfo import folders_above
 from hosttune.host.paths import PATH_MAX
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 _BINDS = frozenset({"bind", "rbind"})
 _ORDERED = ("x-systemd.requires=", "x-systemd.after=", "x-systemd.requisite=", "x-systemd.binds-to=", "_netdev")
+_MOST_BRANCHES = 32  # that are looked for
 _GENERATED = ("generator", "generator.early", "generator.late")  # systemd.generator(7), below /run/systemd
 _MADE_AT_BOOT = ("/run/", "/dev/", "/proc/", "/sys/", "/tmp/", "/var/run/")
 
@@ -88,6 +93,37 @@ def find_nesting_fault(facts: Facts, entry: FstabEntry) -> BindFault:
     )
     unit = "zfs-mount.service" if mount.fstype == "zfs" else f"UNIT, the unit that mounts {mount.target}"
     return BindFault(sentence, f"add x-systemd.requires={unit}")
+
+
+def find_union_fault(facts: Facts, entry: FstabEntry) -> BindFault:
+    """What comes of a union in which no branch is there: mergerfs mounts it all the same, and nothing in it works
+    (https://github.com/trapexit/mergerfs/issues/1360).
+    """
+    if facts.reader.persistent_only or "lay" in (kind := union_type(entry.fstype, entry.source)) or not kind:
+        return BindFault()  # the kernel refuses an overlay of what is not there
+    branches = branches_of(entry.fstype, entry.source, entry.options)[:_MOST_BRANCHES]
+    if not branches or any(_may_be_there(facts, one) for one in branches):
+        return BindFault()
+    named = ", ".join(branches[:3]) + (" ..." if len(branches) > 3 else "")
+    sentence = (
+        f"has no branch, for nothing is there that fits {named}: it is mounted all the same, and no file can be made"
+    )
+    return BindFault(sentence, f"make the folders, or name those that are meant for {entry.target}")
+
+
+def _may_be_there(facts: Facts, branch: str) -> bool:
+    """Whether a folder of this name, or one that fits the wildcards in the last part of it, is there, or may be."""
+    ways, (parent, _, last) = ways_of(facts), branch.rpartition("/")
+    if sources_of(facts).is_below_unmounted(branch) or GLOB.search(parent):
+        return True
+    if not GLOB.search(last):
+        path, is_far = ways.follow(branch)
+        return is_far or facts.reader.stat(path) is not ABSENT
+    path, is_far = ways.follow(parent or "/")
+    if is_far or glob_fault(last):
+        return True
+    names = attempt(names_in, facts.reader, path)
+    return not isinstance(names, tuple) or any(fits_glob(name, last) for name in names)
 
 
 def _explain_link(facts: Facts, entry: FstabEntry, source: str, path: str) -> BindFault | None:

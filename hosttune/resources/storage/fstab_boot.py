@@ -36,7 +36,7 @@ from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
-from hosttune.resources.storage.fstab_binds import find_bind_fault, find_nesting_fault
+from hosttune.resources.storage.fstab_binds import find_bind_fault, find_nesting_fault, find_union_fault
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, is_failing, lint
 from hosttune.resources.storage.fstab_lint_fields import find_relative_fault
 from hosttune.resources.storage.fstab_lint_options import is_required, option_remarks, refused_by
@@ -65,8 +65,8 @@ _SWAP_ON = {
 # (https://github.com/util-linux/util-linux/pull/3618, https://github.com/CachyOS/wiki/issues/302).
 _NTFS = "write ntfs3 in its place, or install ntfs-3g; if read-only is meant, add ro"
 _UNLOCK = (
-    "take kernel.modules_disabled out of {place}: it keeps drivers of GPUs and networks out, too\nif it is meant: set it "
-    "by a service that starts after all mounts and drivers (After=multi-user.target)"
+    "take kernel.modules_disabled out of {place}: it keeps drivers of GPUs and networks out, too\n"
+    "if it is meant: set it by a service that starts after all mounts and drivers (After=multi-user.target)"
 )
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
@@ -355,6 +355,8 @@ def _note_source(
     bind = find_bind_fault(facts, entry, here)
     if not bind.sentence:
         bind = find_nesting_fault(facts, entry)
+    if not bind.sentence:
+        bind = find_union_fault(facts, entry)
     if bind.sentence:
         is_absent = line.is_absent or bind.is_shown_wrong
         note = f"{entry.where} {bind.sentence}"

@@ -236,6 +236,7 @@ def find_relative_fault(source: str, fstype: str) -> FieldFault | None:
     if fstype != "auto" and (source in ("none", fstype) or re.fullmatch(r"[0-9A-Fa-f-]{9,36}", source)):
         todo = f"write UUID={source}" if "-" in source else "name it by UUID: lsblk -o NAME,FSTYPE,UUID"
         return FieldFault("no-device", f"`{source}` names no disk", todo)
-    if fstype == "swap":
-        return FieldFault("no-device", f"`{source}` is no whole path, as systemd wants it", f"is /{source} meant?")
+    if fstype == "swap" and re.fullmatch(r"[\w./-]+", source):  # else a template is to be filled
+        todo = f"write the whole path (/{source}), or LABEL={source}"
+        return FieldFault("no-device", f"`{source}` is no whole path, as systemd wants it", todo)
     return None
