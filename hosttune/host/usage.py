@@ -1,5 +1,7 @@
-"""How much lies below a folder: counted to a bound, without following links, on the one file system. Any user can make a
-file of any size with holes, and many names for one file: what takes room on the disk counts, and once (du(1)).
+"""How much lies below a folder: counted to a bound, without following links, on the one file system.
+
+Any user can make a file of any size with holes, and many names for one file: the room on the disk counts, and once, as
+in du(1).
 """
 
 from __future__ import annotations
