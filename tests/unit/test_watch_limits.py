@@ -12,7 +12,7 @@ import pytest
 from hosttune.facts.cpu.cpu import Quota
 from hosttune.measure.watch import limits
 from hosttune.measure.watch.limits import CpuLimits, cpu_folders, numbers, period_s, setter
-from hosttune.measure.watch.states import State, classify
+from hosttune.measure.watch.states import HeldState, State, Trust, classify, step
 from hosttune.measure.watch.tick import CpuLimit, HostTick, LimitKind
 from hosttune.measure.watch.verdict import Confidence, judged
 from hosttune.views.measure.watch_words import headline
@@ -127,7 +127,10 @@ def test_affinity_is_the_limit_where_the_job_fills_it_and_others_are_free():
     one = tick(0.0, 60.0, cpu=90, children=(0.33, 0.33, 0.33), main=0.0, delay=2.0, cpus=1.0, limit=pinned, gpus=())
     free = replace(one, host=HostTick(0.0, 0.0, 1.0))
     assert state_of(free) is State.LIMIT
-    assert state_of(replace(free, host=HostTick(0.0, 0.0, 8.0))) is State.CPU  # nothing is free beyond it
+    full = replace(free, host=HostTick(0.0, 0.0, 8.0))  # nothing is free beyond it: it would share
+    assert step(HeldState(), full) == HeldState(State.LIMIT, 0, Trust.LOW)
+    most = replace(full, limit=replace(pinned, cpus=6.0), cpus=6.0)
+    assert state_of(replace(most, tree=replace(one.tree, cores=5.9))) is State.CPU
 
 
 def test_nobody_takes_cpus_that_are_free():

@@ -9,6 +9,7 @@ that runs.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from functools import lru_cache
 
 from hosttune.frozen import frozen
 from hosttune.host.bounded import names_in
@@ -62,6 +63,7 @@ _MARKS = (
 )  # fmt: skip
 
 
+@lru_cache(maxsize=256)  # asked of each task in each look; the kernel has few such names
 def mark(channel: str) -> int:
     """What kind of sleep a wait channel is. Pure."""
     return next((found for found, names in _MARKS if channel.startswith(names)), Task.OTHER)
