@@ -19,7 +19,7 @@ KIB = 1 << 10
 def crash():
     """A folder like /var/crash."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
-        os.chmod(name, 0o1777)
+        os.chmod(name, 0o1777)  # noqa: S103 - as it is
         yield name
 
 
