@@ -1,7 +1,7 @@
 """How much lies below a folder: counted to a bound, without following links, on the one file system.
 
-Any user can make a file of any size with holes, and many names for one file: the room on the disk counts, and once, as
-in du(1).
+A user chooses the length of a file that holds nothing, and how many names a file has. So what counts is the space that
+files take, each of them once, and never more than the file system has in use: files can share their blocks (reflink).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MOST_ENTRIES: Final = 30_000  # a tenth to half a second
 _DEEPEST = 100  # folders below each other, each held open
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_BLOCK: Final = 512  # bytes, whatever the file system has (inode(7), st_blocks)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -29,7 +30,10 @@ def count(folder: int, most: int = MOST_ENTRIES) -> Usage:
     """What lies below an open folder. What is mounted there and has a server is not looked at: it may be dead."""
     tally = _Tally(os.fstat(folder).st_dev, most, frozenset(served_mounts()))
     tally.add(folder, os.readlink(f"/proc/self/fd/{folder}"), _DEEPEST)
-    return Usage(tally.size_bytes, tally.entries, tally.is_complete)
+    space = os.fstatvfs(folder)
+    used_bytes = (space.f_blocks - space.f_bfree) * space.f_frsize
+    size_bytes = min(tally.size_bytes, used_bytes) if space.f_blocks else tally.size_bytes  # 0: it tells nothing
+    return Usage(size_bytes, tally.entries, tally.is_complete)
 
 
 @dataclass(slots=True)
@@ -40,7 +44,7 @@ class _Tally:
     size_bytes: int = 0
     entries: int = 0
     is_complete: bool = True
-    linked: set[int] = field(default_factory=set)  # inodes with several names
+    named: set[int] = field(default_factory=set)  # inodes that have more than one name
 
     def add(self, folder: int, path: str, levels: int) -> None:
         try:
@@ -58,10 +62,10 @@ class _Tally:
     def _add_entry(self, folder: int, entry: os.DirEntry[str], path: str, levels: int) -> None:
         try:
             info = entry.stat(follow_symlinks=False)
-            if stat.S_ISREG(info.st_mode) and info.st_ino not in self.linked:
-                self.size_bytes += min(info.st_size, info.st_blocks * 512)
+            if stat.S_ISREG(info.st_mode) and info.st_ino not in self.named:
+                self.size_bytes += min(info.st_size, info.st_blocks * _BLOCK)
                 if info.st_nlink > 1:
-                    self.linked.add(info.st_ino)
+                    self.named.add(info.st_ino)
             if not stat.S_ISDIR(info.st_mode) or info.st_dev != self.device:
                 return
             inner = os.open(entry.name, _FOLDER, dir_fd=folder) if levels else -1

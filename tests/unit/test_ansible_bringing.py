@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import runpy
 import sys
 import tempfile
@@ -474,3 +475,39 @@ def test_summary_is_on_standard_error_where_a_program_reads_json(folding, capsys
     seen = capsys.readouterr()
     assert (seen.out, seen.err) == ("", "".join(f"{line}\n" for line in result["summary"]))
     assert result["summary"][0] == "1 host: nothing to change"
+
+
+def test_output_without_an_end_costs_its_host_alone(action, monkeypatch):
+    """Ansible reads all that a host prints: here 1 GiB, a part at a time."""
+    read = []
+
+    def execute(**_):
+        read.extend(bytes(16 << 20) for _ in range(64))  # zeros that are never touched cost this test no memory
+        return {}
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    monkeypatch.setattr(type(action), "SCHEMA", {})
+    action._discovered_interpreter_key = None
+    action._execute_module = execute
+    said = "the answer of this host is none of hosttune: it printed more than the controller has memory for"
+    assert action._ask({}, {}) == {"failed": True, "changed": False, "msg": said}
+    assert 0 < len(read) < 20
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+@pytest.mark.parametrize("gather", [(), ("record",)])
+def test_output_that_is_larger_than_any_answer_is_not_looked_at(gather, action, monkeypatch):
+    bounds = type(action).run.__globals__["answers"]
+    monkeypatch.setattr(bounds, "MAX_OUTPUT", 1 << 20)
+    monkeypatch.setattr(bounds, "MAX_RECORD_OUTPUT", 2 << 20)
+    monkeypatch.setattr(type(action), "SCHEMA", {"msg": {"type": "str"}})
+    monkeypatch.setattr(ActionBase, "_parse_returned_data", lambda _, res: json.loads(res["stdout"]), raising=False)
+    action._discovered_interpreter_key = None
+    for size, is_taken in ((1000, True), (1 << 21, False)):
+        printed = json.dumps({"msg": "x", "more": "x" * size})
+        action._execute_module = lambda printed=printed, **_: action._parse_returned_data(
+            {"stdout": printed, "stderr": ""}
+        )
+        answer = action._ask({"gather": gather}, {})
+        said = f"the answer of this host is none of hosttune: it printed more than {1 + len(gather)} MiB"
+        assert answer == ({"msg": "x"} if is_taken else {"failed": True, "changed": False, "msg": said})

@@ -7,6 +7,8 @@ import base64
 import json
 import os
 import re
+import resource
+from contextlib import contextmanager
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.json_utils import _filter_non_json_lines
@@ -26,6 +28,37 @@ NOT_ROOT = re.compile(
 NO_INTERPRETER = (126, 127)
 # Words of ansible-core before it says that the reason is on standard error.
 NO_ANSWER = ("MODULE FAILURE", "Module result deserialization failed", "The module failed to execute correctly")
+
+# So many bytes of memory the controller takes for each byte that a module may print: as it came, as text, parsed.
+MEMORY_PER_BYTE = 12
+VM_DATA = re.compile(r"^VmData:\s+(\d+) kB$", re.MULTILINE)
+
+
+class TooMuch(AnsibleError):
+    """A host printed more than any answer of hosttune has."""
+
+
+@contextmanager
+def bounded_memory(more):
+    """Let this process take at most `more` bytes: Ansible itself reads all that a host prints, which may have no end.
+    Then there is a MemoryError here, and no other host loses its answer: Ansible forks a process for each task of a
+    host. Without Linux nothing is bounded (proc_pid_status(5); RLIMIT_DATA of getrlimit(2)).
+    """
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            taken = VM_DATA.search(file.read())
+    except OSError:
+        taken = None
+    if taken is None:
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [one for one in (soft, hard) if one != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min([*limits, int(taken[1]) * 1024 + more]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def split_lists(given):
@@ -53,6 +86,7 @@ class BringingAction(ActionBase):
     MODULE = ""
     SCHEMA = None  # of what the module returns
     _is_handed_over = False  # whether the host may have begun to run the module
+    _most = answers.MAX_OUTPUT  # characters that it may print
 
     def run(self, tmp=None, task_vars=None):
         if getattr(self._task, "async_val", 0):
@@ -85,14 +119,18 @@ class BringingAction(ActionBase):
         ansible_facts are variables that beat those of the inventory, add_host changes the inventory.
         """
         self._is_handed_over = False
+        has_record = "record" in (given.get("gather") or ())
+        self._most = answers.MAX_RECORD_OUTPUT if has_record else answers.MAX_OUTPUT
         try:
-            answer = self._execute_module(module_name=self.MODULE, module_args=given, task_vars=task_vars)
+            with bounded_memory(self._most * MEMORY_PER_BYTE):
+                answer = self._execute_module(module_name=self.MODULE, module_args=given, task_vars=task_vars)
+                taken = answers.parse_answer(answer, self.SCHEMA)
+        except (answers.MalformedAnswer, TooMuch) as error:
+            taken = _refused(str(error))
+        except MemoryError:
+            taken = _refused("it printed more than the controller has memory for")
         except AnsibleError as error:
             return self._unanswered(error)
-        try:
-            taken = answers.parse_answer(answer, self.SCHEMA)
-        except answers.MalformedAnswer as error:
-            taken = {"failed": True, "changed": False, "msg": f"the answer of this host is none of hosttune: {error}"}
         if taken.get("failed") and "reboot_reasons" not in taken:
             taken.update(_explained(taken))
         # The interpreter that Ansible itself has found, so that it is searched for only once.
@@ -128,6 +166,8 @@ class BringingAction(ActionBase):
         """Ansible shows warnings, deprecations and what else a module printed while it parses its answer. So only the
         documented keys get there.
         """
+        if max(len(res["stdout"]), len(res["stderr"])) > self._most:
+            raise TooMuch(f"it printed more than {self._most >> 20} MiB")
         res = dict(res, stdout=answers.clean_output(res["stdout"]), stderr=answers.clean_output(res["stderr"]))
         try:
             text, _junk = _filter_non_json_lines(res["stdout"], objects_only=True)
@@ -169,6 +209,10 @@ class BringingAction(ActionBase):
         names = given.get("rules_files") or []
         texts = bundle.rule_texts([self._found(name) for name in names], self._text)
         return bundle.with_written_out(texts, given.get("rules") or [])
+
+
+def _refused(why):
+    return {"failed": True, "changed": False, "msg": f"the answer of this host is none of hosttune: {why}"}
 
 
 def _explained(failure):
