@@ -245,8 +245,9 @@ def _waits_for_dump(reader: Reader, pid: str) -> bool:
     """Whether another thread writes a core dump meanwhile: a large one takes minutes. A disk that hangs shows in that
     thread.
     """
-    is_parked = _wait(reader, pid).partition(".")[0] in _PARKED
-    return is_parked and _DUMPS.search(str(text(reader, f"/proc/{pid}/status"))) is not None
+    if not _DUMPS.search(str(text(reader, f"/proc/{pid}/status"))):
+        return False
+    return str(line(reader, f"/proc/{pid}/wchan")).partition(".")[0] in _PARKED
 
 
 def _sees_fuse(reader: Reader, pid: str) -> bool:
