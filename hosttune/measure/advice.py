@@ -66,7 +66,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "turns": Advice(
         "its processes take turns: a lock (multiprocessing.Lock, a lock on a file), or a queue with one place, lets "
-        "one of them work at a time. Hold it for less, or give each process data of its own; more processes do not help",
+        "one of them work at a time. Hold it for less, or give each its own data; more processes bring nothing",
         "4 processes with one lock: 165 items/s; 8: 154",
         MACHINE,
     ),
@@ -125,7 +125,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "vllm serve --api-server-count), and keep tokenizers and JSON out of the process that feeds the GPU",
     ),
     "chunks": Advice(
-        "HDF5 unpacks a whole chunk for each sample that is read, and in one thread of a process only: as many samples "
+        "HDF5 unpacks a whole chunk for each sample that is read, in one thread of a process only: as many samples "
         "in a chunk as one read takes, lzf or no packing instead of gzip, and the file opened in each loader worker",
         "samples at random for each CPU second: gzip with 64 a chunk 12, with one 865; lzf 1,404; not packed 24,157",
         MACHINE,
