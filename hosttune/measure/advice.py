@@ -65,8 +65,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         MACHINE,
     ),
     "turns": Advice(
-        "its processes take turns: a lock (multiprocessing.Lock, a lock on a file), or a queue with one place, lets one of "
-        "them work at a time. Hold it for less, or give each process data of its own; more processes do not help",
+        "its processes take turns: a lock (multiprocessing.Lock, a lock on a file), or a queue with one place, lets "
+        "one of them work at a time. Hold it for less, or give each its own data; more processes bring nothing",
         "4 processes with one lock: 165 items/s; 8: 154",
         MACHINE,
     ),
@@ -125,8 +125,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "vllm serve --api-server-count), and keep tokenizers and JSON out of the process that feeds the GPU",
     ),
     "chunks": Advice(
-        "HDF5 unpacks a whole chunk for each sample that is read, and in one thread of a process only: as many samples in "
-        "a chunk as one read takes, lzf or no packing instead of gzip, and the file opened in each loader worker",
+        "HDF5 unpacks a whole chunk for each sample that is read, in one thread of a process only: as many samples "
+        "in a chunk as one read takes, lzf or no packing instead of gzip, and the file opened in each loader worker",
         "samples at random for each CPU second: gzip with 64 a chunk 12, with one 865; lzf 1,404; not packed 24,157",
         MACHINE,
     ),
@@ -265,9 +265,9 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "limit": Advice("give it more CPUs"),
     "unpin": Advice(
-        "under a scheduler, ask it for more: srun --cpus-per-task=N. Else taskset -apc LIST PID gives a running process "
-        "more. Where a library did it, start without OMP_PROC_BIND, GOMP_CPU_AFFINITY and KMP_AFFINITY, or widen it in "
-        "the worker_init_fn of the loaders: os.sched_setaffinity(0, range(os.cpu_count()))",
+        "under a scheduler, ask it for more: srun --cpus-per-task=N. Else taskset -apc LIST PID gives a running "
+        "process more. Where a library did it, start without OMP_PROC_BIND, GOMP_CPU_AFFINITY and KMP_AFFINITY, or "
+        "widen it in the worker_init_fn of the loaders: os.sched_setaffinity(0, range(os.cpu_count()))",
     ),
     "line": Advice(
         "its processes run one after the other while CPUs are free: run several at once (make -j N, xargs -P N, "

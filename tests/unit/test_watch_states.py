@@ -203,6 +203,10 @@ def test_threads_that_queue_while_the_main_thread_sleeps_are_seen():
     assert state_of(replace(one, tree=replace(tree, wanting=0.0))) is State.WAIT
     asleep = replace(tree, wanting=1.0, main_cores=0.02, cores=0.02, most_runnable=0.03)
     assert state_of(replace(one, tree=asleep)) is State.WAIT  # it has just woken
+    shared = replace(tree, wanting=2.0, main_cores=0.98, cores=0.98, most_runnable=0.0)
+    assert state_of(replace(one, tree=shared)) is State.WORKERS  # threads that share the interpreter
+    served = replace(one, wait=Wait(Want.NETWORK, "10.0.0.1:80"))
+    assert state_of(replace(served, tree=replace(tree, wanting=1.0, cores=0.18, most_runnable=0.2))) is State.WAIT
 
 
 @pytest.mark.parametrize(

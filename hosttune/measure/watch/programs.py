@@ -1,4 +1,4 @@
-"""What a job works with: pictures, film, text, tables, arrays, or requests. Advice on decoders is for a job that decodes.
+"""What a job works with: pictures, film, text, tables, arrays, requests. Advice on decoders is for a job that decodes.
 
 Two signs: the libraries that its busiest processes have mapped (proc_pid_maps(5)), and the suffixes of the data files
 that they have open or mapped. Libraries only show what was imported: PyTorch's vision package brings picture

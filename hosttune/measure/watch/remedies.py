@@ -216,15 +216,13 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
         return ("server", "profile")
     if not _is_python(account):
         return ("one-thread",)
-    if takes_turns(account):
-        return ("turns",)
+    if takes_turns(account) or is_one_of_several(account, share):
+        return ("turns" if takes_turns(account) else "one-slow-worker",)
     chunks = ("chunks",) if Workload.ARRAYS in account.works_with else ()
     if saturated < 0.5:
         if round(active) >= 1 or (mean["children"] or 0.0) >= 1.5:  # it has loaders, and they rest
             return (*chunks, "launch-bound") if _has_gpu(account) else (*chunks, "one-thread")
         return (*chunks, *(("some-workers", "launch-bound") if _has_gpu(account) else ("one-thread", "some-workers")))
-    if is_one_of_several(account, share):
-        return ("one-slow-worker",)
     return (*chunks, "more-workers", "keep-workers", *(("pin-memory",) if _has_gpu(account) else ()), "knee")
 
 

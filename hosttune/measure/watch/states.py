@@ -91,6 +91,7 @@ class Limits:
     delay_share: float = 0.25  # of the cores it got
     delay_cores: float = 0.1
     runnable: float = 0.5  # cores that the busiest process got and waited for, together
+    got_share: float = 0.45  # of the CPUs that its tasks want
     saturated_enter: float = 0.85  # cores
     saturated_leave: float = 0.70
     main_most: float = 2  # cores: one thread that computes, and helpers (autograd, pinning)
@@ -310,12 +311,13 @@ def is_kept_waiting(tick: Tick) -> bool | None:
 
 
 def _threads_queue(tick: Tick) -> bool:
-    """Tasks want CPUs at the moment of the look that the job did not get since the one before. The delay that the
-    kernel adds up for a process is that of its main thread only, which may sleep beside threads that queue."""
+    """The main thread sleeps on a lock in memory, as for the end of others, and these want much more CPU time at the
+    moment of the look than the job got: the delay that the kernel adds up for a process is that of its main thread."""
     tree = tick.tree
     if tree is None or tree.cores is None or tree.wanting is None or tree.cores < LIMITS.active_cores:
         return False
-    return tree.wanting - tree.cores >= LIMITS.runnable
+    sleeps = tick.wait is not None and tick.wait.kind in {Want.LOCK, Want.EACH_OTHER}
+    return sleeps and tree.cores < LIMITS.got_share * tree.wanting
 
 
 def _is_line_without_delay(tick: Tick) -> bool:
@@ -462,9 +464,8 @@ def trust(state: State, tick: Tick) -> Trust:
         # Utilization alone says that some kernel ran; power beside it says that it worked.
         return Trust.HIGH if tick.gpus_are_its and power_percent(tick) is not None else Trust.MEDIUM
     if state is State.LIMIT:  # the kernel counts what a quota took; what an affinity took follows from who is busy
-        if _at_least(tick.throttled_percent, LIMITS.throttled_leave):
-            return Trust.HIGH
-        return Trust.MEDIUM if has_free_outside(tick) else Trust.LOW
+        is_counted = _at_least(tick.throttled_percent, LIMITS.throttled_leave)
+        return Trust.HIGH if is_counted else Trust.MEDIUM if has_free_outside(tick) else Trust.LOW
     level = Trust.LOW
     if tick.job is not None:
         level = Trust.HIGH
