@@ -78,6 +78,14 @@ def test_bind_of_a_link_to_what_a_boot_mounts_later_is_noted(line, links, is_not
         assert " " not in found[0].way_out.removeprefix("write ").partition(" as its source")[0]
 
 
+@pytest.mark.parametrize(("option", "count"), [("", 1), (",_netdev", 0)])
+def test_bind_of_a_link_to_the_network_is_to_come_after_the_disks(option, count):
+    content = {"/etc/fstab": f"nas:/x /nas nfs4 _netdev 0 0\n{LINKED}{option} 0 0\n", "/proc/self/mountinfo": ROOT}
+    facts = Facts(FakeReader(content, links={"/pkg": "/nas/pkg"}, folders=("/fonts", "/nas")))
+    (found,) = [one for one in look_at_boot_lines(facts) if "a link leads to /nas" in one.note]
+    assert found.way_out.count("add _netdev") == count
+
+
 @pytest.mark.parametrize(
     ("line", "is_noted"),
     [

@@ -134,16 +134,19 @@ def _explain_link(facts: Facts, entry: FstabEntry, source: str, path: str) -> Bi
     lines = facts.fstab.by_path
     on = max((one for one in above if one in lines or one in facts.mount_units.by_path), key=len, default="")
     waited = find_waited(entry.options)
-    if not on or waited is None or on in waited or "_netdev" in entry.options:
+    line = lines.get(on)
+    is_far = line is not None and is_remote_to_systemd(effective(line.fstype, line.source), frozenset(line.options))
+    is_after_disks = "_netdev" in entry.options
+    if not on or waited is None or on in waited or (is_after_disks and not is_far):
         return None
-    where = f"{on} ({lines[on].where})" if on in lines else on
+    where = f"{on} ({line.where})" if line else on
     sentence = (
         f"binds {source}, which a link leads to {where}: systemd does not wait for that mount, so a boot can come "
         "before it, and shows an empty folder or fails"
     )
-    return BindFault(
-        sentence, f"write {path.replace(' ', ESCAPED)} as its source, or add x-systemd.requires-mounts-for={on}"
-    )
+    todo = f"write {path.replace(' ', ESCAPED)} as its source, or add x-systemd.requires-mounts-for={on}"
+    # Else systemd counts it among the disks, which the network comes after (ordering cycle).
+    return BindFault(sentence, f"{todo}\nadd _netdev" if is_far and not is_after_disks else todo)
 
 
 def _explain_missing(facts: Facts, entry: FstabEntry, source: str) -> BindFault:
