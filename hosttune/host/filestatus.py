@@ -15,29 +15,38 @@ from typing import Any
 from hosttune.frozen import frozen
 
 _AT_FDCWD = -100
+_AT_SYMLINK_NOFOLLOW = 0x100
 _AT_NO_AUTOMOUNT, _AT_EMPTY_PATH, _AT_STATX_DONT_SYNC = 0x800, 0x1000, 0x4000
 _PART = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _STATX_BASIC_STATS = 0x7FF
 _SIZE = 256  # of struct statx (linux/stat.h)
-_HEAD = struct.Struct("=IIQIIIHHQ")  # mask, blksize, attributes, nlink, uid, gid, mode, (spare), ino
+_HEAD = struct.Struct("=IIQIIIHHQQQ")  # mask, blksize, attributes, nlink, uid, gid, mode, (spare), ino, size, blocks
 _NUMBERS = struct.Struct("=IIII")  # major and minor of the node itself, and of the device that holds it
 _NUMBERS_AT = 128
 
 
 @frozen
 class FileStatus:
-    """The part of statx(2) that is needed of files in /proc/PID."""
+    """The part of statx(2) that is needed of files that users chose."""
 
     mode: int  # type and permissions, as st_mode
     uid: int
     inode: int
     rdev: tuple[int, int]  # major and minor number of a device node
     device: tuple[int, int]  # of the file system that holds the file
+    size: int = 0  # bytes
+    taken: int = 0  # bytes that its blocks take
+    links: int = 1  # names that it has
 
 
 def status_of(path: str) -> FileStatus | None:
     """What the kernel knows of the file, links followed; None where it is not there or may not be looked at."""
     return _status(_AT_FDCWD, os.fsencode(path))
+
+
+def status_in(folder: int, name: str) -> FileStatus | None:
+    """The same of a name in an open folder; no link is followed. Of a mount it is that of its top."""
+    return _status(folder, os.fsencode(name), _AT_SYMLINK_NOFOLLOW)
 
 
 def status_without_links(path: str, avoided: Iterable[str]) -> FileStatus | None:
@@ -59,14 +68,15 @@ def status_without_links(path: str, avoided: Iterable[str]) -> FileStatus | None
         os.close(here)
 
 
-def _status(folder: int, path: bytes) -> FileStatus | None:
+def _status(folder: int, path: bytes, flags: int = 0) -> FileStatus | None:
     buffer = ctypes.create_string_buffer(_SIZE)
-    flags = _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC | (0 if path else _AT_EMPTY_PATH)
+    flags |= _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC | (0 if path else _AT_EMPTY_PATH)
     if _statx()(folder, path, flags, _STATX_BASIC_STATS, buffer) != 0:
         return None
-    _, _, _, _, uid, _, mode, _, inode = _HEAD.unpack_from(buffer)
+    _, _, _, links, uid, _, mode, _, inode, size, blocks = _HEAD.unpack_from(buffer)
     major, minor, held_major, held_minor = _NUMBERS.unpack_from(buffer, _NUMBERS_AT)
-    return FileStatus(mode, uid, inode, (major, minor), (held_major, held_minor))
+    taken = blocks * 512  # whatever the file system's own blocks are (statx(2))
+    return FileStatus(mode, uid, inode, (major, minor), (held_major, held_minor), size, taken, links)
 
 
 @cache

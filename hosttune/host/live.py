@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from hosttune.errors import Refused
 from hosttune.host.bounded import MOST_NAMES, names_in
 from hosttune.host.cleaned import Cleaned
-from hosttune.host.door import LOCK_HOLDER, Completed, Process, ReaderKind, Rehearsal
+from hosttune.host.door import LOCK_HOLDER, Completed, Process, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.host.effort import counted
+from hosttune.host.late_mounts import ask_in_time
 from hosttune.host.process import Ended, act, last_lines, look
-from hosttune.host.tree import FileTree
+from hosttune.host.tree import FileTree, Stranger
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 
 _VALUE_FOLDERS = ("/proc/sys/", "/sys/")
@@ -35,6 +37,34 @@ class LiveReader(FileTree):
     @property
     def name(self) -> str:
         return os.uname().nodename
+
+    def read(self, path: str) -> Answer[bytes]:
+        return ask_in_time(path, partial(super().read, path))
+
+    def head(self, path: str, size: int = 4) -> Answer[bytes]:
+        return ask_in_time(path, partial(super().head, path, size))
+
+    def read_guarded(self, path: str) -> tuple[Answer[bytes], tuple[Stranger, ...]]:
+        answer = ask_in_time(path, partial(super().read_guarded, path))
+        return (answer, ()) if isinstance(answer, Unreadable) else answer
+
+    def list(self, path: str) -> Answer[tuple[str, ...]]:
+        return ask_in_time(path, partial(super().list, path))
+
+    def link(self, path: str) -> Answer[str]:
+        return ask_in_time(path, partial(super().link, path))
+
+    def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]:
+        return ask_in_time(path, partial(super().stat, path, follow=follow))
+
+    def resolve(self, path: str) -> Answer[str]:
+        return ask_in_time(path, partial(super().resolve, path))
+
+    def space(self, path: str) -> Answer[Space]:
+        return ask_in_time(path, partial(super().space, path))
+
+    def usage(self, path: str) -> Answer[Usage]:
+        return ask_in_time(path, partial(super().usage, path))
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         program = os.path.basename(argv[0])

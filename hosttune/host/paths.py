@@ -24,7 +24,7 @@ PATH_MAX: Final = 4096  # include/uapi/linux/limits.h: what is as long, or longe
 MAX_LINKS = 40  # as the kernel: path_resolution(7)
 MAX_PARTS = 256  # components that come out of the links of one walk: 40 links of 4,095 bytes would have 80,000
 _OPENAT2, _AT_FDCWD = 437, -100  # of every architecture (asm-generic/unistd.h)
-_RESOLVE_NO_SYMLINKS = 0x04  # linux/openat2.h
+_RESOLVE_NO_XDEV, _RESOLVE_NO_SYMLINKS = 0x01, 0x04  # linux/openat2.h
 _HOW = struct.Struct("=QQQ")  # struct open_how
 
 
@@ -88,15 +88,15 @@ def close(fd: int) -> None:
 
 
 @cache
-def _openat2() -> Callable[[str, int], tuple[int, int]]:
-    """Calls it with a path and flags: the descriptor, or -1 and the number of the error."""
+def _openat2() -> Callable[[int, str, int, int], tuple[int, int]]:
+    """Calls it with a folder, a path, flags and RESOLVE flags: the descriptor, or -1 and the number of the error."""
     import ctypes  # takes its time, and a record needs none
 
     libc = ctypes.CDLL(None, use_errno=True)
 
-    def call(path: str, flags: int) -> tuple[int, int]:
-        how = _HOW.pack(flags, 0, _RESOLVE_NO_SYMLINKS)
-        fd = libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), how, len(how))
+    def call(folder: int, path: str, flags: int, resolve: int) -> tuple[int, int]:
+        how = _HOW.pack(flags, 0, resolve)
+        fd = libc.syscall(_OPENAT2, folder, os.fsencode(path), how, len(how))
         return int(fd), ctypes.get_errno()
 
     return call
@@ -107,10 +107,24 @@ def open_without_links(path: str, *, follow: bool = True) -> int:
     end itself. Raises OSError: ELOOP where another part is a link, ENOSYS or EPERM where this kernel, or a filter of
     system calls, does not have it.
     """
-    fd, number = _openat2()(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
+    flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    fd, number = _openat2()(_AT_FDCWD, path, flags, _RESOLVE_NO_SYMLINKS)
     if fd < 0:
         raise OSError(number, os.strerror(number), path)
     return fd
+
+
+def open_folder_of_mount(name: str, folder: int) -> int:
+    """A folder in an open folder, for reading, if nothing is mounted on it. Else OSError, EXDEV: the server of what a
+    user mounts there meanwhile is not asked. Without openat2(2) it is opened all the same.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd, number = _openat2()(folder, name, flags, _RESOLVE_NO_XDEV | _RESOLVE_NO_SYMLINKS)
+    if fd >= 0:
+        return fd
+    if number in {errno.ENOSYS, errno.EPERM}:
+        return os.open(name, flags, dir_fd=folder)
+    raise OSError(number, os.strerror(number), name)
 
 
 @contextmanager

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hosttune.host.door import Stat, Usage
+from hosttune.host.filestatus import status_in
 from hosttune.host.named import served_mounts
+from hosttune.host.paths import open_folder_of_mount
 from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -21,13 +23,13 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES: Final = 30_000  # a tenth to half a second
 _DEEPEST = 100  # folders below each other, each held open
-_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-_BLOCK: Final = 512  # bytes, whatever the file system has (inode(7), st_blocks)
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV})
 
 
 def count(folder: int, most: int = MOST_ENTRIES) -> Usage:
-    """What lies below an open folder. What is mounted there and has a server is not looked at: it may be dead."""
+    """What lies below an open folder. What is mounted there is not looked at: its server may be dead. A user can mount
+    something at the moment in which the walk comes there.
+    """
     tally = _Tally(os.fstat(folder).st_dev, most, frozenset(served_mounts()))
     tally.add(folder, os.readlink(f"/proc/self/fd/{folder}"), _DEEPEST)
     space = os.fstatvfs(folder)
@@ -55,25 +57,28 @@ class _Tally:
                         return
                     self.entries += 1
                     if (inner := f"{path.rstrip('/')}/{entry.name}") not in self.served:
-                        self._add_entry(folder, entry, inner, levels)
+                        self._add_entry(folder, entry.name, inner, levels)
         except OSError:
             self.is_complete = False
 
-    def _add_entry(self, folder: int, entry: os.DirEntry[str], path: str, levels: int) -> None:
+    def _add_entry(self, folder: int, name: str, path: str, levels: int) -> None:
+        info = status_in(folder, name)
+        if info is None:  # it has gone, or says nothing
+            self.is_complete = False
+            return
+        if stat.S_ISREG(info.mode) and info.inode not in self.named:
+            self.size_bytes += min(info.size, info.taken)
+            if info.links > 1:
+                self.named.add(info.inode)
+        if not stat.S_ISDIR(info.mode) or os.makedev(*info.device) != self.device:
+            return
+        if not levels:
+            self.is_complete = False
+            return
         try:
-            info = entry.stat(follow_symlinks=False)
-            if stat.S_ISREG(info.st_mode) and info.st_ino not in self.named:
-                self.size_bytes += min(info.st_size, info.st_blocks * _BLOCK)
-                if info.st_nlink > 1:
-                    self.named.add(info.st_ino)
-            if not stat.S_ISDIR(info.st_mode) or info.st_dev != self.device:
-                return
-            inner = os.open(entry.name, _FOLDER, dir_fd=folder) if levels else -1
+            inner = open_folder_of_mount(name, folder)
         except OSError as error:
             self.is_complete = self.is_complete and error.errno in _GONE
-            return
-        if inner < 0:
-            self.is_complete = False
             return
         try:
             self.add(inner, path, levels - 1)
