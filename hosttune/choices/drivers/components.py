@@ -98,8 +98,8 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str | ByPolicy:
             "in the policy first"
         )
     if package == _UNNUMBERED and _branch_of(facts) < _FIRST_UNNUMBERED:
-        # Its name keeps no branch, so the next upgrade would bring the newest one again. apt-mark refuses all names
-        # where it does not know one.
+        # Its name keeps no branch, so the next upgrade would bring the newest one again. apt-mark fails (100) when
+        # it does not know one of the names, and the restart behind && is then not run.
         names = {operand.partition("=")[0] for operand in operands}
         held = [one for one in (package, library) if one in names or facts.packages[one].is_installed]
         command += f" && sudo apt-mark hold {' '.join(map(quote, held))} && sudo systemctl restart {SERVICE}"
