@@ -141,6 +141,19 @@ def test_fabric_manager_whose_name_keeps_no_branch_goes_back_to_the_older_driver
     )
 
 
+@pytest.mark.parametrize(
+    ("installed", "held"), [({}, ""), ({"libnvidia-nscq": "590.48.01-1ubuntu1"}, " libnvidia-nscq")]
+)
+def test_hold_names_no_library_that_apt_lacks_in_that_version_unless_it_is_installed(installed, held):
+    newer = {"nvidia-fabricmanager": "590.48.01-1ubuntu1", "nvidia-utils-580": "580.126.20-1ubuntu1"}
+    facts = host(packages=newer | installed)
+    facts.archives.lacking = ("libnvidia-nscq",)
+    assert choose(facts, {}).todo == (
+        "sudo apt-get install 'nvidia-fabricmanager=580.126.20*' && "
+        f"sudo apt-mark hold nvidia-fabricmanager{held} && sudo systemctl restart {SERVICE}"
+    )
+
+
 SHOWN = stanza("nvidia-driver-580-server-open", "580.126.20-0ubuntu1", ("0x2330",))
 KNOWN = SHOWN + stanza("nvidia-fabricmanager-580", "580.126.20-0ubuntu1", section="multiverse/libs")
 INSTALL = "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*' 'libnvidia-nscq-580=580.126.20*'"
@@ -262,6 +275,22 @@ def test_fabric_manager_that_no_archive_has_in_the_drivers_version_is_not_named(
     assert "=580.126.20*" not in found.todo
     assert ("the -server driver, which Fabric Manager goes with" in found.todo) is has_server
     assert ("no list of apt has nvidia-fabricmanager-580 in 580.126.20, but 580.142" in found.todo) is not has_server
+
+
+@pytest.mark.parametrize(("origin", "leaves"), [("NVIDIA", False), ("Ubuntu", True)])
+def test_driver_of_nvidias_archive_is_not_sent_to_nvidias_archive(origin, leaves):
+    """NVIDIA/gpu-driver-container issue 735: Fabric Manager 590.48.01 beside 580.126.09."""
+    facts = host()
+    common = DriverPackage("nvidia-kernel-common-580", "580.126.20-0ubuntu1", False, "installed")
+    facts.driver = replace(facts.driver, packages=(common,))
+    facts.packages = Packages({"nvidia-fabricmanager": ("590.48.01-1", "install ok installed")})
+    here = Offer("nvidia-kernel-common-580", common.version, common.version, origin, origin)
+    operands = [f"{name}=580.126.20*" for name in ("nvidia-fabricmanager", "libnvidia-nscq")]
+    facts.archives = archive(operands, **{"nvidia-fabricmanager": "590.48.01-1"})
+    facts.archives.origins, facts.archives.packages = (origin,), {here.name: here}
+    todo = choose(facts, {}).todo
+    assert todo.startswith("no list of apt has nvidia-fabricmanager in 580.126.20, but 590.48.01: sudo apt-get update")
+    assert ("both from NVIDIA's archive" in todo) is leaves
 
 
 def test_manager_comes_also_where_apt_lacks_the_library_for_monitoring():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.apt_commands import has_all, lacks
 from hosttune.choices.driver_states.told import ByPolicy, Told, switch
 from hosttune.choices.drivers.branch_offers import offers_within
+from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
 from hosttune.choices.drivers.switches import SERVICE, has_switches
 from hosttune.facts.apt_decisions import pin_on
 from hosttune.facts.base import UnknownFact, attempt
@@ -97,8 +98,11 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str | ByPolicy:
             "in the policy first"
         )
     if package == _UNNUMBERED and _branch_of(facts) < _FIRST_UNNUMBERED:
-        # Its name keeps no branch, so the next upgrade would bring the newest one again.
-        command += f" && sudo apt-mark hold {quote(package)} {quote(library)} && sudo systemctl restart {SERVICE}"
+        # Its name keeps no branch, so the next upgrade would bring the newest one again. apt-mark fails (100) when
+        # it does not know one of the names, and the restart behind && is then not run.
+        names = {operand.partition("=")[0] for operand in operands}
+        held = [one for one in (package, library) if one in names or facts.packages[one].is_installed]
+        command += f" && sudo apt-mark hold {' '.join(map(quote, held))} && sudo systemctl restart {SERVICE}"
     return "\n".join(part for part in (first, command, note) if part)
 
 
@@ -115,6 +119,8 @@ def _driver_to_manager(facts: Facts, package: str, wanted: str) -> str | ByPolic
     again = f"{said}: sudo apt-get update, and look again"
     if not facts.driver.branch:
         return f"{again}\nor, at a maintenance, run NVIDIA's installer of {offered}\nreboot" if offered else again
+    if is_of_nvidia(facts):
+        return again
     return f"{again}\nor take driver and Fabric Manager both from NVIDIA's archive"
 
 
