@@ -259,7 +259,7 @@ def open_screen(show: Display) -> Screen:
     if getattr(show, "output", None) is not None:
         return Screen(width=0)
     surface = console(sys.stdout)
-    return Screen(surface.columns, is_coloured(surface, show))
+    return Screen(surface.columns, is_coloured(surface, show), surface.is_terminal)
 
 
 def repeated_words(chosen: Mapping[str, Any]) -> list[str]:

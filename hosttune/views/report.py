@@ -55,7 +55,7 @@ def check_outline(one: Checked, folded: int = 0, *, strict: bool = False) -> Doc
     hidden = {id(finding) for finding in least[len(least) - folded :]}
     told = [finding for finding in plan.findings if id(finding) not in hidden]
     blocks: list[Block] = []
-    if page.is_terse and page.screen.width and any(map(is_fault, told)):
+    if page.is_terse and page.screen.is_terminal and any(map(is_fault, told)):
         blocks += [*sections((FAULTS,), told, page, one.about), *_named(told)]
     else:
         blocks += sections(ALL if page.is_whole else LISTED, told, page, one.about)

@@ -20,10 +20,13 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 
 @frozen
 class Screen:
-    """Where text goes: its columns, 0 where no line is to be broken, and whether it may be coloured."""
+    """Where text goes: its columns, 0 where no line is to be broken, whether it may be coloured, and whether a person
+    sees it at once, a screen at a time.
+    """
 
     width: int = 80
     colour: bool = False
+    is_terminal: bool = False
 
     @property
     def columns(self) -> int:

@@ -81,12 +81,13 @@ def test_end_of_check_on_every_built_host_names_faults_and_changes_nothing(recor
 
 def test_fault_on_a_screen_leaves_a_line_for_each_other_group():
     plan = plan_of(FAULT, DIFFERS, OWNED, ADVICE)
-    on_screen = text(check_outline(Checked(plan, Page(screen=Screen(80)))), Screen(80))
+    terminal = Screen(80, is_terminal=True)
+    on_screen = text(check_outline(Checked(plan, Page(screen=terminal))), terminal)
     assert "Differs (1)     memory-swappiness\n" in on_screen
     assert "should be 10" not in on_screen
-    in_a_pipe = text(check_outline(Checked(plan, Page(screen=Screen(0)))), Screen(0))
-    verbose = text(check_outline(Checked(plan, Page(screen=Screen(80), is_verbose=True))), Screen(80))
-    without = text(check_outline(Checked(plan_of(DIFFERS), Page(screen=Screen(80)))), Screen(80))
+    in_a_pipe = text(check_outline(Checked(plan, Page(screen=Screen(80)))), Screen(80))
+    verbose = text(check_outline(Checked(plan, Page(screen=terminal, is_verbose=True))), terminal)
+    without = text(check_outline(Checked(plan_of(DIFFERS), Page(screen=terminal))), terminal)
     assert all("should be 10" in said for said in (in_a_pipe, verbose, without))
 
 
