@@ -34,7 +34,7 @@ def ask_in_time(path: str, look: Callable[[], T]) -> T | Unreadable:
     """
     if os.geteuid() != 0 or current_thread() is not main_thread() or _is_of_root(path):
         return look()
-    top = "/".join(path.split("/", 4)[:4])  # so deep that it is no folder of all users, as /var/tmp and /run/user are
+    top = "/".join(path.split("/", 4)[:4])  # deeper than /var/tmp and /run/user, which all users share
     silence = Unreadable(f"{path}: its file system gives no answer")
     if top in _silent:
         return silence

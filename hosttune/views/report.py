@@ -75,7 +75,7 @@ def status_text(why: str) -> str:
 
 
 def _named(findings: Iterable[Finding]) -> list[Items]:
-    """A line for each group that is no fault: how many rules, and which."""
+    """A line for each group except faults: how many rules, and which."""
     every = tuple(findings)
     found = [(group.title, [clean(one.rule) for one in every if group.holds(one)]) for group in LISTED]
     items = (

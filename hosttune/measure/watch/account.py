@@ -158,7 +158,7 @@ class Account:
         self.last = tick
         self.seconds += tick.seconds
         self._total(tick)
-        self.memory = tick.memory or self.memory
+        self.memory = _fuller(self.memory, tick.memory)
         for held in tick.allowances:
             if held.name in self.allowances or len(self.allowances) < MOST_NAMES:
                 self.allowances[held.name] = self.allowances.get(held.name, 0) + held.packets
@@ -381,3 +381,13 @@ def _values(tick: Tick) -> dict[str, float | None]:
         "wanting": tree.wanting if tree else None,
         "wanting_processes": tree.wanting_processes if tree else None,
     }
+
+
+def _fuller(before: MemoryTick | None, now: MemoryTick | None) -> MemoryTick | None:
+    """The look at which most of the limit was in use. The last look may meet a job that is ending, whose memory is
+    free already. A changed limit starts anew.
+    """
+    if before is None or now is None:
+        return now or before
+    is_same = (now.path, now.limit_bytes) == (before.path, before.limit_bytes)
+    return before if is_same and (before.used_bytes or 0) > (now.used_bytes or 0) else now
