@@ -82,14 +82,15 @@ def files(root: Path, version: str, seconds: int) -> dict[str, bytes]:
             f"{documents}/examples/ready.d/{path.name}": path.read_bytes()
             for path in sorted((root / "playbooks" / "provisioning" / "ready.d").iterdir())
         },
+        **{
+            f"{documents}/{path.relative_to(root / 'docs')}.gz": packed(path.read_text(encoding="utf-8"))
+            for path in sorted((root / "docs").rglob("*.md"))
+        },
         "usr/share/lintian/overrides/hosttune": (HERE / "lintian-overrides").read_bytes(),
         f"{documents}/sbom.cdx.json": sbom.sbom(carried, version).encode(),
-        f"{documents}/provisioning.md.gz": packed((root / "docs" / "provisioning.md").read_text(encoding="utf-8")),
         f"{documents}/copyright": copyright_text(carried).encode(),
         f"{documents}/changelog.gz": packed(changelog(version, seconds)),
         f"{documents}/NEWS.gz": packed((root / "CHANGELOG.md").read_text(encoding="utf-8")),
-        f"{documents}/policy.md.gz": packed((root / "docs" / "policy.md").read_text(encoding="utf-8")),
-        f"{documents}/custom-rules.md.gz": packed((root / "docs" / "custom-rules.md").read_text(encoding="utf-8")),
     }
     return found
 
