@@ -17,8 +17,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # python -I leaves it out
 import bundle
-import commands
-import completion
 import manual
 import sbom
 
@@ -64,7 +62,8 @@ def files(root: Path, version: str, seconds: int) -> dict[str, bytes]:
     found = {f"{LIBRARY}/{name}": content for name, content in bundle.package(root).items()}
     for one in carried:
         found |= {f"{LIBRARY}/{name}": content for name, content in one.files.items()}
-    tree = commands.tree(root)
+    tree = bundle.from_tree("hosttune.cli.command_tree", root).tree()
+    scripts = bundle.from_tree("hosttune.cli.completion_scripts", root).SCRIPTS
     documents = "usr/share/doc/hosttune"
     found |= {
         "usr/bin/hosttune": (HERE / "hosttune").read_bytes(),
@@ -75,9 +74,9 @@ def files(root: Path, version: str, seconds: int) -> dict[str, bytes]:
         "usr/lib/systemd/system-generators/hosttune-ready": (HERE / "hosttune-ready.generator").read_bytes(),
         "usr/share/python3/runtime.d/hosttune.rtupdate": (HERE / "hosttune.rtupdate").read_bytes(),
         "usr/share/man/man8/hosttune.8.gz": packed(manual.manual(tree, version, seconds)),
-        "usr/share/bash-completion/completions/hosttune": completion.bash(tree).encode(),
-        "usr/share/zsh/vendor-completions/_hosttune": completion.zsh(tree).encode(),
-        "usr/share/fish/vendor_completions.d/hosttune.fish": completion.fish(tree).encode(),
+        "usr/share/bash-completion/completions/hosttune": scripts["bash"](tree).encode(),
+        "usr/share/zsh/vendor-completions/_hosttune": scripts["zsh"](tree).encode(),
+        "usr/share/fish/vendor_completions.d/hosttune.fish": scripts["fish"](tree).encode(),
         **{
             f"{documents}/examples/ready.d/{path.name}": path.read_bytes()
             for path in sorted((root / "playbooks" / "provisioning" / "ready.d").iterdir())
