@@ -16,17 +16,13 @@ import pytest
 from hosttune.actions.examine import examine
 from hosttune.engine import edition as editions
 from hosttune.engine.catalog import assembled, builtin_catalog
-from hosttune.engine.edition_diff import edition_diff, plan_diff
 from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy import DataMount, Declared, Policy
 from hosttune.engine.profile import build_profile
 from hosttune.engine.yamlio import load_document
 from hosttune.values import Disturbs, Risk
-from hosttune.views.editions import edition_json, edition_text
-from hosttune.views.page import Page
 from tests.generated import hold
-from tests.hosts.built import BUILT, HOSTS, reader
-from tests.unit.schemas import faults
+from tests.hosts.built import BUILT, reader
 
 FOLDER = Path(__file__).resolve().parent
 FILE = FOLDER / "editions.json"
@@ -106,23 +102,6 @@ def test_pinned_edition_keeps_rules_and_defaults_of_its_day(two):
 def test_rule_of_a_later_edition_runs_where_a_policy_names_it(two):
     policy = Policy(profile="site", edition="2026.1", select=("site-mappings",))
     assert "site-mappings" in {rule.id for rule in policy.selected(two.at("2026.1"))}
-
-
-def test_diff_of_editions_tells_profiles_defaults_and_plans(two):
-    diff = edition_diff(two, "2026.1", "2026.2")
-    host = reader(HOSTS / "h100-8x-2socket.json")
-    plans = [
-        examine(host, two.at(name), Policy(profile="site", edition=name)).plan().changes
-        for name in ("2026.1", "2026.2")
-    ]  # fmt: skip
-    told = plan_diff("h100", *plans)
-    text = edition_text(diff, (told,), Page())
-    assert "  profile site gains memory-max-map-count, site-mappings\n  profile site loses storage-fstrim\n" in text
-    assert "  site-swappiness: the default of value was 20, is 1\n" in text
-    assert "    ~ sysctl:vm.swappiness  60 -> 20\n" in text.partition("  no longer:\n")[2].partition("  new:\n")[0]
-    assert "    ~ sysctl:vm.swappiness  60 -> 1\n" in text.partition("  new:\n")[2]
-    assert faults(edition_json(diff, (told,)), "rules-diff") == []
-    assert "the plan stays the same" in edition_text(diff, (plan_diff("h100", plans[0], plans[0]),), Page())
 
 
 def test_parameter_has_another_default_where_the_policy_selects_the_rule():
