@@ -158,7 +158,7 @@ def load_choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
     policy = load_policy(reader, catalog, look.policy).overridden(catalog, **chosen)
     tell_chroot(reader, look)
     tell_notes(policy)
-    return reader, catalog.at(policy.edition), policy
+    return reader, catalog, policy
 
 
 def tell_chroot(reader: Reader, look: HostOptions) -> None:
