@@ -289,7 +289,7 @@ def open_session(
         again=again,
     )
     loaded = time.perf_counter() - started
-    session = examine(reader, catalog.at(chosen.edition), chosen)
+    session = examine(reader, catalog, chosen)
     session.seconds["rules and policy"] = loaded
     return session
 

@@ -235,7 +235,7 @@ def _session(reader: RecordReader, ask: Ask) -> Session:
     policy = load_policy(reader, catalog, ask.policy).overridden(
         catalog, profile=ask.profile, select=ask.select, ignore=ask.ignore
     )
-    return examine(reader, catalog.at(policy.edition), policy)
+    return examine(reader, catalog, policy)
 
 
 def _renamed(seen: HostLook, name: str) -> HostLook:

@@ -32,7 +32,7 @@ def place(reader: Reader, catalog: Catalog, file: str | None) -> PlacedPolicy:
     policy = load_policy(reader, catalog, file)
     if not policy.source:
         raise HosttuneError(f"there is no {PATH} on {reader.name}", hint="name a file: hosttune policy FILE")
-    session = examine(reader, catalog.at(policy.edition), policy)
+    session = examine(reader, catalog, policy)
     idle = without_effect(policy, session.catalog, session.plan(prove=False).findings)
     return PlacedPolicy(reader.name, policy, len(session.selected), policy.digest_with(session.selected), idle)
 

@@ -153,7 +153,7 @@ def bring_up(
     def no(why: str) -> ReadyState:
         return not_ready(state, at_boot.on_failure, why, goes_on=goes_on)
 
-    if why := refusal(plan, approvals, "yes" if goes_on else at_boot.plans, session.policy.edition):
+    if why := refusal(plan, approvals, "yes" if goes_on else at_boot.plans):
         return no(why)
     receipt = apply(session, writer, plan, on_progress=on_progress, part_of=state.run)
     require_whole(receipt)  # the next boot looks anew

@@ -157,21 +157,20 @@ def _check_plan(
         return
     made = plan or session.plan()
     check_shown(made, expect, saved)
-    check_approved(session, made, approvals)
+    check_approved(made, approvals)
 
 
-def check_approved(session: Session, plan: Plan, approvals: Approvals | None) -> None:
+def check_approved(plan: Plan, approvals: Approvals | None) -> None:
     """Refuse a plan that the file does not approve, with the lines that would."""
     from hosttune.engine.approval import approval_of
     from hosttune.errors import Refused
 
-    edition = session.policy.edition
-    if approvals is None or approvals.covers(plan, edition):
+    if approvals is None or approvals.covers(plan):
         return
     message = f"this plan is not approved by {approvals.source}: its digest is {plan.digest}"
     hint = (
         f"look at it with: hosttune plan; one of these lines in the file approves it:\n{plan.digest[:12]}\n"
-        f"{approval_of(plan, edition)}"
+        f"{approval_of(plan)}"
     )
     raise Refused(message, hint=hint)
 

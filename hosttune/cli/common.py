@@ -147,10 +147,8 @@ def expecting(digest: str | None) -> list[str]:
     return ["--expect", digest] if digest else []
 
 
-def load_choice(look: HostOptions, *, pinned: bool = True) -> tuple[Reader, Catalog, Policy]:
-    """The door, the rules and the policy that the options name; no fact is collected. `pinned`: the rules as they are
-    in the edition of the policy.
-    """
+def load_choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
+    """The door, the rules and the policy that the options name; no fact is collected."""
     from hosttune.engine.catalog import load_catalog
     from hosttune.engine.policy_file import load_policy
     from hosttune.host import open_reader
@@ -161,7 +159,7 @@ def load_choice(look: HostOptions, *, pinned: bool = True) -> tuple[Reader, Cata
     policy = load_policy(reader, catalog, look.policy).overridden(catalog, **chosen)
     tell_chroot(reader, look)
     tell_notes(policy)
-    return reader, catalog.at(policy.edition) if pinned else catalog, policy
+    return reader, catalog, policy
 
 
 def tell_chroot(reader: Reader, look: HostOptions) -> None:

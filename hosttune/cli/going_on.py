@@ -139,7 +139,7 @@ def arrange(
     files = {name: str(Path(path).absolute()) for name in ("policy", "rules") if (path := getattr(look, name))}
     chosen = asdict(look) | files | {"again": None}  # what came back once was made by this run
     words = ("ready", "--go-on", *repeated_words(chosen))
-    covered = approvals.lines if approvals else (str(approval_of(plan, session.policy.edition)),)
+    covered = approvals.lines if approvals else (str(approval_of(plan)),)
     covered = covered or ("# nothing but a plan with nothing to change",)
     try:
         first = receipt.part_of or receipt.run_id

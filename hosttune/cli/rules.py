@@ -1,8 +1,8 @@
-"""`hosttune rules`: list, lint, new, parts, diff, doc."""
+"""`hosttune rules`: list, lint, new, parts, doc."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated
 
 from typer import Context, Typer
@@ -103,38 +103,6 @@ def parts(look: HostOptions, show: DisplayOptions) -> int:
     else:
         say(parts_text(catalog, open_page(reader, look, show)))
     return 0
-
-
-@app.command("diff")
-@command
-def diff(
-    look: HostOptions,
-    show: DisplayOptions,
-    before: Annotated[str, Argument(metavar="EDITION", help="The edition to come from, such as 2026.1.")],
-    after: Annotated[str, Argument(metavar="EDITION", help="The edition to go to.")],
-) -> int:
-    """Compare two editions: profiles, defaults, plans.
-
-    Exit status: 0 nothing changes, 1 something does, 2 trouble.
-    """
-    from hosttune.actions.examine import examine
-    from hosttune.cli.common import load_choice, open_page, say, write_json
-    from hosttune.engine.edition import checked_edition
-    from hosttune.engine.edition_diff import edition_diff, plan_diff
-    from hosttune.views.editions import edition_json, edition_text
-
-    editions = (checked_edition(before), checked_edition(after))
-    plans = []
-    for one in [replace(look, host=[host]) for host in look.host or ()] or [look]:
-        reader, catalog, policy = load_choice(one, pinned=False)
-        own = [examine(reader, catalog.at(edition), replace(policy, edition=edition)) for edition in editions]
-        plans.append(plan_diff(reader.name, *(session.plan().changes for session in own)))
-    found = edition_diff(catalog, *editions)
-    if show.is_json:
-        write_json(edition_json(found, tuple(plans)))
-    else:
-        say(edition_text(found, tuple(plans), open_page(reader, look, show)))
-    return int(bool(found.profiles or found.defaults or any(one.lost or one.gained for one in plans)))
 
 
 @app.command("doc")

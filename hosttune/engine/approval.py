@@ -1,11 +1,11 @@
 """Approvals: which plans somebody has agreed to before they are made, one a line.
 
     88e96cb46683                                   # this plan: the first twelve digits of its digest, or more
-    policy 5f0c1d22ab90 edition 2026.1 risk low    # any plan of this policy, in which nothing risks more
+    policy 5f0c1d22ab90 edition 2026.2 risk low    # any plan of this policy, in which nothing risks more
 
 The second form is for what nobody can foresee: after a reboot into another driver a plan has a further stage, with a
 digest of its own, and a list of digests would hold the host for good. It names all that decides: what the policy and
-the custom rules that it runs say, the edition of the defaults, and how much may be risked. A plan with nothing to
+the custom rules that it runs say, the state of the defaults, and how much may be risked. A plan with nothing to
 change is always approved.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.engine.edition import EDITIONS, all_editions, is_edition
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -26,13 +25,17 @@ if TYPE_CHECKING:
 
 PATH = "/etc/hosttune/approved"
 DIGITS = 12  # of a digest, at least: 48 bits, which nobody meets by chance
+# The state of what profiles run and parameters default to. Raised with each release that changes either, so that a line
+# from before approves nothing new.
+DEFAULTS = "2026.2"
 _DIGEST = regex(r"[0-9a-f]{12,64}")
+_EDITION = regex(r"[0-9]{4}\.[0-9]{1,4}")
 _WORDS = ("policy", "edition", "risk")
 
 
 @frozen
 class PolicyApproval:
-    """Any plan of one policy, in one edition, in which nothing risks more than `risk`."""
+    """Any plan of one policy, by one state of the defaults, in which nothing risks more than `risk`."""
 
     policy: str  # the first digits of its digest
     edition: str
@@ -55,11 +58,11 @@ class Approvals:
         """As a file of approvals holds them."""
         return (*self.digests, *map(str, self.policies))
 
-    def covers(self, plan: Plan, edition: str) -> bool:
-        """Whether this plan is approved; `edition` is the one that the policy names (nothing: the newest)."""
+    def covers(self, plan: Plan) -> bool:
+        """Whether this plan is approved."""
         if not plan.changes or any(plan.digest.startswith(one) for one in self.digests):
             return True
-        own = approval_of(plan, edition)
+        own = approval_of(plan)
         return any(
             plan.policy_digest.startswith(one.policy) and one.edition == own.edition and own.risk <= one.risk
             for one in self.policies
@@ -71,10 +74,10 @@ class Approvals:
         return Approvals(" and ".join(filter(None, (self.source, source))), digests, self.policies)
 
 
-def approval_of(plan: Plan, edition: str) -> PolicyApproval:
+def approval_of(plan: Plan) -> PolicyApproval:
     """The line that approves this plan, and what follows from the same policy at no more risk."""
     risk = max((change.risk for change in plan.changes), default=Risk.LOW)
-    return PolicyApproval(plan.policy_digest[:DIGITS], edition or EDITIONS[-1], risk)
+    return PolicyApproval(plan.policy_digest[:DIGITS], DEFAULTS, risk)
 
 
 def parse_approvals(text: str, source: str) -> Approvals:
@@ -101,13 +104,15 @@ def parse_approvals(text: str, source: str) -> Approvals:
 def _policy_approval(words: list[str]) -> PolicyApproval:
     if tuple(words[::2]) != _WORDS or len(words) != 2 * len(_WORDS):
         message = f"{' '.join(words)}: is no approval"
-        hint = "write the digest of a plan (12 digits or more), or: policy DIGEST edition EDITION risk low|medium|high"
+        hint = (
+            "write the digest of a plan (12 digits or more), or: policy DIGEST edition YEAR.NUMBER risk low|medium|high"
+        )
         raise HosttuneError(message, hint=hint)
     policy, edition, risk = words[1::2]
     if not _DIGEST.fullmatch(policy):
         raise HosttuneError(f"{policy}: is not a digest of a policy", hint="12 to 64 digits 0-9a-f: hosttune status")
-    if not is_edition(edition):
-        raise HosttuneError(f"there is no edition {edition}", hint=all_editions())
+    if not _EDITION.fullmatch(edition):
+        raise HosttuneError(f"{edition}: is no edition", hint=f"the one of this version is {DEFAULTS}")
     if risk not in list(map(str, Risk)):
         raise HosttuneError(f"{risk}: is no risk", hint=f"one of {', '.join(map(str, Risk))}")
     return PolicyApproval(policy, edition, Risk(risk))

@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from hosttune.engine.compiled import builtin_documents
-from hosttune.engine.edition import rank
 from hosttune.engine.profile import Profile, build_profile, resolved
 from hosttune.engine.rule import build_rule
 from hosttune.errors import MOST_FAULTS, BadInput, Fault, HosttuneError, Where
@@ -84,17 +83,6 @@ class Catalog:
         """The ids that were renamed to this one."""
         return frozenset(self.rules[name].renamed_from) if name in self.rules else frozenset()
 
-    def at(self, edition: str) -> Catalog:
-        """The catalogue as it is in an edition: what its profiles run, and the defaults; no rule is missing."""
-        if rank(edition) == rank(""):
-            return self
-        rules = {name: rule.at(edition) for name, rule in self.rules.items()}
-        profiles = {
-            name: replace(profile, rules=tuple(rule for rule in profile.rules if rules[rule].is_in(edition)))
-            for name, profile in resolved(self.profiles, edition).items()
-        }
-        return Catalog(rules, profiles, self.names)
-
 
 @cache
 def builtin_catalog() -> Catalog:
@@ -124,8 +112,8 @@ def _assembled(
     entries = {
         name: replace(
             profile,
-            added=tuple(replace(entry, rule=found.current(entry.rule)) for entry in profile.added),
-            left_out=tuple(replace(entry, rule=found.current(entry.rule)) for entry in profile.left_out),
+            added=tuple(map(found.current, profile.added)),
+            left_out=tuple(map(found.current, profile.left_out)),
             own_params={rule: values for rule, values in profile.own_params.items() if rule not in replaced},
         )
         for name, profile in profiles.items()

@@ -1,5 +1,5 @@
-"""Rules that were taken out, each with why. A policy that names one still holds: the name counts for nothing, and a
-note says so, because an error would stop every host of a fleet that shares the policy.
+"""Rules that were taken out, each with why, and the key `edition`. A policy that names one still holds: the name counts
+for nothing, and a note says so, because an error would stop every host of a fleet that shares the policy.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ GONE: Final[Mapping[str, str]] = {
     "framework-idle-gpu-watch": "it looked for five seconds; hosttune watch says what a job waits for",
     "framework-modern-tools": "it was about jobs, not about the host; hosttune watch says what pays there",
 }  # fmt: skip
+EDITION_NOTE: Final = (
+    "does nothing any more: delete this line (docs/policy.md, Editions: what keeps the plans of 2026.1)"
+)
 _LISTS = ("select", "ignore", "drain_for", "no_drain_for")
 
 

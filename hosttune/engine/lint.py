@@ -14,7 +14,7 @@ from hosttune.engine.expressions import parse_expression, parse_text
 from hosttune.engine.policy import Declared, param_faults
 from hosttune.engine.rule import build_rule, choice_module
 from hosttune.engine.schema import check, nearest
-from hosttune.engine.shapes import edition_faults, rule_shape
+from hosttune.engine.shapes import rule_shape
 from hosttune.engine.yamlio import load_document
 from hosttune.errors import MOST_FAULTS, BadInput, Fault
 from hosttune.facts import CLASSES, MODULES
@@ -64,8 +64,18 @@ def rule_faults(document: YamlFile) -> list[Fault]:
 def lint_faults(document: YamlFile) -> list[Fault]:
     """What `rules lint` tells: every fault, and what stops no command but is not finished either."""
     return rule_faults(document) or [
-        *key_faults(document), *command_faults(document), *placeholder_faults(document.data, document)
+        *gone_faults(document), *key_faults(document), *command_faults(document),
+        *placeholder_faults(document.data, document),
     ]  # fmt: skip
+
+
+def gone_faults(document: YamlFile) -> list[Fault]:
+    """A fault for each key of an earlier version, which does nothing any more."""
+    params = document.data.get("params") or {}
+    paths = [*(f"params.{name}.was" for name, spec in params.items() if "was" in spec), "edition"]
+    return [
+        Fault(document.where(path), "does nothing any more", "delete it") for path in paths if path in document.lines
+    ]
 
 
 def placeholder_faults(data: Any, document: YamlFile, path: str = "") -> list[Fault]:
@@ -178,14 +188,12 @@ def _default_faults(document: YamlFile, data: dict[str, Any]) -> list[Fault]:
         faults += param_faults(document.where(f"params.{name}.default"), param, spec["default"])
         if param.selected is not None:
             faults += param_faults(document.where(f"params.{name}.selected"), param, param.selected)
-        for edition, value in param.was.items():
-            faults += param_faults(document.where(f"params.{name}.was.{edition}"), param, value)
     return faults
 
 
 def _life_faults(document: YamlFile, data: dict[str, Any]) -> list[Fault]:
-    """What is wrong with the standing of a rule: its edition, what it weakens, what replaces it."""
-    faults = edition_faults(document, [("edition", data["edition"])] if "edition" in data else [])
+    """What is wrong with the standing of a rule: what it weakens, what replaces it."""
+    faults = []
     if "exposes" in data and data["risk"] != "high":
         message = f"a rule that exposes {data['exposes']} has risk high"
         faults.append(Fault(document.where("risk"), message, "write risk: high"))

@@ -97,7 +97,7 @@ class Policy:
 
     profile: str = "base"
     profile_by: str = ""  # who names the profile: a file, and the section in it, or an option; empty: nobody
-    edition: str = ""  # empty: the newest
+    edition: str = ""  # of a policy of old: without effect, but in the digest, by which lines approve it
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()  # rules that are off
     waivers: tuple[Waiver, ...] = ()

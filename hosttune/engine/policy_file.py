@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.gone import GONE, without_gone
+from hosttune.engine.gone import EDITION_NOTE, GONE, without_gone
 from hosttune.engine.policy import AtBoot, DataMount, Declared, Drains, HostSection, Policy, Statement, name_notes
 from hosttune.engine.trial_terms import TrialTerms, span_s
 from hosttune.engine.waiver import MOST, MOST_PATTERNS, Waiver
@@ -61,6 +61,7 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
         *data.get("params", ()),
     ]
     data = without_gone(data)
+    parts = _prefixed(document.data or {}, host)
     entries = data.get("ignore", ())
     off = [entry for entry in entries if isinstance(entry, str)]
     waivers = tuple(
@@ -77,7 +78,7 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
     return Policy(
         profile=data.get("profile", "base"),
         profile_by=_named_by(document.data or {}, "profile", host, document.name),
-        edition=data.get("edition", ""),
+        edition=str(data.get("edition", "")),
         select=tuple(map(catalog.current, data.get("select", ()))),
         ignore=tuple(map(catalog.current, off)),
         waivers=waivers,
@@ -94,7 +95,10 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
         sections=_sections(document, host),
         said=_said(document, catalog, host),
         today=today,
-        notes=tuple(f"{document.name}: {note}" for note in name_notes(catalog, written)),
+        notes=(
+            *(f"{document.where(f'{prefix}edition')}: {EDITION_NOTE}" for prefix, part in parts if "edition" in part),
+            *(f"{document.name}: {note}" for note in name_notes(catalog, written)),
+        ),
     )
 
 

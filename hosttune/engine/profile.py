@@ -6,20 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.edition import is_between
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.engine.document import YamlFile
-
-
-@frozen
-class ProfileEntry:
-    """A rule that a profile names, and the editions in which it does."""
-
-    rule: str
-    first: str = ""  # from this edition on
-    last: str = ""  # up to this edition
 
 
 @frozen
@@ -32,8 +22,8 @@ class Profile:
     rules: tuple[str, ...]
     extends: str = ""
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    added: tuple[ProfileEntry, ...] = ()
-    left_out: tuple[ProfileEntry, ...] = ()
+    added: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     own_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -48,27 +38,21 @@ def build_profile(document: YamlFile) -> Profile:
         (),
         data.get("extends", ""),
         {},
-        tuple(map(_entry, data.get("rules", ()))),
-        tuple(map(_entry, data.get("without", ()))),
+        tuple(data.get("rules", ())),
+        tuple(data.get("without", ())),
         own,
     )
 
 
-def _entry(written: str | Mapping[str, Any]) -> ProfileEntry:
-    if isinstance(written, str):
-        return ProfileEntry(written)
-    return ProfileEntry(written["rule"], written.get("from", ""), written.get("until", ""))
-
-
-def resolved(profiles: Mapping[str, Profile], edition: str = "") -> dict[str, Profile]:
-    """Every profile with the rules and parameters of all that it extends, as they are in an edition."""
+def resolved(profiles: Mapping[str, Profile]) -> dict[str, Profile]:
+    """Every profile with the rules and parameters of all that it extends."""
     done: dict[str, Profile] = {}
 
     def resolve(name: str) -> Profile:
         if name not in done:
             own = profiles[name]
             base = resolve(own.extends) if own.extends else None
-            rules = {*(base.rules if base else ()), *_names(own.added, edition)} - _names(own.left_out, edition)
+            rules = {*(base.rules if base else ()), *own.added} - {*own.left_out}
             params = {rule: dict(values) for rule, values in (base.params if base else {}).items()}
             for rule, values in own.own_params.items():
                 params[rule] = {**params.get(rule, {}), **values}
@@ -76,7 +60,3 @@ def resolved(profiles: Mapping[str, Profile], edition: str = "") -> dict[str, Pr
         return done[name]
 
     return {name: resolve(name) for name in sorted(profiles)}
-
-
-def _names(entries: tuple[ProfileEntry, ...], edition: str) -> set[str]:
-    return {entry.rule for entry in entries if is_between(edition, entry.first, entry.last)}

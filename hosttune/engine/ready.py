@@ -169,11 +169,11 @@ def not_ready(state: ReadyState, on_failure: str, why: str, *, goes_on: bool = F
     return replace(state, standing=standing, sentence=clean(why), run="")
 
 
-def refusal(plan: Plan, approvals: Approvals, plans: str, edition: str) -> str:
+def refusal(plan: Plan, approvals: Approvals, plans: str) -> str:
     """Why this plan is not made at a boot; nothing where it is approved. `plans`: approved, all, or `yes`, for what
     goes on after a boot and is covered by the yes before it alone.
     """
-    if plans == "all" or approvals.covers(plan, edition):
+    if plans == "all" or approvals.covers(plan):
         return ""
     if plans == "yes":
         return (
@@ -183,7 +183,7 @@ def refusal(plan: Plan, approvals: Approvals, plans: str, edition: str) -> str:
     where = f"is not approved by {approvals.source}" if approvals.source else "is approved nowhere"
     return (
         f"the plan {plan.digest[:12]} {where}; one of these lines in /etc/hosttune/approved approves it: "
-        f"{plan.digest[:12]} or: {approval_of(plan, edition)}"
+        f"{plan.digest[:12]} or: {approval_of(plan)}"
     )
 
 

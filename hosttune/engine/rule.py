@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hosttune.engine.edition import FIRST, is_between, value_in
 from hosttune.engine.expressions import Expression, Text, compile_expression, compile_text
 from hosttune.frozen import frozen
 from hosttune.resources import wish_kinds
@@ -35,13 +34,7 @@ class Param:
     maximum: float | None = None
     choices: tuple[Any, ...] = ()
     help: str = ""
-    was: Mapping[str, Any] = field(default_factory=dict)  # edition -> the default up to and including it
     selected: Any = None  # the default in a policy that selects the rule; None: no other one
-
-    def at(self, edition: str) -> Param:
-        """The parameter with the default that it has in an edition."""
-        default = value_in(edition, self.default, self.was)
-        return self if default == self.default else replace(self, default=default, selected=None)
 
 
 class Status(str, Enum):
@@ -180,7 +173,6 @@ class Rule:
     where: Where
     is_builtin: bool = True
     status: Status = Status.STABLE
-    edition: str = FIRST  # the one that brought it
     exposes: str = ""  # security | data: what it weakens; such a rule has risk high
     replaces: str = ""  # of a custom rule: the built-in one whose place it takes
     content: str = ""  # of a custom rule: sha256 over what it says
@@ -229,14 +221,6 @@ class Rule:
     def can_fault(self) -> bool:
         """Whether what it finds can mean that the machine does not do its work."""
         return any(wish.fault for wish in self.want) or any(one.fault for one in self.expect)
-
-    def is_in(self, edition: str) -> bool:
-        """Whether it was there in an edition."""
-        return is_between(edition, self.edition, "")
-
-    def at(self, edition: str) -> Rule:
-        """The rule with the defaults of an edition."""
-        return replace(self, params={name: param.at(edition) for name, param in self.params.items()})
 
     def choose(self, facts: Facts, params: Mapping[str, Any]) -> Any:
         """The result of this rule's choice (hosttune/choices/)."""
@@ -317,7 +301,6 @@ def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
         where=document.where(""),
         is_builtin=is_builtin,
         status=Status(data.get("status", "stable")),
-        edition=data.get("edition", FIRST),
         exposes=data.get("exposes", ""),
         replaces=data.get("replaces", ""),
         content="" if is_builtin else _content(data),
@@ -366,6 +349,5 @@ def param_of(name: str, spec: Mapping[str, Any]) -> Param:
         spec.get("maximum"),
         tuple(spec.get("choices", ())),
         spec.get("help", ""),
-        spec.get("was", {}),
         spec.get("selected"),
     )

@@ -177,6 +177,7 @@ class TableSpec(_Mapping):
     required: tuple[str, ...] = ()
     one_of: tuple[tuple[str, ...], ...] = ()
     help: str = ""
+    gone: Mapping[str, ValueSpec] = field(default_factory=dict)  # keys of earlier versions: taken, and without effect
 
     def look(self, value: dict[str, Any], at: At) -> None:
         for key in self.required:
@@ -189,8 +190,8 @@ class TableSpec(_Mapping):
             for key in given[1:]:
                 at.key(key).fault(f"cannot stand beside {given[0]}", f"give one of {', '.join(group)}")
         for key, item in value.items():
-            if key in self.fields:
-                at.key(key).check(item, self.fields[key])
+            if spec := self.fields.get(key) or self.gone.get(key):
+                at.key(key).check(item, spec)
             else:
                 at.key(key).fault("unknown key", at.nearest(key, self.fields))
 

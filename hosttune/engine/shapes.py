@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.edition import EDITIONS, all_editions, is_edition
 from hosttune.engine.gone import GONE
 from hosttune.engine.policy import param_faults
 from hosttune.engine.rule import Status
@@ -60,8 +59,7 @@ WAIVER = TableSpec(
     },
     required=("rule", "reason"),
 )
-# A text: the number 2026.10 would be 2026.1.
-EDITION = String(pattern=r"[0-9]{4}\.[0-9]+", form="YEAR.NUMBER", help='The state of the defaults, such as "2026.1"')
+_EDITION = {"edition": AnyOf((String(), Number()))}  # of policies and rules for hosttune up to 0.2
 
 DATA_MOUNT = TableSpec(
     {
@@ -111,7 +109,6 @@ AT_BOOT = TableSpec(
 )
 CHOICES: dict[str, ValueSpec] = {
     "profile": String(help="The rules that run by default (see: hosttune profiles)"),
-    "edition": EDITION,
     "select": ListOf(Id(), help="Rules to run besides those of the profile"),
     "ignore": ListOf(AnyOf((Id(), WAIVER)), help="Rules that are off, by id alone; or waivers, with their reason"),
     "params": PARAMS,
@@ -125,16 +122,15 @@ CHOICES: dict[str, ValueSpec] = {
     "keep_reports": Integer(0, 1000, help="Days of which the daily check keeps a report for `hosttune diff` (90)"),
 }
 HOSTS = MapOf(
-    TableSpec(CHOICES),
+    TableSpec(CHOICES, gone=_EDITION),
     keys=String(is_glob=True),
     help="Host name patterns, each with what holds there alone; all that fit are read in order, the last word wins",
 )
-POLICY = TableSpec({**CHOICES, "hosts": HOSTS}, help="The choices of an administrator for one host or many")
-
-IN_PROFILE = ListOf(
-    AnyOf((Id(), TableSpec({"rule": Id(), "from": EDITION, "until": EDITION}, required=("rule",)))),
-    help="Rules, each by id or with the editions in which it counts",
+POLICY = TableSpec(
+    {**CHOICES, "hosts": HOSTS}, gone=_EDITION, help="The choices of an administrator for one host or many"
 )
+
+IN_PROFILE = ListOf(Id(), help="Rules by id")
 PROFILE = TableSpec(
     {
         "id": Id(),
@@ -156,10 +152,10 @@ PARAM = TableSpec(
         "maximum": Number(),
         "choices": ListOf(Scalar()),
         "help": String(help="What it means, with its unit"),
-        "was": MapOf(Scalar(), keys=String(choices=EDITIONS), help="The default up to and including an edition"),
         "selected": Scalar(help="The default where the policy selects the rule by name"),
     },
     required=("type", "default", "help"),
+    gone={"was": MapOf(Scalar(), keys=String())},
 )
 
 
@@ -191,7 +187,6 @@ def rule_shape() -> TableSpec:
             "status": String(
                 choices=tuple(word.value for word in Status), help="A preview runs only where a policy names it"
             ),
-            "edition": EDITION,
             "exposes": String(choices=("security", "data"), help="What it weakens; such a rule has risk high"),
             "replaces": Id(help="Of a custom rule: the built-in one whose place it takes"),
             "replaced_by": Id(help="Of a deprecated rule: the one to use"),
@@ -226,6 +221,7 @@ def rule_shape() -> TableSpec:
         },
         required=("id", "title", "risk", "disturbs", "since", "gain", "why", "sources"),
         one_of=(("want", "expect"),),
+        gone=_EDITION,
         help="One rule of hosttune",
     )
 
@@ -306,7 +302,6 @@ def _section_faults(document: YamlFile, catalog: Catalog, prefix: str, data: dic
             span_s(within)
         except HosttuneError as error:
             faults.append(Fault(document.where(f"{prefix}confirm.within"), error.message, error.hint))
-    faults += edition_faults(document, [(f"{prefix}edition", data["edition"])] if "edition" in data else [])
     profile = data.get("profile", "base")
     if profile not in catalog.profiles:
         where = document.where(f"{prefix}profile")
@@ -327,29 +322,15 @@ def rule_name_faults(document: YamlFile, catalog: Catalog, named: list[tuple[str
     ]
 
 
-def edition_faults(document: YamlFile, named: list[tuple[str, Any]]) -> list[Fault]:
-    """A fault for each (path, edition) that there is not."""
-    return [
-        Fault(document.where(path), f"there is no edition {name}", all_editions())
-        for path, name in named
-        if not is_edition(name)
-    ]
-
-
 def profile_faults(document: YamlFile, catalog: Catalog) -> list[Fault]:
     """What is wrong with a profile: its shape, the rules it names, the parameters it sets, what it extends."""
     faults = check(document, PROFILE)
     if faults:
         return faults
     data = document.data
-    entries = [(f"{key}[{i}]", one) for key in ("rules", "without") for i, one in enumerate(data.get(key, []))]
-    named = [(path, one if isinstance(one, str) else one["rule"]) for path, one in entries]
+    named = [(f"{key}[{i}]", one) for key in ("rules", "without") for i, one in enumerate(data.get(key, []))]
     faults += rule_name_faults(
         document, catalog, [*named, *((f"params.{rule}", rule) for rule in data.get("params", {}))]
-    )
-    faults += edition_faults(
-        document,
-        [(f"{path}.{end}", one[end]) for path, one in entries if isinstance(one, dict) for end in one if end != "rule"],
     )
     base = data.get("extends", "base")
     if base not in catalog.profiles:

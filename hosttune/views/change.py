@@ -9,13 +9,11 @@ from hosttune.regex import regex
 from hosttune.resources import kind_of
 from hosttune.values import ABSENT, Action, Activation, FileValue, Unreadable
 from hosttune.views.document import Diff
-from hosttune.views.text import diff_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hosttune.values import Address, Change, Value
-    from hosttune.views.terminal import Screen
 
 _CONTEXT = 3  # lines around a change
 _IN_FSTAB = frozenset({"fstab", "fstab-line"})  # whose details are a diff of lines
@@ -47,11 +45,6 @@ def diff_of(change: Change, *, is_short: bool = False) -> Diff:
         is_prose=kind_of(change.address).is_set,
         reason="" if is_short else clean(change.reason),
     )
-
-
-def change_lines(change: Change, screen: Screen, *, indent: int = 2) -> list[str]:
-    """The change in a text."""
-    return diff_lines(diff_of(change), screen, " " * indent)
 
 
 def _when(change: Change) -> str:

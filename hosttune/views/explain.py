@@ -175,7 +175,6 @@ def explain_json(one: Explained) -> dict[str, Any]:
         "title": rule.title,
         "status": rule.status.value,
         "replaced_by": rule.replaced_by,
-        "edition": rule.edition,
         "risk": rule.risk.value,
         "exposes": rule.exposes,
         "disturbs": rule.disturbs.value,

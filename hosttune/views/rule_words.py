@@ -174,7 +174,7 @@ def standing_text(rule: Rule) -> str:
     """Whether the rule is there to stay, and since when it is there."""
     status = str(rule.status) + (f" (use {rule.replaced_by})" if rule.replaced_by else "")
     former = f", formerly {', '.join(rule.renamed_from)}" if rule.renamed_from else ""
-    return f"{status}, since {rule.since} (edition {rule.edition}){former}"
+    return f"{status}, since {rule.since}{former}"
 
 
 def param_text(param: Param) -> str:
@@ -182,8 +182,7 @@ def param_text(param: Param) -> str:
     limits = [f"from {param.minimum}"] if param.minimum is not None else []
     limits += [f"to {param.maximum}"] if param.maximum is not None else []
     limits += [f"one of {', '.join(map(str, param.choices))}"] if param.choices else []
-    was = [f"in {edition} {plain(value)}" for edition, value in param.was.items()]
-    return f"{param.help} ({', '.join([param.type, *limits, f'default {plain(param.default)}', *was])})"
+    return f"{param.help} ({', '.join([param.type, *limits, f'default {plain(param.default)}'])})"
 
 
 def plain(value: Any) -> str:

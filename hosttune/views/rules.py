@@ -40,7 +40,6 @@ def rules_json(rules: Iterable[Rule], selected: frozenset[str]) -> dict[str, Any
                 "title": rule.title,
                 "kind": verb_of(rule),
                 "status": rule.status.value,
-                "edition": rule.edition,
                 "risk": rule.risk.value,
                 "exposes": rule.exposes,
                 "disturbs": rule.disturbs.value,
@@ -70,8 +69,8 @@ def profiles_json(catalog: Catalog, chosen: str) -> dict[str, Any]:
                 "why": profile.why,
                 "extends": profile.extends or None,
                 "rules": list(profile.rules),
-                "adds": [entry.rule for entry in profile.added],
-                "leaves_out": [entry.rule for entry in profile.left_out],
+                "adds": list(profile.added),
+                "leaves_out": list(profile.left_out),
                 "params": to_json(profile.params),
                 "is_chosen": profile.id == chosen,
             }
@@ -96,7 +95,7 @@ def _profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noq
     lines = [page.screen.paint(profile.id, "bold") + f"{mark}: {clean(profile.title)}"]
     lines += wrapped(clean(" ".join(profile.why.split())), page.screen.columns, first="  ", rest="  ")
     for label, entries in (("adds", profile.added), ("leaves out", profile.left_out)):
-        names = ", ".join(entry.rule for entry in entries)
+        names = ", ".join(entries)
         verb = f"{label}: " if profile.extends else "rules: "
         lines += wrapped(names, page.screen.columns, first=f"  {verb}", rest="    ") if names else []
     settings = [f"{rule}: {name} {value}" for rule, own in profile.own_params.items() for name, value in own.items()]

@@ -41,8 +41,9 @@ SETTLE_S = 20
 ALL = {"gpu01", "gpu02", "gpu03", "gpu04"}
 # One of the rules then takes effect at the next boot, on hosts of this machine's size.
 POLICY = {
-    "edition": "2026.1",
-    "params": {"storage-tmp-tmpfs": {"min_ram_bytes": 1 << 30, "min_bytes": 1 << 30, "used_share": 0.5}},
+    "params": {
+        "storage-tmp-tmpfs": {"where": "anywhere", "min_ram_bytes": 1 << 30, "min_bytes": 1 << 30, "used_share": 0.5}
+    },
 }
 FAULTS = {
     # No plan foresees a full disk: the edit fails where it is made.

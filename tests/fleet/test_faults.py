@@ -14,7 +14,7 @@ from tests.fleet.hosts import ALL, POLICY, Fleet
 pytestmark = pytest.mark.fleet
 
 AT_ONCE = {"hosttune_serial": ["100%"]}
-MORE_MAPS = {"edition": "2026.1", "params": {"memory-max-map-count": {"minimum": 4194304}}}
+MORE_MAPS = {"params": {"memory-max-map-count": {"minimum": 4194304}}}
 
 
 def test_apply_one_host_fails_the_play_stops_and_the_rerun_reboots_what_is_left(controller: Controller, fleet: Fleet):
@@ -212,7 +212,7 @@ def test_apply_busy_gpus_put_a_change_off_and_the_next_run_makes_it(
     (tmp_path / "site-somaxconn.yaml").write_text(GPU_RULE)
     options = {
         "hosttune_rules_files": [str(tmp_path / "site-somaxconn.yaml")],
-        "hosttune_policy": {"edition": "2026.1", "select": ["site-somaxconn"], "disturb": "running GPU work"},
+        "hosttune_policy": {"select": ["site-somaxconn"], "disturb": "running GPU work"},
         **AT_ONCE,
     }
     work = fleet["gpu02"].work_on_gpu()

@@ -170,14 +170,14 @@ def test_tune_rules_and_policy_of_the_controller_count(controller: Controller, t
     rules.mkdir()
     (rules / "site-somaxconn.yaml").write_text(SITE_RULE)
     policy = tmp_path / "policy.yaml"
-    policy.write_text("edition: '2026.1'\nignore: [storage-noatime]\n")
+    policy.write_text("ignore: [storage-noatime]\n")
     answer = controller.ask(
         "gpu01", "tune", "--check", rules_files=[str(rules)], policy_file=str(policy), select=["site-somaxconn"]
     )
     rules_named = {change["rule"] for change in answer["changes"]}
     assert "site-somaxconn" in rules_named
     assert "storage-noatime" not in rules_named
-    wrong = controller.ask("gpu01", "tune", "--check", policy={"edition": "2026.1", "ignroe": []})
+    wrong = controller.ask("gpu01", "tune", "--check", policy={"ignroe": []})
     assert wrong["failed"]
     assert wrong["msg"].startswith("policy.yaml:")
     assert "ignore" in wrong["msg"]

@@ -144,7 +144,7 @@ def test_host_that_is_not_reached_again_has_taken_it_back_and_ends_the_rollout(
 
 
 def test_trial_of_the_policy_is_honoured_and_another_play_keeps_its_hands_off(controller: Controller, fleet: Fleet):
-    policy = {"edition": "2026.1", "confirm": {"within": "2h"}}
+    policy = {"confirm": {"within": "2h"}}
     made = controller.ask("gpu01", policy=policy, only=[RULE])
     assert (made["changed"], made["trial"]["state"], made["trial"]["within_s"]) == (True, "on trial: live", 7200)
     assert PATH in fleet["gpu01"].files()

@@ -14,7 +14,7 @@ from tests.fleet.hosts import Fleet
 pytestmark = pytest.mark.fleet
 
 SECRET = "# known to the site alone"
-POLICY_TEXT = f"edition: '2026.1'\nignore: [storage-noatime]\n{SECRET}\n"
+POLICY_TEXT = f"ignore: [storage-noatime]\n{SECRET}\n"
 JSON_LINES = """
 from ansible.plugins.callback import CallbackBase
 

@@ -274,8 +274,8 @@ def action(monkeypatch, bundle):
 
 def test_file_is_found_where_the_person_stands(action, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "gpu.yaml").write_text("edition: 2026.1\n")
-    assert action._policy({"policy_file": "gpu.yaml"}) == "edition: 2026.1\n"
+    (tmp_path / "gpu.yaml").write_text("max_risk: low\n")
+    assert action._policy({"policy_file": "gpu.yaml"}) == "max_risk: low\n"
     with pytest.raises(AnsibleError, match=r"/nope\.yaml: no such file on the controller, nor nope\.yaml beside"):
         action._policy({"policy_file": "nope.yaml"})
 

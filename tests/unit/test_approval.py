@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hosttune.cli import app
-from hosttune.engine.approval import Approvals, PolicyApproval, approval_of, parse_approvals
+from hosttune.engine.approval import approval_of, parse_approvals
 from hosttune.errors import BadInput
 from hosttune.values import Action, Address, Change, Plan, Risk, Stage
 from tests.hosts.built import HOSTS
@@ -24,8 +24,8 @@ def plan(*risks: Risk) -> Plan:
     return Plan(DIGEST, "0", "m", "2026-01-01T00:00:00+00:00", POLICY, (Stage(changes),) if changes else (), ())
 
 
-def covers(text: str, made: Plan, edition: str = "") -> bool:
-    return parse_approvals(text, "approved").covers(made, edition)
+def covers(text: str, made: Plan) -> bool:
+    return parse_approvals(text, "approved").covers(made)
 
 
 def test_digest_of_the_plan_approves_it_whole_or_by_twelve_digits():
@@ -40,26 +40,26 @@ def test_plan_with_nothing_to_change_is_approved_by_any_file():
 
 
 @pytest.mark.parametrize(
-    ("line", "risks", "edition", "expected"),
+    ("line", "risks", "expected"),
     [
-        (f"policy {POLICY[:12]} edition 2026.2 risk low", [Risk.LOW], "", True),
-        (f"policy {POLICY} edition 2026.1 risk medium", [Risk.LOW, Risk.MEDIUM], "2026.1", True),
-        (f"policy {POLICY[:12]} edition 2026.2 risk low", [Risk.LOW, Risk.MEDIUM], "", False),
-        (f"policy {'0' * 12} edition 2026.1 risk high", [Risk.LOW], "", False),
+        (f"policy {POLICY[:12]} edition 2026.2 risk low", [Risk.LOW], True),
+        (f"policy {POLICY} edition 2026.2 risk medium", [Risk.LOW, Risk.MEDIUM], True),
+        (f"policy {POLICY[:12]} edition 2026.2 risk low", [Risk.LOW, Risk.MEDIUM], False),
+        (f"policy {'0' * 12} edition 2026.2 risk high", [Risk.LOW], False),
     ],
 )
-def test_policy_with_edition_and_risk_approves_what_follows_from_it(line, risks, edition, expected):
-    assert covers(line, plan(*risks), edition) is expected
+def test_policy_with_edition_and_risk_approves_what_follows_from_it(line, risks, expected):
+    assert covers(line, plan(*risks)) is expected
 
 
-def test_policy_of_another_edition_is_not_that_one():
-    other = Approvals("approved", policies=(PolicyApproval(POLICY[:12], "2025.1", Risk.HIGH),))
-    assert not other.covers(plan(Risk.LOW), "")
+@pytest.mark.parametrize("edition", ["2026.1", "2027.1"])
+def test_line_by_other_defaults_is_read_and_approves_no_plan_of_this_version(edition):
+    assert not covers(f"policy {POLICY} edition {edition} risk high", plan(Risk.LOW))
 
 
 def test_line_that_would_approve_a_plan_approves_it():
     made = plan(Risk.LOW, Risk.MEDIUM)
-    line = str(approval_of(made, ""))
+    line = str(approval_of(made))
     assert line == f"policy {POLICY[:12]} edition 2026.2 risk medium"
     assert covers(line, made)
 
@@ -73,7 +73,7 @@ def test_line_that_would_approve_a_plan_approves_it():
         (f"policy {POLICY}", "is no approval"),
         (f"policy {POLICY} edition 2026.1 risk low low", "is no approval"),
         ("policy xyz edition 2026.1 risk low", "is not a digest of a policy"),
-        (f"policy {POLICY} edition 1999.1 risk low", "there is no edition 1999.1"),
+        (f"policy {POLICY} edition latest risk low", "latest: is no edition"),
         (f"policy {POLICY} edition 2026.1 risk huge", "huge: is no risk"),
     ],
 )

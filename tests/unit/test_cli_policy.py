@@ -1,4 +1,4 @@
-"""Profiles, waivers, custom rules and editions from the command line."""
+"""Profiles, waivers and custom rules from the command line."""
 
 from __future__ import annotations
 
@@ -159,19 +159,6 @@ def test_waiver_of_advice_alone_counts_once_it_has_expired(run, tmp_path, until,
     assert found == status
     assert run("plan", "--host", CLOUD, "--policy", policy)[0] == status
     assert run("check", "--host", CLOUD, "--policy", policy, "--ignore", ADVISED)[0] == 0
-
-
-def test_rules_diff_of_one_edition_is_empty_for_every_host(run):
-    status, out, _ = run("rules", "diff", "2026.1", "2026.1", "--host", H100, "--host", CLOUD)
-    assert (status, out.count("the plan stays the same")) == (0, 2)
-    data = json.loads(run("rules", "diff", "2026.1", "2026.1", "--host", H100, "--format", "json")[1])
-    assert faults(data, "rules-diff") == []
-
-
-def test_edition_that_there_is_not_is_trouble(run):
-    status, _, err = run("rules", "diff", "2026.1", "1999.1", "--host", H100)
-    assert status == 2
-    assert "there is: 2026.1" in err
 
 
 def test_lint_of_everything_covers_the_profiles(run, monkeypatch):

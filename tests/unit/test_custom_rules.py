@@ -86,7 +86,6 @@ def test_policy_that_names_a_replaced_rule_means_the_new_one_and_is_told():
         ({"site_swappiness": RULE.replace("vm.swappiness", "'{{ nope.x }}'")}, "nope"),
         ({"site_swappiness": RULE + "exposes: security\n"}, "has risk high"),
         ({"site_swappiness": RULE + "replaced_by: memory-swappiness\n"}, "only a deprecated rule has one"),
-        ({"site_swappiness": RULE + "edition: '1999.1'\n"}, "there is no edition 1999.1"),
         ({"site_swappiness": RULE + "status: new\n"}, "is not one of the choices"),
     ],
 )  # fmt: skip

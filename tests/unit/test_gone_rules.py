@@ -1,4 +1,4 @@
-"""A policy that names a rule that was taken out holds for the whole fleet, and its owner is informed."""
+"""A policy that names a rule that was taken out, or an edition, holds for the whole fleet, and its owner is informed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.gone import GONE
+from hosttune.engine.lint import checked_rule, lint_faults
 from hosttune.engine.policy import Policy
 from hosttune.engine.policy_effect import without_effect
 from hosttune.engine.policy_file import build_policy
@@ -22,6 +23,19 @@ params:
 hosts:
   "gpu-*":
     ignore: [framework-modern-tools]
+"""
+RULE = """\
+id: site-a
+title: x
+risk: low
+disturbs: nothing
+since: "0.2"
+gain: none
+why: x
+sources: [x]
+params:
+  value: {type: int, default: 1, was: {2026.1: 20}, help: the value}
+want: [{sysctl: vm.swappiness, at_most: "{{ params.value }}"}]
 """
 
 
@@ -55,8 +69,40 @@ def test_rule_taken_out_is_in_no_catalogue_and_no_profile():
 
 
 @pytest.mark.parametrize("rule", ["kernel-init-on-alloc", "limits-pid-max", "memory-dirty-limits"])
-def test_rule_that_ended_runs_in_its_edition_and_where_it_is_selected(rule):
-    old = CATALOG.at("2026.1")
-    assert any(rule in profile.rules for profile in old.profiles.values())
+def test_rule_that_left_the_profiles_runs_where_it_is_selected(rule):
     assert not any(rule in profile.rules for profile in CATALOG.profiles.values())
     assert rule in {one.id for one in Policy(select=(rule,)).selected(CATALOG)}
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("profile: base\nedition: '2026.1'\n", [2]),
+        ("edition: 2026.2\n", [1]),
+        ("edition: latest\nhosts:\n  gpu-*:\n    edition: '2026.1'\n  other:\n    edition: '2026.1'\n", [1, 4]),
+        ("profile: base\n", []),
+    ],
+)
+def test_edition_of_a_policy_does_nothing_and_a_note_names_its_line(text, lines):
+    policy = build_policy(load_document(text, "policy.yaml"), CATALOG, "2026-11-27", "gpu-1")
+    assert policy.selected(CATALOG) == Policy().selected(CATALOG)
+    assert [note.partition(": does nothing any more: delete this line")[0] for note in policy.notes] == [
+        f"policy.yaml:{line}: {'hosts.gpu-*.' * (line > 2)}edition" for line in lines
+    ]
+
+
+def test_edition_stays_in_the_digest_of_a_policy_so_that_its_approval_keeps():
+    """Digests as hosttune 0.2.0 made them."""
+
+    def digest(text: str) -> str:
+        return build_policy(load_document(text, "policy.yaml"), CATALOG, "2026-11-27", "gpu-1").digest[:12]
+
+    assert digest("max_risk: medium\n") == "14f06d28a27a"
+    assert digest("edition: '2026.1'\n") == "7bbc5e33fca0"
+
+
+def test_edition_of_a_custom_rule_stops_no_command_and_lint_names_its_line():
+    text = RULE + "edition: '2026.1'\n"
+    assert checked_rule(text, "site-a.yaml").defaults == {"value": 1}
+    found = lint_faults(load_document(text, "site-a.yaml"))
+    assert [str(fault.where) for fault in found] == ["site-a.yaml:10: params.value.was", "site-a.yaml:12: edition"]

@@ -23,18 +23,19 @@ from hosttune.values import (
     Unreadable,
     Verdict,
 )
-from hosttune.views.change import change_lines, diff_of, file_diff, value_text
+from hosttune.views.change import diff_of, file_diff, value_text
 from hosttune.views.checked import Checked
 from hosttune.views.plan import plan_report
 from hosttune.views.summary import applied_status, exit_status, summarize
 from hosttune.views.terminal import Screen
+from hosttune.views.text import diff_lines
 from tests.golden import scenarios as made
 
 CHANGE = made.SWAPPINESS[0]
 
 
 def lines(change, width=80):
-    return change_lines(change, Screen(width))
+    return diff_lines(diff_of(change), Screen(width), "  ")
 
 
 @pytest.mark.parametrize(

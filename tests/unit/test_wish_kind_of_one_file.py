@@ -27,10 +27,11 @@ from hosttune.resources import address_kinds
 from hosttune.resources.steps import CommandLine
 from hosttune.values import ABSENT, Activation, Verdict
 from hosttune.views.by_hand import describe_by_hand
-from hosttune.views.change import change_lines
+from hosttune.views.change import diff_of
 from hosttune.views.parts import parts_json
 from hosttune.views.rule_words import told_wishes, ways_of, wish_text
 from hosttune.views.terminal import Screen
+from hosttune.views.text import diff_lines
 from hosttune.views.wording import Wording
 from tests.unit.fake_reader import FakeReader
 
@@ -199,7 +200,7 @@ def test_it_is_told_by_hand_and_shown_as_a_change():
     assert describe_by_hand([change]) == (["ledctl locate=/dev/sda", restart], ["ledctl locate_off=/dev/sda", restart])
     assert isinstance(describe_by_hand([change])[0][0], CommandLine)
     line = "~ disk-lamp:sda  off -> on  (in effect after a restart of lamps.service)"
-    assert line in "\n".join(change_lines(change, Screen(100)))
+    assert line in "\n".join(diff_lines(diff_of(change), Screen(100), "  "))
 
 
 def test_it_is_told_where_no_host_is_known():

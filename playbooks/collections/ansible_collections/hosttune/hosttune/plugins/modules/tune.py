@@ -114,7 +114,6 @@ EXAMPLES = r"""
 - name: A policy written out
   hosttune.hosttune.tune:
     policy:
-      edition: "2026.1"
       profile: train-multinode
       ignore: [storage-tmp-tmpfs]
   become: true
