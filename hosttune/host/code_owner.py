@@ -3,7 +3,7 @@
 A Python takes its code from more than its own file. It reads pyvenv.cfg beside the name that it was started by and one
 folder above, the standard library and site-packages of the virtual environment and of the Python that pyvenv.cfg names
 as `home`, and .pth files there (Python documentation: "The initialization of the sys.path module search path", "site").
-Without a standard library beside it, Python looks for one in each folder above (CPython, Modules/getpath.py, search_up).
+Without a standard library beside it, Python looks for one in each folder above (Modules/getpath.py, search_up).
 A user who can write one of these places, or exchange a folder or link on the way, decides what runs. What a .pth file
 of that user names is the user's own choice. What one of root's names is followed: the folders, and the places in the
 finder that setuptools writes for an editable install.

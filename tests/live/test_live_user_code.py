@@ -247,7 +247,7 @@ def test_standard_library_of_another_in_a_folder_above_is_not_run(folder):
     (folder / "team").chmod(0o1777)
     shutil.copy(os.path.realpath(sys.executable), own / "bin/python3")
     give(folder / "team/eve", EVE)
-    for said in (f"others can write {folder}/team (mode 1777)", f"{folder}/team/lib belongs to uid {BOB}"):
+    for said in ("others can write /var/tmp (mode 1777)", f"{folder}/team/lib belongs to uid {BOB}"):
         refused = ask(("python-at", str(own / "bin/python3"), "torch"))
         assert isinstance(refused, Unreadable)
         assert said in refused.reason
