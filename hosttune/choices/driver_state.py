@@ -159,9 +159,15 @@ def _whole_first(found: list[DriverState], facts: Facts) -> list[DriverState]:
         return found
     first = f"`{stop.state}`"
     waits = [("apt-get" in one.way_out or "sudo dkms" in one.way_out) and first not in one.way_out for one in found]
+    ways = [
+        f"a way out of {first} is one of this, too"
+        if one.way_out in stop.repair
+        else f"after {first} is solved: {one.way_out}"
+        for one in found
+    ]
     return [
-        replace(one, way_out=f"after {first} is solved: {one.way_out}") if wait and one.name != stop.state else one
-        for one, wait in zip(found, waits, strict=True)
+        replace(one, way_out=way) if wait and one.name != stop.state else one
+        for one, way, wait in zip(found, ways, waits, strict=True)
     ]
 
 
