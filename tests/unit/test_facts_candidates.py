@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.gpu.archives import POLICY
 from hosttune.facts.gpu.candidates import (
     DEVICES,
     LIST,
@@ -18,7 +19,6 @@ from hosttune.facts.gpu.candidates import (
     parse_devices,
     refusal,
 )
-from hosttune.facts.gpu.archives import POLICY
 from hosttune.facts.gpu.packaging import QUERY as SHOW
 from hosttune.host.door import Completed
 from hosttune.host.ubuntu_drivers import parse_list, parse_sections
