@@ -3,6 +3,7 @@
 import pytest
 
 from hosttune.facts.storage.kernel_types import find_lacking_kernel
+from hosttune.host.door import Stat
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from tests.unit.test_fstab_sources import HELD, UUID, host
 
@@ -82,6 +83,47 @@ def test_type_whose_module_no_boot_may_load_any_more(more, options, mounts, is_f
     if is_fault:
         assert "/etc/sysctl.d/60-hardening.conf:2 has the next boot load none any more" in line.fault
         assert "take kernel.modules_disabled out of /etc/sysctl.d/60-hardening.conf:2" in line.way_out
+        first = "do not reboot before /etc/sysctl.d/60-hardening.conf:2 is correct\n"
+        assert line.way_out_of_fault.startswith(first)
+        assert "how the line is read" not in line.way_out_of_fault
+
+
+HARDENED = "/etc/modprobe.d/dev-sec.conf"
+
+
+@pytest.mark.parametrize(
+    ("said", "more", "mounts", "is_fault"),
+    [
+        ("install cramfs /bin/true\ninstall vfat /bin/true\n", {}, (), True),
+        ("install vfat /bin/false\n", {}, (), True),
+        ("blacklist vfat\n", {}, (), True),  # mount(8) has it loaded by its alias fs-vfat
+        ("install cramfs /bin/true\n", {}, (), False),
+        ("install vfat /sbin/modprobe --ignore-install vfat\n", {}, (), False),
+        ("# install vfat /bin/true\n", {}, (), False),
+        ("install vfat /bin/true\n", {"/etc/initramfs-tools/modules": "vfat\n"}, (), False),
+        ("install vfat /bin/true\n", {f"/lib/modules/{RELEASE}/modules.builtin": "kernel/fs/fat/vfat.ko\n"}, (), False),
+        ("install vfat /bin/true\n", {}, (EFI,), False),  # as this boot has shown: the file is older
+    ],
+)
+def test_type_whose_module_modprobe_keeps_out(said, more, mounts, is_fault):
+    """dev-sec/ansible-collection-hardening#288."""
+    held = (HELD[0], ("sdb", "/dev/sdb", "vfat", "", "024D-8283", "", ""))
+    files = {**VFAT, "/etc/sysctl.d/60-hardening.conf": "", HARDENED: said, **more}
+    facts = host("UUID=024D-8283 /boot/efi vfat umask=0077 0 1", *mounts, held=held, more=files)
+    (line,) = [one for one in look_at_boot_lines(facts) if one.target == "/boot/efi"]
+    assert bool(line.fault) is is_fault
+    if is_fault:
+        assert f"needs vfat, a module, and {HARDENED} keeps it from being loaded (vfat): the mount fails" in line.fault
+        assert f"do not reboot before {HARDENED} is correct\ntake vfat out of {HARDENED}" in line.way_out_of_fault
+
+
+def test_line_of_modprobe_that_came_after_the_boot_counts_though_it_is_mounted_now():
+    held = (HELD[0], ("sdb", "/dev/sdb", "vfat", "", "024D-8283", "", ""))
+    files = {**VFAT, "/etc/sysctl.d/60-hardening.conf": "", HARDENED: "install vfat /bin/true\n"}
+    facts = host("UUID=024D-8283 /boot/efi vfat umask=0077 0 1", EFI, held=held, more=files)
+    facts.reader.stats[HARDENED] = Stat("file", 0o644, 0, 0, 23, 2000 * 10**9, 1, 77, 1)
+    (line,) = [one for one in look_at_boot_lines(facts) if one.target == "/boot/efi"]
+    assert line.fault and line.is_mounted
 
 
 KUBELET = {

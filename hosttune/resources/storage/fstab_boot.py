@@ -64,10 +64,6 @@ _SWAP_ON = {
 # fs/ntfs3/super.c of Linux 6.9 and newer: `ntfs` is its legacy mode, and mount.ntfs of ntfs-3g comes before the kernel
 # (https://github.com/util-linux/util-linux/pull/3618, https://github.com/CachyOS/wiki/issues/302).
 _NTFS = "write ntfs3 in its place, or install ntfs-3g; if read-only is meant, add ro"
-_UNLOCK = (
-    "take kernel.modules_disabled out of {place}: it keeps drivers of GPUs and networks out, too\n"
-    "if it is meant: set it by a service that starts after all mounts and drivers (After=multi-user.target)"
-)
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
 # Errors with which a boot goes on, and mounts what it mounted before.
@@ -103,6 +99,7 @@ class BootLine(Fact):
     is_absent: bool = False  # nothing is mounted there, so that its data is missing already
     is_lost: bool = False  # and the devices say that a boot mounts nothing there
     risk: str = ""  # what a boot ends with if a data disk that works now is missing one day
+    cause: str = ""  # where the cause is, if not in the line itself: a file, or a line of it
 
     @property
     def where(self) -> str:
@@ -112,8 +109,8 @@ class BootLine(Fact):
     @property
     def way_out_of_fault(self) -> str:
         """What is done about a fault before the next boot."""
-        look = "see how the line is read: hosttune fstab" if self.file == PATH else ""
-        return join_steps((f"do not reboot before {self.where} is correct", self.way_out, look))
+        look = "see how the line is read: hosttune fstab" if self.file == PATH and not self.cause else ""
+        return join_steps((f"do not reboot before {self.cause or self.where} is correct", self.way_out, look))
 
     @property
     def sentence(self) -> str:
@@ -334,8 +331,7 @@ def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNee
         return None
     end = "the mount fails" + (f", and the boot {need.end}" if need.end else "")
     if lock:
-        why = f"a module, and {lock.place} has the next boot load none any more (kernel.modules_disabled) before that"
-        todo = _UNLOCK.format(place=lock.place)
+        line, why, todo = replace(line, cause=lock.place), lock.why, lock.way_out
     else:
         why = f"which the kernel of the next boot ({release}) does not have"
         todo = (
