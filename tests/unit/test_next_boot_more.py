@@ -123,7 +123,8 @@ def test_line_of_modprobe_that_came_after_the_boot_counts_though_it_is_mounted_n
     facts = host("UUID=024D-8283 /boot/efi vfat umask=0077 0 1", EFI, held=held, more=files)
     facts.reader.stats[HARDENED] = Stat("file", 0o644, 0, 0, 23, 2000 * 10**9, 1, 77, 1)
     (line,) = [one for one in look_at_boot_lines(facts) if one.target == "/boot/efi"]
-    assert line.fault and line.is_mounted
+    assert line.fault
+    assert line.is_mounted
 
 
 KUBELET = {
@@ -156,6 +157,21 @@ def test_swap_of_the_type_of_its_partition_beside_a_kubelet(line, more, links, c
     facts = host(line, held=SWAP, more={**KUBELET, **more}, links=links)
     notes = [one.note for one in look_at_boot_lines(facts) if "by its GPT type" in one.note]
     assert len(notes) == count
+
+
+@pytest.mark.parametrize(
+    ("swap", "todo"),
+    [
+        ("/dev/sda3", "sudo swapoff /dev/sda3\nsudo systemctl mask dev-sda3.swap, or remove the partition"),
+        ("/dev/zram0", "sudo swapoff /dev/zram0\nsee what switches it on: systemctl status dev-zram0.swap\n"),
+    ],
+)
+def test_swap_in_use_beside_a_kubelet_has_the_way_out_of_what_switches_it_on(swap, todo):
+    """deckhouse/deckhouse#8644: a swapoff lasts until the next boot."""
+    row = f"Filename Type Size Used Priority\n{swap} partition 999420 0 -2\n"
+    facts = host("", held=SWAP, more={**KUBELET, "/proc/swaps": row, "/proc/meminfo": "SwapTotal: 999420 kB\n"})
+    (line,) = [one for one in look_at_boot_lines(facts) if "failSwapOn" in one.note]
+    assert todo in line.way_out
 
 
 @pytest.mark.parametrize("source", ["ephemeral0.2", "swapfile", "sdb2"])  # MicrosoftDocs/azure-docs#77391
