@@ -372,9 +372,9 @@ def _duplicate_remark(document: FstabText, line: FstabLine) -> Remark:
     places = others_of(line, same)
     active = [other for other in same[:99] if b"noauto" not in (other.libmount or other.getmntent or _NOTHING).options]
     if len(active) < 2:
-        why = f"{line.target} stands in line {places} too; `mount {quote(line.target)}` takes the first of them"
+        why = f"{line.target} is the target of line {places}, too; `mount {quote(line.target)}` takes the first of them"
         return Remark(line.number, RemarkLevel.NOTE, "duplicate", why, "nothing, if that is meant")
-    why = f"{line.target} stands in line {places} too: systemd mounts the first, `mount -a` may mount them all"
+    why = f"{line.target} is the target of line {places}, too: systemd mounts the first, `mount -a` may mount them all"
     return Remark(line.number, RemarkLevel.ERROR, "duplicate", why, "leave one line for each target")
 
 
