@@ -88,6 +88,26 @@ def test_type_whose_module_no_boot_may_load_any_more(more, options, mounts, is_f
         assert "how the line is read" not in line.way_out_of_fault
 
 
+@pytest.mark.parametrize(
+    ("source", "command_line", "is_fault"),
+    [
+        ("UUID=3b0f1a52-7c1d-4c63-9a0e-5d1d54f7a111", "root=/dev/sda2 ro quiet", True),
+        ("LABEL=gone", "root=/dev/sda2 ro quiet", True),
+        ("UUID=3b0f1a52-7c1d-4c63-9a0e-5d1d54f7a111", "root=/dev/sda2 ro quiet rw", False),  # it comes up writable
+        ("UUID=3b0f1a52-7c1d-4c63-9a0e-5d1d54f7a111", "root=/dev/sda2", False),
+        ("/dev/sdq7", "root=/dev/sda2 ro", False),  # of a path a remount does not look
+        ("UUID=0a11-22", "root=/dev/sda2 ro", False),
+    ],
+)
+def test_root_whose_tag_no_device_has_stays_read_only(source, command_line, is_fault):
+    """Tried with mount(8) of util-linux 2.38: `mount -o remount` of such a line ends with 1, that of a path with 0."""
+    facts = host(f"{source} / ext4 errors=remount-ro 0 1", more={"/proc/cmdline": f"{command_line}\n"})
+    faults = [one.fault for one in look_at_boot_lines(facts) if one.fault]
+    assert [one.endswith("fails at the next boot, and the root file system stays read-only") for one in faults] == [
+        True
+    ] * is_fault
+
+
 HARDENED = "/etc/modprobe.d/dev-sec.conf"
 
 

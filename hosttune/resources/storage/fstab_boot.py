@@ -314,6 +314,9 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         line = replace(line, is_lost=line.is_absent)
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
     lets_go_on = need.way_out if need.end and found.kind is SourceKind.MISSING else ""
+    if entry.target == "/" and found.kind is SourceKind.MISSING and _is_left_read_only(facts, entry):
+        end = "systemd-remount-fs fails at the next boot, and the root file system stays read-only"
+        return replace(line, is_of_device=True, fault=f"{entry.where} {found.sentence}: {end}", way_out=found.way_out)
     if entry.target == "/" or (found.kind is SourceKind.HIDDEN and need.is_required):
         return replace(line, is_of_device=True, note=sentence, way_out=found.way_out)
     if line.is_mounted or need.is_required:
@@ -321,6 +324,16 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     if need.is_awaited or need.needed_by:
         return replace(line, is_of_device=True, note=sentence, way_out=f"{found.way_out}{lets_go_on}")
     return replace(line, is_of_device=True, remark=sentence, way_out=found.way_out)
+
+
+def _is_left_read_only(facts: Facts, entry: FstabEntry) -> bool:
+    """Whether / comes up read-only, and the remount fails: mount(8) of util-linux 2.38 ends with 1 where no device has
+    the tag of the line, and does not look at a path.
+    """
+    words = attempt(lambda: facts.kernel.command_line)
+    known = [one for one in words if one in {"ro", "rw"}] if isinstance(words, tuple) else ["rw"]
+    is_tag = "=" in entry.source and not entry.source.startswith("/")
+    return is_tag and known[-1:] == ["ro"]
 
 
 def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed) -> BootLine | None:
@@ -396,7 +409,7 @@ def _note_data_disk(sources: Sources, line: BootLine, entry: FstabEntry) -> Boot
         return line
     todo = f"if the host is of use without {entry.target}: add nofail to {entry.where}"
     name = ""
-    if _KERNEL_NAME.fullmatch(entry.source):
+    if _KERNEL_NAME.fullmatch(entry.source) and "comment=cloudconfig" not in entry.options:
         name = f" names {entry.source}, which may be another disk after the next boot, and"
         (device, *_) = sources.find(entry.source) or (entry.source.rpartition("/")[2],)
         todo = join_steps((f"in {entry.where} write {sources.name_like('UUID=', device)}, which stays the same", todo))
