@@ -49,6 +49,8 @@ OF_HOST = (
     r"|[\w-]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7][ :].*"
     r"(?:Link (?:is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\])"
     r"|nvidia-peermem \w+:\d+ ERROR"
+    r"|(?:Internal error: )?Oops: |BUG: (?:unable to handle|kernel NULL)|general protection fault|invalid opcode: "
+    r"|kernel BUG at |RIP: 0010:|pc : "
 )
 # Types that only root can mount. In a user namespace users mount others (tmpfs, overlay, fuse: FS_USERNS_MOUNT): the
 # kernel quotes the options that it refuses: words of that user, as many lines as they like.
