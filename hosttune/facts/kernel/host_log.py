@@ -62,7 +62,8 @@ _PORT = regex(_CARD + r"Port module event\[error\]: module \d+, (.{1,60})")
 _POWER = regex(_CARD + r"(?:Detected )?[Ii]nsufficient power on the PCIe slot \((\d+W)\)")
 # die() and oops_begin() of x86, die() of arm64; a warning and a lockup tell a place without one of these before.
 _DIES = regex(
-    r"(?:Internal error: )?Oops: |BUG: (?:unable to handle|kernel NULL)|general protection fault|invalid opcode: |kernel BUG at "
+    r"(?:Internal error: )?Oops: |BUG: (?:unable to handle|kernel NULL)|general protection fault|invalid opcode: "
+    r"|kernel BUG at "
 )
 _PLACE = regex(r"(?:RIP: 0010:|pc : )\S{1,200}(?: \[(\w{1,64})\])?")
 _HOT = "high temperature"
