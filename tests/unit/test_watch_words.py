@@ -111,7 +111,7 @@ def test_storage_that_is_named_is_where_its_files_lay_most_of_the_time():
 
 def test_storage_of_a_job_that_reads_from_no_device_is_what_a_process_serves():
     """Beside others who write on the disk of the host."""
-    busy = (DiskTick("sda", 0.0, 20 * MIB, 0.5, 0.1),)
+    busy = (DiskTick("sda", 0.0, 20 * MIB, 0.5, 1.5),)
     mounts = (Mounted("/", "ext4", "/dev/sda"), Mounted("/far", "fuse.sshfs", "host:/x", "sshfs (process 77)"))
     one = replace(MEASURED["disk bound, two workers"][1], mounts=mounts, disks=busy)
     served = replace(one, tree=replace(one.tree, device_bytes=0.0))
@@ -119,6 +119,17 @@ def test_storage_of_a_job_that_reads_from_no_device_is_what_a_process_serves():
         "DISK: it waits for storage: /far (fuse.sshfs of host:/x, served by sshfs (process 77))"
     )
     assert seen((one, 30))[2] == "DISK: it waits for storage, which is busy with writing: / (ext4 of /dev/sda)"
+    rest = replace(one, disks=(replace(busy[0], in_flight=0.01),))
+    assert seen((rest, 30))[2] == "DISK: it waits for storage: / (ext4 of /dev/sda)"
+
+
+def test_cpus_that_others_use_a_part_of_are_not_called_busy_with_its_own_work():
+    one = tick(4.0, 90.0, cpu=65, idle=0, children=(0.2,) * 4, main=0.25)
+    assert seen((one, 30))[2] == (
+        "CPU: it needs more CPU time than it can get: of 2 CPUs it has 1.05, and others use the rest"
+    )
+    full = replace(one, tree=replace(one.tree, cores=1.95))
+    assert seen((full, 30))[2].endswith("all its CPUs are busy, with its own work")
 
 
 def test_thirty_seconds_with_a_warm_up_of_ten_are_long_enough():

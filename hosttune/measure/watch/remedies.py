@@ -23,7 +23,6 @@ _NETWORK = ("nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "
 FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at most by default)
 STARTS = 4  # looks in which new loaders were seen, and generations of them
 MOSTLY = 4
-CROWDED = 1.5  # tasks for each CPU that want one: more take turns, and wait for each other
 
 
 class Crowd(NamedTuple):
@@ -95,7 +94,7 @@ def _of_limit(account: Account) -> tuple[str, ...]:
     crowd = _of_crowd(account)
     if account.limit is None or account.limit.kind is not LimitKind.AFFINITY:
         return (*crowd, "limit")
-    return (*crowd, "limit", "unpin") if "threads" in crowd else ("limit", "unpin", *crowd)
+    return (*(name for name in crowd if name == "threads"), "limit", "unpin")  # with all CPUs as many workers may do
 
 
 def _of_forks(account: Account) -> tuple[str, ...]:
@@ -143,9 +142,9 @@ def is_power_capped(account: Account) -> bool:
 def crowd_of(account: Account) -> Crowd | None:
     """The tasks that want a CPU, against the CPUs that the job may use. None if these are enough, or not known."""
     tasks, processes, cpus = (account.means[name].value for name in ("wanting", "wanting_processes", "cpus"))
-    if tasks is None or processes is None or not cpus or tasks <= CROWDED * cpus or tasks < cpus + 1:
+    if tasks is None or processes is None or not cpus or tasks <= LIMITS.crowded * cpus or tasks < cpus + 1:
         return None
-    are_threads = tasks >= CROWDED * processes
+    are_threads = tasks >= LIMITS.crowded * processes
     if not are_threads and processes < max(1.0, cpus) + 1:
         return None
     return Crowd(round(tasks), cpus, are_threads)

@@ -48,6 +48,7 @@ SHORT: Mapping[State, str] = MappingProxyType({
 })  # fmt: skip
 _NO_CRASH = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU")
 _BUSY = {State.GPU: "the GPU is busy", State.COLD_GPU: "the GPU is busy, but cold"}
+BUSY_DISK = 0.5  # requests under way, all the time
 _MAIN_LIMIT = "its main process is at the limit of one core"
 _ONE_LIMIT = "one of its processes is at the limit of one core, and the others wait,"
 _NEW_LIMIT = "its loader workers are started anew again and again, and that takes the time"
@@ -226,13 +227,20 @@ def _limit(account: Account) -> str:
     times = f", which held it back {held:.0f} % of the time" if held else ""
     free = ", while others are free" if busy is not None and limit.of - busy >= LIMITS.free_outside else ""
     threads = f"; {_threads(account)}" if _threads(account) else ""
-    return f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs{times}{free}{threads}"
+    what = limit.by if not limit.path else ""
+    what = what or f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs"
+    return f"{what}{times}{free}{threads}"
 
 
 def _crowd(account: Account) -> str:
     if starts_workers_anew(account):
         return _NEW_LIMIT
-    return f"{_threads(account)}: they take turns, and wait for each other" if _threads(account) else ""
+    if _threads(account):
+        return f"{_threads(account)}: they take turns, and wait for each other"
+    own, busy, cpus = (account.means[name].value for name in ("tree_cores", "busy_cores", "cpus"))
+    if own is None or busy is None or not cpus or own >= LIMITS.limit_leave * cpus or busy - own < LIMITS.others_least:
+        return ""
+    return f"it needs more CPU time than it can get: of {cpus:.3g} CPUs it has {own:.2f}, and others use the rest"
 
 
 def _stolen(account: Account) -> str:
@@ -265,7 +273,8 @@ def _workers(account: Account) -> str:
 
 
 def _waiting_for_storage(account: Account) -> str:
-    written, read = (account.means[f"disk_{what}_bytes"].value or 0 for what in ("written", "read"))
+    names = ("disk_written_bytes", "disk_read_bytes", "in_flight")
+    written, read, in_flight = (account.means[name].value or 0 for name in names)
     storage = _storage(account)
     is_served = storage is not None and storage.fstype.startswith("fuse")
     text = MEANINGS[State.DISK]
@@ -273,7 +282,7 @@ def _waiting_for_storage(account: Account) -> str:
         text = "it waits for storage, to which it writes itself (checkpoints, logs, fsync)"
     elif maps_its_files(account):
         text = "it waits for storage, page by page of files that it has mapped"
-    elif written > 4 * read and not is_served:
+    elif written > 4 * read and in_flight >= BUSY_DISK and not is_served:
         text = "it waits for storage, which is busy with writing"
     return text + _of(storage_of(account))
 
@@ -443,7 +452,7 @@ def _allowances(account: Account) -> str:
 def _disks(account: Account) -> str:
     mean = {name: kept.value for name, kept in account.means.items()}
     rate, wait, flight = mean["disk_read_bytes"], mean["read_await_ms"], mean["in_flight"]
-    if rate is None or (rate < 1e6 and (flight or 0) < 0.5):
+    if rate is None or (rate < 1e6 and (flight or 0) < BUSY_DISK):
         return ""
     busiest = sorted(account.disk_bytes, key=lambda name: -account.disk_bytes[name])[:2]
     text = f"disks read {_size(rate)}/s{f' (busiest: {join_words(busiest)})' if busiest else ''}"
