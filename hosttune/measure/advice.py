@@ -267,7 +267,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "unpin": Advice(
         "under a scheduler, ask it for more: srun --cpus-per-task=N. Else taskset -apc LIST PID gives a running "
         "process more. Where a library did it, start without OMP_PLACES, OMP_PROC_BIND, GOMP_CPU_AFFINITY and "
-        "KMP_AFFINITY, or widen it in the worker_init_fn of the loaders: os.sched_setaffinity(0, range(os.cpu_count()))",
+        "KMP_AFFINITY, or widen it in the loaders' worker_init_fn: os.sched_setaffinity(0, range(os.cpu_count()))",
     ),
     "line": Advice(
         "its processes run one after the other while CPUs are free: run several at once (make -j N, xargs -P N, "

@@ -486,8 +486,6 @@ def trust(state: State, tick: Tick) -> Trust:
         is_counted = _at_least(tick.throttled_percent, LIMITS.throttled_leave)
         return Trust.HIGH if is_counted else Trust.MEDIUM if has_free_outside(tick) else Trust.LOW
     level = Trust.LOW
-    if state is State.CPU and not fills_them_itself(tick):
-        return level
     if tick.job is not None:
         level = Trust.HIGH
     elif tick.host_pressure is not None and tree_known:
@@ -496,7 +494,8 @@ def trust(state: State, tick: Tick) -> Trust:
         level = min(level, Trust.LOW if _touches_devices(tick) is None else Trust.MEDIUM)
     if state is State.FOREIGN and _is_stolen(tick, held=True):
         return min(level, Trust.MEDIUM)
-    if state is State.FOREIGN and is_kept_waiting(tick) is None:
+    is_foreign_guess = state is State.FOREIGN and is_kept_waiting(tick) is None
+    if is_foreign_guess or (state is State.CPU and not fills_them_itself(tick)):
         return Trust.LOW
     if state in {State.WORKERS, State.WAIT} and tick.gpus and not tick.gpus_are_its:
         return min(level, Trust.MEDIUM)
