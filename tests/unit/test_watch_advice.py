@@ -153,6 +153,8 @@ TOKENIZERS = f"{SITE}/tokenizers/tokenizers.abi3.so"
         (("/data/a.jpg",), ("cp", "-r"), ()),
         ((f"{SITE}/h5py.libs/libhdf5-9e18f0c6.so.320", "/data/train.h5"), ("python", "train.py"), ("arrays",)),
         ((f"{SITE}/h5py.libs/libhdf5-9e18f0c6.so.320",), ("python", "keras.py"), ()),  # imported only
+        ((f"{SITE}/_soundfile_data/libsndfile_x86_64.so", f"{SITE}/soxr/soxr_ext.so", PANDAS), ("python",), ("sound",)),
+        ((f"{SITE}/torchaudio/lib/libtorchaudio.so",), ("python", "train.py"), ()),  # imported only
     ],
 )
 def test_work_of_a_job_is_read_from_its_libraries_and_files(paths, commands, found):
@@ -168,7 +170,7 @@ def test_mapped_files_are_those_with_a_path():
     ("work", "first"),
     [
         ((), "see which function"), ((Workload.PICTURES,), "decode less"), ((Workload.VIDEO,), "decode fewer frames"),
-        ((Workload.ARRAYS,), "HDF5 unpacks"), ((Workload.TEXT,), "tokenize once"), ((Workload.TABLES,), "read only the columns"), ((Workload.REQUESTS,), "it serves requests"),
+        ((Workload.ARRAYS,), "HDF5 unpacks"), ((Workload.TEXT,), "tokenize once"), ((Workload.SOUND,), "resample once"), ((Workload.TABLES,), "read only the columns"), ((Workload.REQUESTS,), "it serves requests"),
     ],
 )  # fmt: skip
 def test_cpu_advice_is_for_what_the_job_works_with(work, first):

@@ -15,7 +15,7 @@ from hosttune.host import console
 from hosttune.measure.watch.recording import Recorder, replay
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.states import State
-from hosttune.measure.watch.tick import DiskTick, Mounted, Wait, Want, rounded
+from hosttune.measure.watch.tick import FILE_SERVER, DiskTick, Mounted, Wait, Want, rounded
 from hosttune.measure.watch.verdict import Confidence, judged
 from hosttune.views.measure.watch_plot import _lanes
 from hosttune.views.measure.watch_words import evidence, headline
@@ -254,3 +254,16 @@ def test_free_cpus_are_said_to_be_the_hosts_where_those_of_the_job_are_not_told(
         text = seen((blind, 30))[3]
         assert "of them" not in text
         assert "% of the CPUs are free" in text
+
+
+def test_wait_for_the_server_of_a_file_system_names_it_and_rules_no_storage_out():
+    """As of WSL#13640: data on a drive of Windows, over 9p."""
+    mounts = (Mounted("/mnt/f", "9p", "F:"),)
+    one = tick(4.0, 90.0, idle=96, main=0.06, wait=Wait(Want.NETWORK, FILE_SERVER), mounts=mounts)
+    verdict, account, sentence, _ = seen((one, 30))
+    assert sentence == "WAIT: it waits for the network (a file system's server: /mnt/f (9p of F:))"
+    assert State.DISK not in verdict.not_the_cause
+    assert any("its server or the page cache has the rest" in line for line in evidence(verdict, account))
+    store, account, *_ = seen((replace(one, wait=Wait(Want.NETWORK, "10.0.0.1:443"), mounts=()), 30))
+    assert State.DISK in store.not_the_cause
+    assert any(": the page cache has the rest" in line for line in evidence(store, account))

@@ -17,7 +17,20 @@ from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want
 from hosttune.measure.watch.verdict import SECOND, VerdictKind, WatchVerdict
 from hosttune.measure.workers import start_workers
 
-_NETWORK = ("nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "9p", "afs", "glusterfs", "virtiofs")
+NETWORK_TYPES = (
+    "nfs",
+    "cifs",
+    "smb3",
+    "ceph",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "fuse",
+    "9p",
+    "afs",
+    "glusterfs",
+    "virtiofs",
+)
 
 
 FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at most by default)
@@ -168,6 +181,7 @@ def _of_work(account: Account) -> tuple[str, ...]:
         Workload.REQUESTS: ("server",),
         Workload.VIDEO: ("video", *(("video-on-gpu",) if on_gpu else ())),
         Workload.PICTURES: ("draft", *(("gpu-decode",) if on_gpu else ()), "raw-format", "knee", "pillow-simd"),
+        Workload.SOUND: ("sound",),
         Workload.TEXT: ("tokenize-once",),
         Workload.TABLES: ("fewer-columns",),
         Workload.ARRAYS: ("chunks",),
@@ -261,7 +275,7 @@ def _types(account: Account) -> tuple[str, ...]:
 def _of_storage(account: Account) -> tuple[str, ...]:
     if any(kind.startswith("nfs") for kind in _types(account)):
         return ("nfs-read-ahead",)
-    if any(kind.startswith(_NETWORK) for kind in _types(account)):
+    if any(kind.startswith(NETWORK_TYPES) for kind in _types(account)):
         return ("placement",)
     return ("placement", "read-ahead")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.measure.watch.endings import EndKind, ending_of
 from hosttune.measure.watch.remedies import (
+    NETWORK_TYPES,
     crowd_of,
     is_one_of_several,
     is_power_capped,
@@ -18,7 +19,7 @@ from hosttune.measure.watch.remedies import (
     takes_turns,
 )
 from hosttune.measure.watch.states import LIMITS, State
-from hosttune.measure.watch.tick import Want
+from hosttune.measure.watch.tick import FILE_SERVER, Want
 from hosttune.measure.watch.verdict import SECOND, Confidence, VerdictKind, WatchVerdict
 from hosttune.views.disks import size_text
 from hosttune.views.terminal import counted, join_words
@@ -195,6 +196,12 @@ def _storage(account: Account) -> Mounted | None:
     return found[0] if found else None
 
 
+def _is_served(account: Account) -> bool:
+    """What it reads comes from a server, as far as its files show."""
+    one = _storage(account)
+    return one is not None and one.fstype.startswith(NETWORK_TYPES)
+
+
 def _meaning(state: State, account: Account) -> str:
     words: Mapping[State, Callable[[Account], str]] = {
         State.MEM: _memory, State.DISK: _waiting_for_storage, State.LIMIT: _limit, State.CPU: _crowd,
@@ -254,6 +261,8 @@ def _sleep(account: Account) -> str:
     if account.waits_for is None:
         return ""
     names = sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:2]
+    if FILE_SERVER in names and _is_served(account):
+        names[names.index(FILE_SERVER)] += _of(storage_of(account))
     return f"{WAITS[account.waits_for]}{f' ({join_words(names)})' if names else ''}"
 
 
@@ -419,7 +428,8 @@ def _reading(account: Account) -> str:
         mapped = "what it maps and read-ahead included"
         return f"read {_size(read)} by read(2); {_size(device)} came from a device, {mapped}{more}"
     if read >= 1 << 20 and device < 0.01 * read:
-        return f"read {_size(read)}, of it {_size(device)} from a device: the page cache has the rest{more}"
+        rest = "its server or the page cache" if _is_served(account) else "the page cache"
+        return f"read {_size(read)}, of it {_size(device)} from a device: {rest} has the rest{more}"
     return f"read {_size(read)}, of it {_size(device)} from a device{more}"
 
 
