@@ -27,14 +27,14 @@ class Advice:
 
 ADVICE: Mapping[str, Advice] = MappingProxyType({
     "threads": Advice(
-        "{tasks} threads want {cpus:.3g} CPUs: set OMP_NUM_THREADS=1 before the start, and in each loader worker "
+        "{crowd}: set OMP_NUM_THREADS=1 before the start, and in each loader worker "
         "torch.set_num_threads(1) and cv2.setNumThreads(0); in one process on its own, as many threads as CPUs",
         "OpenMP loops on 2 CPUs: 2 threads 7,627 items/s, 16 threads 877; on half a CPU: 1: 2,491, 16: 350",
         MACHINE,
         rule="framework-env",
     ),
     "fewer-workers": Advice(
-        "{tasks} processes want {cpus:.3g} CPUs: num_workers={most} is enough",
+        "{crowd}: num_workers={most} is enough",
         "decoding on 2 CPUs: 16 workers are 16 % slower than 3",
         MACHINE,
         rule="framework-input-pipeline",

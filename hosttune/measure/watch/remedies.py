@@ -17,20 +17,9 @@ from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want
 from hosttune.measure.watch.verdict import SECOND, VerdictKind, WatchVerdict
 from hosttune.measure.workers import start_workers
 
-NETWORK_TYPES = (
-    "nfs",
-    "cifs",
-    "smb3",
-    "ceph",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "fuse",
-    "9p",
-    "afs",
-    "glusterfs",
-    "virtiofs",
-)
+NETWORK_TYPES = (  # beginnings: file systems that a server has
+    "nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "9p", "afs", "glusterfs", "virtiofs",
+)  # fmt: skip
 
 
 FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at most by default)
@@ -44,6 +33,12 @@ class Crowd(NamedTuple):
     tasks: int
     cpus: float
     are_threads: bool
+
+    @property
+    def text(self) -> str:
+        """`8 threads want 2 CPUs`."""
+        what = "threads" if self.are_threads else "processes"
+        return f"{self.tasks} {what} want {self.cpus:.3g} CPU{'s' * (self.cpus != 1)}"
 
 
 def remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
@@ -303,8 +298,7 @@ def _filled(name: str, account: Account) -> Advice:
             )
         return replace(advice, text=f"{advice.text}; {now} are there, {cpus:g} CPUs would carry a few more")
     if name in {"threads", "fewer-workers"} and (crowd := crowd_of(account)) is not None:
-        most = max(1, int(crowd.cpus))
-        return replace(advice, text=advice.text.format(tasks=crowd.tasks, cpus=crowd.cpus, most=most))
+        return replace(advice, text=advice.text.format(crowd=crowd.text, most=max(1, int(crowd.cpus))))
     if name in {"profile", "continue", "hang"}:
         return replace(advice, text=advice.text.format(pid=account.watched.pid))
     if name == "memory-limit" and (memory := account.memory) is not None:

@@ -298,7 +298,7 @@ def _waiting_for_storage(account: Account) -> str:
 
 def _threads(account: Account) -> str:
     crowd = crowd_of(account)
-    return f"{crowd.tasks} threads want {crowd.cpus:.3g} CPUs" if crowd is not None and crowd.are_threads else ""
+    return crowd.text if crowd is not None and crowd.are_threads else ""
 
 
 def _of(storage: str) -> str:
