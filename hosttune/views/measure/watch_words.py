@@ -245,7 +245,7 @@ def _crowd(account: Account) -> str:
     if _threads(account):
         return f"{_threads(account)}: they take turns, and wait for each other"
     own, busy, cpus = (account.means[name].value for name in ("tree_cores", "busy_cores", "cpus"))
-    if own is None or busy is None or not cpus or own >= LIMITS.limit_leave * cpus or busy - own < LIMITS.others_least:
+    if own is None or busy is None or not cpus or own >= LIMITS.limit_enter * cpus or busy - own < LIMITS.others_least:
         return ""
     return f"it needs more CPU time than it can get: of {cpus:.3g} CPUs it has {own:.2f}, and others use the rest"
 
