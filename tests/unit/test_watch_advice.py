@@ -329,3 +329,12 @@ def test_page_cache_that_a_memory_limit_drops_is_the_limit_and_no_slow_disk():
     assert State.MEM not in verdict.not_the_cause
     assert "page cache is dropped and read again" in " ".join(evidence(verdict, account))
     assert not told(replace(dropped, host=one.host))[0][0].startswith("raise")
+
+
+@pytest.mark.parametrize("children", [(), (0.02,) * 5])
+def test_full_main_process_is_told_how_to_see_which_function_it_is(children):
+    """As of piper#121 and translations#783: the loaders rest, and no number of them helps."""
+    texts, _, sentence = told(tick(30.0, 120.0, idle=49, children=children, main=1.0))
+    assert sentence.startswith("WORKERS: its main process is at the limit of one core")
+    assert any("py-spy top" in text for text in texts)
+    assert any("num_workers" in text for text in texts) is (not children)

@@ -228,9 +228,10 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
         return ("turns" if takes_turns(account) else "one-slow-worker",)
     chunks = ("chunks",) if Workload.ARRAYS in account.works_with else ()
     if saturated < 0.5:
+        full = "launch-bound" if _has_gpu(account) else "one-thread"
         if round(active) >= 1 or (mean["children"] or 0.0) >= 1.5:  # it has loaders, and they rest
-            return (*chunks, "launch-bound") if _has_gpu(account) else (*chunks, "one-thread")
-        return (*chunks, *(("some-workers", "launch-bound") if _has_gpu(account) else ("one-thread", "some-workers")))
+            return (*chunks, full, "profile")
+        return (*chunks, *(("some-workers", full) if _has_gpu(account) else (full, "some-workers")), "profile")
     return (*chunks, "more-workers", "keep-workers", *(("pin-memory",) if _has_gpu(account) else ()), "knee")
 
 
