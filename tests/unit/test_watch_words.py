@@ -128,6 +128,8 @@ def test_cpus_that_others_use_a_part_of_are_not_called_busy_with_its_own_work():
     assert seen((one, 30))[2] == (
         "CPU: it needs more CPU time than it can get: of 2 CPUs it has 1.05, and others use the rest"
     )
+    bursts = replace(one, host=replace(one.host, idle_percent=45.0, busy_cores=1.05))
+    assert seen((bursts, 30))[2].endswith("of 2 CPUs it has 1.05, and in between its tasks queue for them")
     full = replace(one, tree=replace(one.tree, cores=1.95))
     assert seen((full, 30))[2].endswith("all its CPUs are busy, with its own work")
 

@@ -244,10 +244,12 @@ def _crowd(account: Account) -> str:
         return _NEW_LIMIT
     if _threads(account):
         return f"{_threads(account)}: they take turns, and wait for each other"
-    own, busy, cpus = (account.means[name].value for name in ("tree_cores", "busy_cores", "cpus"))
-    if own is None or busy is None or not cpus or own >= LIMITS.limit_enter * cpus or busy - own < LIMITS.others_least:
+    own, busy, cpus, room = (account.means[name].value for name in ("tree_cores", "busy_cores", "cpus", "room_percent"))
+    if own is None or busy is None or not cpus or room is None or own >= LIMITS.limit_enter * cpus:
         return ""
-    return f"it needs more CPU time than it can get: of {cpus:.3g} CPUs it has {own:.2f}, and others use the rest"
+    is_shared = room < LIMITS.room_some and busy - own >= LIMITS.others_least
+    rest = "others use the rest" if is_shared else "in between its tasks queue for them"
+    return f"it needs more CPU time than it can get: of {cpus:.3g} CPUs it has {own:.2f}, and {rest}"
 
 
 def _stolen(account: Account) -> str:
