@@ -139,9 +139,10 @@ def _count_unused(disk: Disk, made: Iterable[Disk]) -> int:
     """Bytes in no partition, as where nothing grew the last one; 0 for less than a fiftieth of the disk."""
     parts = [raw(one, "size_bytes") for one in made if raw(one, "kind") == "partition"]
     size = raw(disk, "size_bytes")
-    if not parts or not isinstance(size, int) or not all(isinstance(one, int) for one in parts):
+    known = [one for one in parts if isinstance(one, int)]
+    if not known or len(known) < len(parts) or not isinstance(size, int):
         return 0
-    left = size - sum(parts)
+    left = size - sum(known)
     return left if left > max(1 << 30, size // 50) else 0
 
 
