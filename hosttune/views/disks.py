@@ -138,10 +138,11 @@ def disks_of(facts: Facts) -> DiskTree:
 def _count_unused(disk: Disk, made: Iterable[Disk]) -> int:
     """Bytes in no partition, as where nothing grew the last one; 0 for less than a fiftieth of the disk."""
     parts = [raw(one, "size_bytes") for one in made if raw(one, "kind") == "partition"]
+    known = [one for one in parts if isinstance(one, int)]
     size = raw(disk, "size_bytes")
-    if not parts or not isinstance(size, int) or not all(isinstance(one, int) for one in parts):
+    if not known or not isinstance(size, int) or len(known) < len(parts):
         return 0
-    left = size - sum(parts)
+    left = size - sum(known)
     return left if left > max(1 << 30, size // 50) else 0
 
 
