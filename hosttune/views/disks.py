@@ -138,9 +138,9 @@ def disks_of(facts: Facts) -> DiskTree:
 def _count_unused(disk: Disk, made: Iterable[Disk]) -> int:
     """Bytes in no partition, as where nothing grew the last one; 0 for less than a fiftieth of the disk."""
     parts = [raw(one, "size_bytes") for one in made if raw(one, "kind") == "partition"]
-    size = raw(disk, "size_bytes")
     known = [one for one in parts if isinstance(one, int)]
-    if not known or len(known) < len(parts) or not isinstance(size, int):
+    size = raw(disk, "size_bytes")
+    if not known or not isinstance(size, int) or len(known) < len(parts):
         return 0
     left = size - sum(known)
     return left if left > max(1 << 30, size // 50) else 0

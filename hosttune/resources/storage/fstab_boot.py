@@ -313,11 +313,9 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     if not here and is_lost:
         line = replace(line, is_lost=line.is_absent)
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
-    lets_go_on = need.way_out if need.end and found.kind is SourceKind.MISSING else ""
-    if entry.target == "/" and found.kind is SourceKind.MISSING and _is_left_read_only(facts, entry):
-        end = "systemd-remount-fs fails at the next boot, and the root file system stays read-only"
-        return replace(line, is_of_device=True, fault=f"{entry.where} {found.sentence}: {end}", way_out=found.way_out)
-    if entry.target == "/" or (found.kind is SourceKind.HIDDEN and need.is_required):
+    lets_go_on = need.way_out if need.end and found.kind is SourceKind.MISSING and entry.target != "/" else ""
+    goes_on = entry.target == "/" and not _is_left_read_only(facts, entry, found.kind)
+    if goes_on or (found.kind is SourceKind.HIDDEN and need.is_required):
         return replace(line, is_of_device=True, note=sentence, way_out=found.way_out)
     if line.is_mounted or need.is_required:
         return replace(line, is_of_device=True, fault=sentence, way_out=f"{found.way_out}{lets_go_on}")
@@ -326,14 +324,14 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     return replace(line, is_of_device=True, remark=sentence, way_out=found.way_out)
 
 
-def _is_left_read_only(facts: Facts, entry: FstabEntry) -> bool:
+def _is_left_read_only(facts: Facts, entry: FstabEntry, kind: SourceKind) -> bool:
     """Whether / comes up read-only, and the remount fails: mount(8) of util-linux 2.38 ends with 1 where no device has
     the tag of the line, and does not look at a path.
     """
     words = attempt(lambda: facts.kernel.command_line)
     known = [one for one in words if one in {"ro", "rw"}] if isinstance(words, tuple) else ["rw"]
     is_tag = "=" in entry.source and not entry.source.startswith("/")
-    return is_tag and known[-1:] == ["ro"]
+    return is_tag and kind is SourceKind.MISSING and known[-1:] == ["ro"]
 
 
 def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed) -> BootLine | None:
@@ -457,6 +455,8 @@ def _by_target(facts: Facts) -> Mapping[str, Sequence[Mount]]:
 
 def _tell_end(facts: Facts, entry: FstabEntry, kind: SourceKind, need: BootNeed) -> str:
     """What the next boot makes of such a line (systemd.mount(5))."""
+    if entry.target == "/" and _is_left_read_only(facts, entry, kind):
+        return "systemd-remount-fs fails at the next boot, and the root file system stays read-only"
     if entry.target == "/":
         return "a boot mounts / by the root= of the kernel command line, and fsck and remounts go by this line"
     if kind is SourceKind.OTHER:
