@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from hosttune import __version__
 from hosttune.codec import finding_from_json, finding_to_json
 from hosttune.engine.plan import drop_repeated, put_reboots_last
 from hosttune.errors import HosttuneError
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, known_items
 from hosttune.facts.baseline import FOLDER, NAME, learn_baseline, unlike, written
 from hosttune.facts.gpu.ways_out import take_again
 from hosttune.host import state
@@ -54,6 +55,19 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
         else:
             found += map(finding_from_json, json.loads(answer))
     return put_reboots_last(drop_repeated(found, session.policy))
+
+
+def name_gpus(session: Session, seconds: float) -> dict[str, str]:
+    """The NVIDIA GPUs on the PCI bus, slot and name; none where that is not known within `seconds`."""
+    answer = in_time({"": partial(_gpus, session)}, seconds)[""] if session.reader.kind == "live" else _gpus(session)
+    return {} if isinstance(answer, Waiting) else dict(json.loads(answer))
+
+
+def _gpus(session: Session) -> bytes:
+    names = {}
+    with suppress(UnknownFact):
+        names = {gpu.slot: gpu.title for gpu in known_items(session.facts.gpus.devices)}
+    return json.dumps(names).encode()
 
 
 def learn(session: Session, where: str = "") -> Learned:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hosttune.engine.health import NodeHealth
 
 SHORTEST_S, LONGEST_S = 0.5, 600.0
+_NAMES_S = 1.0  # to name the GPUs once more, which rules have read in time
+_OF_GPUS = "gpu-errors"  # the rule that looks at every GPU
 _GRACE_S = 6.0  # to start, to leave behind what hangs, and to print
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0}
 
@@ -78,6 +80,7 @@ def _told_apart(look: LookOnly, show: ShowHealth, within: str) -> int:
 
 
 def _told(look: LookOnly, show: ShowHealth, within: str) -> int:
+    from hosttune.actions.health import name_gpus
     from hosttune.cli.common import open_page
     from hosttune.cli.reports import deliver
     from hosttune.codec import dumps
@@ -95,7 +98,9 @@ def _told(look: LookOnly, show: ShowHealth, within: str) -> int:
         text = health_prometheus(found, int(created.timestamp()))
     elif show.format is HealthFormat.TEXT:
         titles = {rule.id: rule.title for rule in session.selected}
-        text = health_text(found, page if show.output is None else replace(page, screen=Screen(width=0)), titles)
+        own_page = page if show.output is None else replace(page, screen=Screen(width=0))
+        gpus = name_gpus(session, min(_seconds(within), _NAMES_S)) if _OF_GPUS in found.asked else {}
+        text = health_text(found, own_page, titles, gpus)
     else:
         text = health_line(found, show.format.value)
     deliver(text, show.output)

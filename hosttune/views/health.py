@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION
 from hosttune.engine.health import Fitness, HealthPoint, NodeHealth
 from hosttune.host.cleaned import clean
-from hosttune.views.document import Document, Item, Items, Say, Section
+from hosttune.views.document import Document, Item, Items, Say, Section, Table
 from hosttune.views.findings import refer_back, todo_items
 from hosttune.views.prometheus import metrics
 from hosttune.views.record_gaps import gaps_text, missing_answer
@@ -18,7 +18,7 @@ from hosttune.views.terminal import counted, join_words
 from hosttune.views.text import text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from hosttune.facts.baseline import Learned
     from hosttune.views.document import Block
@@ -44,15 +44,16 @@ HEALTH_METRICS = {
 }
 
 
-def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str]) -> str:
-    """The verdict in one line; below it each point with its cause and what to do, the worst first. With --verbose also
-    the rules that found nothing, by their titles.
+def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus: Mapping[str, str]) -> str:
+    """The verdict in one line; below it `gpus`, their names by slot, with what is wrong with each; then each point with
+    its cause and what to do, the worst first. With --verbose also the rules that found nothing, by their titles.
     """
     asked = "" if health.points else f" ({counted(len(health.asked), 'rule')} asked)"
     verdict = f"{health.fitness}: {_fit_words(health) if not health.points else _MEANS[health.fitness]}{asked}"
     host = clean(page.host)
-    head = [Say(verdict, "decision", name=host, style=_STYLES[health.fitness])]
+    head: list[Block] = [Say(verdict, "decision", name=host, style=_STYLES[health.fitness])]
     head += [Say(reach)] if (reach := reach_text(health.asked)) else []
+    head += [Table(("GPU", "model", "verdict"), rows)] if (rows := tuple(_gpu_rows(health, gpus))) else []
     sections = []
     for fitness in reversed(Fitness):
         if own := [point for point in health.points if point.fitness is fitness]:
@@ -66,6 +67,15 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str]) -> st
         sections.append(Section(title, (Items(items, is_aligned=True),), "green", str(len(fine))))
     status = f"Exit status 1: {health.fitness}." if health.fitness is not Fitness.FIT else ""
     return text(Document(host, host, tuple(head), tuple(sections), status=status), page.screen)
+
+
+def _gpu_rows(health: NodeHealth, gpus: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """A row for each GPU. One of which nothing is said may still do no work: for what holds for the whole host."""
+    for slot in sorted(gpus):
+        own = [point for point in health.points if point.subject == slot]  # the worst first
+        rules = dict.fromkeys(point.rule for point in own if point.fitness is own[0].fitness)
+        verdict = f"{own[0].fitness}: {join_words(list(rules))}" if own else "nothing of its own"
+        yield clean(slot), clean(gpus[slot]), clean(verdict if health.points else str(health.fitness))
 
 
 def _blocks(points: list[HealthPoint], page: Page) -> tuple[Block, ...]:

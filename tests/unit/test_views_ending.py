@@ -110,11 +110,15 @@ def test_status_of_apply_has_its_reason():
 
 def test_health_says_once_what_holds_for_several_gpus_and_steps_once():
     steps = "drain the host\nsudo nvidia-smi --gpu-reset"
+    slots = ("0000:18:00.0", "0000:30:00.0", "0000:48:00.0")
     points = (
-        *(HealthPoint(Fitness.UNFIT, "gpu-driver-health", f"0000:{at}:00.0", "is lost", steps) for at in (18, 30, 48)),
+        *(HealthPoint(Fitness.UNFIT, "gpu-driver-health", slot, "is lost", steps) for slot in slots),
         HealthPoint(Fitness.UNFIT, "gpu-errors", "", "Xid 79", steps),
     )
-    said = health_text(NodeHealth(Fitness.UNFIT, points, ("gpu-errors",)), Page(screen=Screen(80)), {})
+    gpus = dict.fromkeys(("0000:10:00.0", *slots), "NVIDIA H200")
+    said = health_text(NodeHealth(Fitness.UNFIT, points, ("gpu-errors",)), Page(screen=Screen(80)), {}, gpus)
+    assert "GPU           model        verdict\n0000:10:00.0  NVIDIA H200  nothing of its own\n" in said
+    assert said.count("NVIDIA H200  unfit: gpu-driver-health\n") == 3
     assert said.count("is lost") == 1
     assert "0000:18:00.0, 0000:30:00.0 and 0000:48:00.0: is lost" in said
     assert said.count("sudo nvidia-smi --gpu-reset") == 1
