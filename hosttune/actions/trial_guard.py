@@ -42,6 +42,7 @@ from hosttune.facts.reading import if_absent, line, names_in, require_known
 from hosttune.facts.work import NOT_WORK
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Space, Stat
+from hosttune.host.known.file_systems import NOT_LASTING_ROOT
 from hosttune.host.mountinfo import holding
 from hosttune.host.overlay import MOUNTINFO, Overlay
 from hosttune.regex import regex
@@ -89,7 +90,6 @@ _SPARE_BYTES = 1 << 20
 _ROOM_BYTES = 256 << 10  # marks, the log, the run's undo in the journal
 _SPARE_INODES = 64
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-_VOLATILE = frozenset({"overlay", "tmpfs", "ramfs", "squashfs", "nfs", "nfs4", "9p", "virtiofs"})
 
 
 @frozen
@@ -147,7 +147,7 @@ def _obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> Itera
         return
     table = require_known(reader.read(MOUNTINFO), MOUNTINFO)
     root = holding(table, "/")
-    if root is None or root.fstype in _VOLATILE or root.is_read_only:
+    if root is None or root.fstype in NOT_LASTING_ROOT or root.is_read_only:
         what = "not told" if root is None else f"read-only {root.fstype}" if root.is_read_only else root.fstype
         yield f"the root file system ({what}) does not keep what is written now, or not where an early boot finds it"
         return

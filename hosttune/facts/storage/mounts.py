@@ -19,6 +19,7 @@ from hosttune.facts.storage.fstab_lines import PATH as FSTAB
 from hosttune.facts.storage.fstab_lines import describe_place
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.frozen import frozen
+from hosttune.host.known.file_systems import IN_RAM
 from hosttune.host.mounters import UTAB, users_in
 from hosttune.host.mountinfo import MountLine, folders_above, ids_of_any_server, parse, topmost_at, visible
 from hosttune.host.named import waits_for_server
@@ -212,7 +213,7 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     wanted = [one for one in lines if not is_on_demand(one.options)]
     wanted += [one.entry for one in mounting if one.is_started and not one.is_conditional]
     # One in memory holds nobody's data, and /tmp as one comes with the next boot (storage-tmp-tmpfs).
-    wanted = [one for one in wanted if one.fstype not in {"tmpfs", "ramfs"}]
+    wanted = [one for one in wanted if one.fstype not in IN_RAM]
     # What is mounted by hand is missed once a service that runs writes below it.
     by_hand = [one for one in lines if is_on_demand(one.options) and not is_automount(one.options)]
     by_hand += [one.entry for one in mounting if not (one.is_started or one.is_automounted)]
