@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,3 +48,11 @@ def modules_with(words: tuple[str, ...]) -> set[str]:
 )
 def test_list_is_in_one_module(words, home, others):
     assert modules_with(words) == {home, *others}
+
+
+def test_folders_of_units_are_in_one_module():
+    """`actions/record.py` lists folders that a record keeps, this one among them."""
+    named = re.compile(r"""["']/(?:etc|usr/lib|usr/local/lib|lib)/systemd/system["']""")
+    assert {name for name, text in TEXTS.items() if named.search(text)} == {
+        "host/known/unit_folders.py", "actions/record.py",
+    }  # fmt: skip

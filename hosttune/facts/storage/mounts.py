@@ -20,6 +20,7 @@ from hosttune.facts.storage.fstab_lines import describe_place
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_RAM
+from hosttune.host.known.unit_folders import ADMIN, RUNTIME, VENDOR
 from hosttune.host.mounters import UTAB, users_in
 from hosttune.host.mountinfo import MountLine, folders_above, ids_of_any_server, parse, topmost_at, visible
 from hosttune.host.named import waits_for_server
@@ -67,12 +68,6 @@ _SYSTEM_TREES = (
 )  # fmt: skip
 _OF_PEOPLE = "/run/media/"  # where udisks mounts what people plug in
 _ESCAPED = regex(r"(?:\\x[0-9a-f]{2})+")
-_UNIT_FOLDERS = (
-    "/etc/systemd/system",
-    "/run/systemd/system",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-)
 
 
 @frozen
@@ -529,7 +524,7 @@ class _MountDisks:
     def unit(self, target: str) -> str:
         """The unit file that mounts `target`, or nothing. Names as systemd-escape(1) makes them."""
         name = unit_name(target)
-        for folder in _UNIT_FOLDERS[:2] if target in self.listed() else _UNIT_FOLDERS:
+        for folder in (ADMIN, RUNTIME, *(() if target in self.listed() else VENDOR)):
             if getattr(self.reader.stat(f"{folder}/{name}"), "type", "") == "file":
                 return f"{folder}/{name}"
         return ""
