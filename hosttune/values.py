@@ -84,6 +84,14 @@ class TooLong(str):
     __slots__ = ()
 
 
+class Steps(str):
+    """A way out that hosttune words itself, a step on each line, for a text of more steps: what users choose is quoted
+    in it, so that each line break begins a step.
+    """
+
+    __slots__ = ()
+
+
 def prefix_reason(place: str, reason: str) -> str:
     """A reason behind `place: `, of the type that it has."""
     return type(reason)(f"{place}: {reason}")

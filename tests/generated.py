@@ -18,7 +18,7 @@ TESTS = (
     "tests/golden", "tests/rules/test_driver_states.py", "tests/unit/test_rule_schemas.py",
 )  # fmt: skip
 FILES = (
-    "README.md", "docs/*.md", "tests/golden/*.*", "tests/golden/fleet_texts/*",
+    "README.md", "docs/**/*.md", "docs/*.svg", "tests/golden/*.*", "tests/golden/fleet_texts/*",
     "tests/rules/driver_states/says.txt", "hosttune/schemas/*.json",
     "playbooks/monitoring/*.json",
 )  # fmt: skip

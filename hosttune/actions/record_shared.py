@@ -42,6 +42,10 @@ _SPILLS = regex(
 )
 _SPILL_KEY = regex(r"\s*(?:export\s+)?[\w.$-]{0,80}(?:tmp|temp|dir|execute|local|path)[\w.-]{0,80}[\s=]", re.IGNORECASE)
 _SSHD_KEY = regex(r"[ \t]*(UsePAM|Include|Match)[\s=]", re.IGNORECASE)
+# Where arguments of the kernel are. One in capitals that it does not know becomes a variable of process 1.
+_KERNEL_LINES = regex(
+    r"/proc/cmdline$|/boot/(?:.*/)?(?:grub\.cfg|loader/entries/.+\.conf|cmdline\.txt)$|/etc/kernel/cmdline$"
+)
 # Files that hosttune wrote, whose comments are compared too, and the tables of a site
 _OWN = regex(r"/(?:etc|run|usr/lib)/(?:.*/)?[^/]*hosttune[^/]*$|/etc/hosttune/[^/]+\.tsv$")
 _COMMENT = ("#", ";", "//")
@@ -65,6 +69,7 @@ _ORIGIN = regex(
     r"(?:(?:o|origin|l|label|a|suite|archive|c|component|n|codename|site)=[\w${}.*: -]{0,80})"
     r"(?:,\s?(?:o|origin|l|label|a|suite|archive|c|component|n|codename|site)=[\w${}.*: -]{0,80}){0,9}"
 )
+_OF_BOOT: Final = ("GRUB_", "BOOT_IMAGE")
 _ENVIRONMENT = regex(r"(?P<name>[\"'\s-](?P<key>[A-Z][A-Z0-9_]{1,80})=)(?P<value>[^\"'\s]+)")
 
 
@@ -73,6 +78,7 @@ def shared_text(path: str, content: str) -> str | None:
     if path.startswith(_STATE) and not path.startswith(_KEPT_STATE):
         return None  # the journal has whole files in it, as they were
     if _AS_IT_IS.match(path) or _OWN.match(path) or path.startswith(_KEPT_STATE):
+        content = _without_variables(content) if _KERNEL_LINES.match(path) else content
         return _shared_pattern(content) if path == "/proc/sys/kernel/core_pattern" else content
     if (kind := kind_of(path)) == "unit":
         return shared_unit(content)
@@ -94,7 +100,7 @@ def _shared_sshd(content: str) -> str:
 
 
 def _settings(path: str, content: str) -> str:
-    if path.endswith((".json", ".xml")) or content.lstrip().startswith("{"):
+    if path.endswith((".json", ".xml", "/kernel/cmdline")) or content.lstrip().startswith("{"):
         return _without_variables(content)
     rows = [_row(path, row) for row in content.split("\n")]
     if ".conf" in path and "/systemd/" in path:
@@ -116,7 +122,7 @@ def _row(path: str, row: str) -> str:
     if "/systemd/" in path and start.partition("=")[0].strip().endswith("Environment"):
         return ""
     if "/default/grub" in path:
-        return row if start.startswith(("GRUB_", "export GRUB_")) else ""
+        return _without_variables(row) if start.startswith(("GRUB_", "export GRUB_")) else ""
     if "/tmpfiles.d/" in path and (match := _WRITES.fullmatch(row)):
         row = row if match["file"].startswith(_VALUES) else f"{match['line']}{MASK}"
     if "/sysctl." in path and "|" in row:
@@ -160,4 +166,6 @@ def _hook(match: re.Match[str]) -> str:
 
 
 def _without_variables(text: str) -> str:
-    return _ENVIRONMENT.sub(lambda one: one[0] if is_kept(one["key"]) else f"{one['name']}{MASK}", text)
+    return _ENVIRONMENT.sub(
+        lambda one: one[0] if is_kept(one["key"]) or one["key"].startswith(_OF_BOOT) else f"{one['name']}{MASK}", text
+    )

@@ -25,7 +25,7 @@ from hosttune.choices.next_kernel import (
     removable_packages,
     repair_build,
 )
-from hosttune.choices.other_build import distribution_build, former_build, newer_build
+from hosttune.choices.other_build import other_build
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
@@ -182,7 +182,7 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     if unused := [*map(quote, removable_packages(facts, *kernels))]:
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
         fix += f"\nor, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
-    others = (newer_build(facts) or former_build(facts) or distribution_build(facts), _boot_other(facts, kernels))
+    others = (other_build(facts), _boot_other(facts, kernels))
     return Stop(Cause.BUILD, said, "\nor ".join(part for part in (*others, fix) if part))
 
 

@@ -33,6 +33,8 @@ from hosttune.choices.drivers.switches import POD_LOG, SERVICE
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import nvidia_of_other_system
 from hosttune.facts.base import Fact, UnknownFact, attempt, unread
+from hosttune.facts.gpu.driver import INSTALLER_LOG
+from hosttune.facts.kernel.kernel import is_of_proxmox
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
@@ -159,9 +161,15 @@ def _whole_first(found: list[DriverState], facts: Facts) -> list[DriverState]:
         return found
     first = f"`{stop.state}`"
     waits = [("apt-get" in one.way_out or "sudo dkms" in one.way_out) and first not in one.way_out for one in found]
+    ways = [
+        f"a way out of {first} is one of this, too"
+        if one.way_out in stop.repair
+        else f"after {first} is solved: {one.way_out}"
+        for one in found
+    ]
     return [
-        replace(one, way_out=f"after {first} is solved: {one.way_out}") if wait and one.name != stop.state else one
-        for one, wait in zip(found, waits, strict=True)
+        replace(one, way_out=way) if wait and one.name != stop.state else one
+        for one, way, wait in zip(found, ways, waits, strict=True)
     ]
 
 
@@ -233,6 +241,21 @@ def _own_states(facts: Facts) -> Mapping[str, Look]:
     return {name: look for name, look in STATES.items() if name not in theirs}
 
 
+_ON_DEBIAN = (
+    "install the driver that your distribution offers (Debian: enable contrib, non-free and non-free-firmware, then "
+    "apt-get install nvidia-driver)"
+)
+# Proxmox VE wiki, "PCI Passthrough" and "NVIDIA vGPU on Proxmox VE"; Debian's packages know no headers of its kernels.
+_ON_PROXMOX = (
+    "give the GPU to virtual machines (vfio-pci), which takes no driver here\nor, for containers: sudo apt-get install "
+    "proxmox-default-headers, then NVIDIA's installer (nvidia.com/drivers) with --dkms\nor, for vGPUs: NVIDIA's vGPU "
+    "manager (docs.nvidia.com/vgpu)"
+)
+_OTHER_MANAGER = (
+    "bring a vGPU manager of a release that supports this kernel (docs.nvidia.com/vgpu), or boot an older one"
+)
+
+
 def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
     if params["bringer"] == "external":
         said = f"no driver for {facts.gpus.summary}: the policy says that somebody else brings it (bringer: external)"
@@ -242,16 +265,17 @@ def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
     if bringer := guest(facts) or other_bringer(facts):
         held, way_out = f"{held}: {bringer.reason}", bringer.way_out
     elif not facts.os.is_ubuntu:
-        way_out = (
-            "install the driver that your distribution offers (Debian: enable contrib, non-free and non-free-firmware, "
-            "then apt-get install nvidia-driver)"
-        )
+        way_out = _ON_PROXMOX if is_of_proxmox(facts.kernel.release) else _ON_DEBIAN
     said = f"no driver for {facts.gpus.summary}{held}"
     if failed := _failed_build(facts):
         said += f"; DKMS could not build nvidia {failed.version} for {failed.kernel or 'a kernel'} ({failed.log})"
         branch = failed.version.partition(".")[0]
         newer = f"install a newer release of branch {branch} from the source of this build, or boot an older kernel"
         way_out = f"{newer}; for another driver, {way_out}"
+    elif error := facts.driver.installer_error:
+        said += f"; NVIDIA's installer failed here: {error} ({INSTALLER_LOG})"
+        again = f"solve what {INSTALLER_LOG} says\nrun that installer again\nor {way_out}"
+        way_out = _OTHER_MANAGER if "vgpu" in error else again
     if other := nvidia_of_other_system(facts):
         said, way_out = f"{said}; {other.what}", f"{other.undo}\n{way_out}"
     return DriverState("absent", is_fault=True, evidence=said, way_out=way_out, is_dead=True)

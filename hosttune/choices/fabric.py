@@ -92,7 +92,10 @@ def _obstacle(facts: Facts) -> tuple[str, str]:
     """(why Fabric Manager cannot run as things are, what to do), the first thing to solve."""
     driver = facts.driver
     if found := fabric_packages(facts):
-        return found[0], check_commands(facts, str(found[1]))[0]
+        way_out = check_commands(facts, str(found[1]))[0]
+        starts = driver.is_loaded and not driver.is_mismatched and not facts.units[SERVICE].is_active
+        # A new version replaces a running one by itself; packages leave one that never ran switched off.
+        return found[0], f"{way_out}\nsudo systemctl enable --now {SERVICE}" if starts else way_out
     if facts.units[SERVICE].is_active:
         return "", ""
     if driver.is_mismatched or not driver.is_loaded:

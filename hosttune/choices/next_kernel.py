@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.apt_commands import check_commands, has_all, lacks
 from hosttune.choices.drivers.bringer import guest_way
-from hosttune.choices.other_build import newer_build, other_branch_build
+from hosttune.choices.other_build import other_build
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
@@ -75,7 +75,7 @@ def commands(facts: Facts, kernel: str) -> str:
     else:
         build = _with_headers(facts, kernel, f"sudo apt-get install {quote(_dkms_of_archive(facts))}")
     fix = f"{repair_build(facts, kernel)}\n{build}" if log else build
-    if log and not lacked_compiler(facts, kernel) and (other := newer_build(facts) or other_branch_build(facts)):
+    if log and not lacked_compiler(facts, kernel) and (other := other_build(facts)):
         fix = f"{other}\nor {fix}"
     return f"{ready}\nif apt has none: {fix}" if log and ready else fix
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.drivers.branch import why_over
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import DEFAULTS
-from hosttune.choices.drivers.nvidia_archive import FROM, is_of_nvidia, say_switch, switch_within_archive
+from hosttune.choices.drivers.nvidia_archive import FROM, is_of_nvidia, say_switch, switch_within_archive, wrong_archive
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.package_roles import PackageRole, role_of
 from hosttune.facts.versions import upstream_of
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 _APT = "sudo apt-get update && sudo apt-get install"
 _OF_ANY_BRANCH = (PackageRole.BESIDE, PackageRole.FABRIC)
+
+
+def other_build(facts: Facts) -> str:
+    """The first of the ways of this module; empty where there is none."""
+    return newer_build(facts) or former_build(facts) or distribution_build(facts) or other_branch_build(facts)
 
 
 def newer_build(facts: Facts) -> str:
@@ -62,10 +67,13 @@ def former_build(facts: Facts) -> str:
 
 def other_branch_build(facts: Facts) -> str:
     """A supported branch, where the installed one gets no version any more that newer kernels need; empty where it is
-    supported, or its packages are not of NVIDIA's archive."""
+    supported, its packages are not of NVIDIA's archive, or neither that archive nor another one of NVIDIA's has one."""
     if not facts.driver.branch or not why_over(facts, int(facts.driver.branch)) or not is_of_nvidia(facts):
         return ""
-    return say_switch("a supported branch, at a maintenance", switch_within_archive(facts))
+    way = switch_within_archive(facts)
+    if not way.startswith(FROM) and not wrong_archive(facts):
+        return ""
+    return say_switch("a supported branch, at a maintenance", way)
 
 
 def distribution_build(facts: Facts) -> str:

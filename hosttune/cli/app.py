@@ -20,7 +20,7 @@ from hosttune.host.inherited import require_utf8
 # In the order of the help, by its groups. Each is a function of this name, or the typer `app`, of the module
 # hosttune.cli.<name>; a dash in a name is an underscore there.
 GROUPS = {
-    "Look": ("check", "health", "driver", "disks", "fstab", "explain", "help"),
+    "Look": ("check", "health", "driver", "disks", "fstab", "explain", "help", "completion"),
     "Change": ("plan", "apply", "undo", "history"),
     "Measure": ("watch", "dataset", "bench"),
     "Fleet": ("report", "diff", "record"),

@@ -10,6 +10,7 @@ from hosttune.errors import HosttuneError
 from hosttune.host.cleaned import clean
 from hosttune.host.console import console, discard, is_gone, program, talk
 from hosttune.host.own import is_under_sudo
+from hosttune.host.pager import show_in_pager
 from hosttune.values import Disturbs
 from hosttune.views.document import Medium
 from hosttune.views.page import ACTS, LOOKS, OWN_COMMAND, Page
@@ -284,9 +285,11 @@ def shell(words: list[str]) -> str:
 
 
 def say(text: str) -> None:
-    """Data, to standard output. A reader that has gone away (`| head`), or a terminal, does not change the exit
-    status.
+    """Data, to standard output; in a pager where it is longer than the terminal's screen. A reader that has gone away
+    (`| head`), or a terminal, does not change the exit status.
     """
+    if show_in_pager(text):
+        return
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _HEAD = """\
 id: {id}
-title: {placeholder} what is right on the host once this rule holds
+title: {placeholder} a noun phrase for what is judged, such as "Swapping of job memory"
 risk: low
 disturbs: nothing
 since: "{since}"

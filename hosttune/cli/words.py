@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SHORT = {
     "json": Option("--json", help="Same as --format json.", rich_help_panel=OUTPUT),
     "quiet": Option("--quiet", "-q", help="Print no answer: the exit status is one.", rich_help_panel=OUTPUT),
+    "no_pager": Option("--no-pager", help="Show no report in a pager (PAGER, else less).", rich_help_panel=OUTPUT),
 }
 _AS_TYPER: dict[type[Described], Callable[..., Any]] = {Option: typer.Option, Argument: typer.Argument}
 
@@ -55,6 +56,10 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
             from hosttune.host.console import discard
 
             discard(sys.stdout)
+        if given.pop("no_pager", False) or given.get("yes"):  # with --yes it acts: a boot of its own may follow
+            from hosttune.host.pager import switch_off
+
+            switch_off()
         groups = {
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in taken.items()

@@ -225,7 +225,7 @@ def _proven(rule: Rule, text: Written, names: ExpressionNames) -> str:
     try:
         found = _said(text, words)
     except UnknownFact as unknown:
-        return f"not so: {rule.title}; the details are unknown: {unknown.reason}"
+        return f"{rule.title}: a fault, but its details are unknown: {unknown.reason}"
     return f"{found} (perhaps more: {words.lacking[0]})" if words.lacking else found
 
 

@@ -31,6 +31,7 @@ from hosttune.engine.expression_judge import Judge
 from hosttune.engine.expression_values import ERRORS, MAX_LENGTH, Budget, OverBudget, value_of, whole_of
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.frozen import frozen
+from hosttune.values import Steps
 
 __all__ = [
     "CONSTANTS",
@@ -151,7 +152,8 @@ class Text:
         length = 0
         for part in self.parts:
             piece = part if isinstance(part, str) else _inserted(part, names, budget)
-            piece = piece.replace(escaped, r"\n") if escaped and not isinstance(part, str) else piece
+            if escaped and not isinstance(part, str) and not isinstance(piece, Steps):
+                piece = piece.replace(escaped, r"\n")
             length += len(piece)
             if length > MAX_LENGTH:
                 raise HosttuneError(f"{self.where}: cannot work out the text: the result is too long")

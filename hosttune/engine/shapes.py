@@ -177,7 +177,7 @@ def rule_shape() -> TableSpec:
     return TableSpec(
         {
             "id": Id(help="The file name: <domain>-<the tunable or concern>, no verb"),
-            "title": String(help="One line, what will be so"),
+            "title": String(help="What the rule judges, as a noun phrase on one line"),
             "risk": RISKS,
             "disturbs": DISTURBS,
             "since": String(help="The version of hosttune that brought it"),

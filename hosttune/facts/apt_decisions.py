@@ -28,6 +28,9 @@ _NUMBER = regex(r"[a-z].*?-(\d{3})(?=-|$)")
 _CUDA = "/compute/cuda/repos/"
 _WITH_ARCHIVE = {"debian": "Debian", "ubuntu": "Ubuntu"}
 _OF_SYSTEM = regex(rf"{_CUDA}(debian|ubuntu)(\d{{2,4}})/")
+_LOCAL_COPY = regex(
+    r"\bfile:/[/\w.-]{0,200}cuda-repo-"
+)  # of the local installers of CUDA: file:///var/cuda-repo-debian12-12-4-local
 _OF_CUDA = ("cuda-drivers", "cuda-keyring", "nvidia-open")
 _SHOWN = 3
 _MOST_PINNED = 100  # packages whose pin is looked for: each is held against all
@@ -234,6 +237,23 @@ def nvidia_of_other_release(facts: Facts) -> AptDecision | None:
     (name, number), source = others[0]
     what = f"{source.place} has NVIDIA's archive for {name}{number} ({source.value}), and this is {facts.os.name}"
     return AptDecision(what, f"write {''.join(own)} there, if NVIDIA has that archive, and sudo apt-get update")
+
+
+def nvidia_local_copy(facts: Facts) -> AptDecision | None:
+    """The copy of NVIDIA's archive on this disk (cuda-repo-debian12-12-4-local), which gets nothing new, where apt has
+    no other one of NVIDIA's. None also where sources cannot be read."""
+    try:
+        sources = facts.apt.sources
+    except UnknownFact:
+        return None
+    found = [one for one in sources if _LOCAL_COPY.search(one.value)]
+    if not found or any(site in one.value for one in sources for site in NVIDIA_SITES):
+        return None
+    guide = "docs.nvidia.com/datacenter/tesla/driver-installation-guide, network repository"
+    return AptDecision(
+        f"{found[0].place} has a copy of NVIDIA's archive on this disk ({found[0].value}), which gets nothing newer",
+        f"install the package cuda-keyring of this release ({guide}) and sudo apt-get update",
+    )
 
 
 def _switched_off(source: Placed) -> AptDecision:

@@ -2,8 +2,9 @@
 reads theirs: in sysctl.d, modprobe.d, limits.d, tmpfiles.d, udev rules, drop-ins of units and of systemd's programs.
 
 Who counts over whom is in `precedence`, whose a file is in `file_owners`. What one file of an administrator loses to
-another one of theirs is meant so, and is left out. Sources: sysctl.d(5), modprobe.d(5), limits.conf(5), tmpfiles.d(5)
-with systemd-tmpfiles ("Duplicate line for path, ignoring"), udev(7), systemd.unit(5).
+another one of theirs is meant so, and is left out. Limits of units that systemd cannot read count as well. Sources:
+sysctl.d(5), modprobe.d(5), limits.conf(5), tmpfiles.d(5) with systemd-tmpfiles ("Duplicate line for path, ignoring"),
+udev(7), systemd.unit(5), systemd.exec(5), systemd.resource-control(5).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.facts.storage.ageing_files import parse_tmpfiles
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import ADMIN
+from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -48,6 +50,13 @@ _ALONE = frozenset({
     "UMask", "User", "WorkingDirectory",
 })  # fmt: skip
 # Programs of systemd whose settings are single values, but for few.
+_COUNTS = frozenset({"LimitLOCKS", "LimitNOFILE", "LimitNPROC", "LimitSIGPENDING", "TasksMax"})
+_SIZES = frozenset({
+    "LimitAS", "LimitCORE", "LimitDATA", "LimitFSIZE", "LimitMEMLOCK", "LimitMSGQUEUE", "LimitRSS", "LimitSTACK",
+    "MemoryHigh", "MemoryLow", "MemoryMax", "MemoryMin", "MemorySwapMax",
+})  # fmt: skip
+_COUNT, _SIZE = regex(r"\+?\d[\da-fA-FxX]*|infinity"), regex(r"\+?\d+(?:\.\d+)?[BKMGTPE]?|infinity")
+_SHARE = regex(r"\d+(?:\.\d+)?%")
 _PROGRAMS = ("coredump.conf", "journald.conf", "logind.conf", "oomd.conf", "sleep.conf", "system.conf")
 
 
@@ -64,6 +73,7 @@ class LostFile(Fact):
     is_read_later: bool  # the winner counts because it is read later, else because it is read earlier
     better: str  # the file to put the settings into
     module: str = ""  # nothing counts over it, but the module that has these sysctls comes after systemd-sysctl
+    is_misread: bool = False  # nothing counts over it, but systemd cannot read these values
 
     @property
     def text(self) -> str:
@@ -103,6 +113,7 @@ def _files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
                     found.setdefault((one.path, contest.settings[-1].path), []).append((contest, one))
     yield from _unread(facts)
     yield from _late(reader, facts)
+    yield from _misread(reader, facts)
     for (path, other), rows in found.items():
         order = rows[0][0].order
         yield LostFile(
@@ -165,6 +176,35 @@ def _late(reader: Reader, facts: Facts) -> Iterator[LostFile]:
 
 def _value_of(facts: Facts, key: str) -> str:
     return facts.sysctl[key].text
+
+
+def _misread(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Limits in units and system.conf of administrators that systemd skips with a line in its log."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for name in (*_own_settings(reader), *(f"system.conf/Manager/Default{key}" for key in sorted(_COUNTS | _SIZES))):
+        values = facts.unit_settings[name].values
+        unit, _, key = name.split("/")
+        if values and is_misread(key.removeprefix("Default"), values[-1].value):
+            text = f"{key}={values[-1].value} of {unit}"
+            found.setdefault(values[-1].path, []).append((text, values[-1].line))
+    for path, rows in found.items():
+        texts, lines = zip(*rows, strict=True)
+        if facts.file_owners[path].decides:
+            yield LostFile(path, texts, lines, facts.file_owners[path].name, "", "", False, path, is_misread=True)
+
+
+def is_misread(key: str, value: str) -> bool:
+    """Whether systemd skips such a limit (config_parse_rlimit(), config_parse_memory_limit()). Tried with
+    `systemd-analyze verify` of 252: it knows neither `unlimited` nor `64k` nor `64KB`, and no comment behind a value.
+    """
+    if not value or (" " in value and "#" not in value):
+        return False
+    is_limit = key.startswith("Limit")
+    if not is_limit and _SHARE.fullmatch(value):
+        return False
+    pattern = _COUNT if key in _COUNTS else _SIZE if key in _SIZES else None
+    parts = value.split(":") if is_limit else [value]
+    return pattern is not None and (len(parts) > 2 or not all(map(pattern.fullmatch, parts)))
 
 
 def _is_loaded_late(reader: Reader, module: str) -> bool:
@@ -232,7 +272,8 @@ def _udev(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 -
     yield from _contests(rows, UDEV)
 
 
-def _units(reader: Reader, facts: Facts) -> Iterator[_Contest]:
+def _own_settings(reader: Reader) -> Iterator[str]:
+    """UNIT/SECTION/KEY of the single values in the units and drop-ins of administrators."""
     files = UnitFiles(reader)
     for unit in dict.fromkeys(entry.removesuffix(".d") for entry in names_in(reader, ADMIN)):
         if UnitSettings.name_fault(f"{unit}/Service/Type"):
@@ -243,11 +284,15 @@ def _units(reader: Reader, facts: Facts) -> Iterator[_Contest]:
         own = [path for path in (fragment, *files.drop_ins(real)) if path.startswith(f"{ADMIN}/")]
         rows = (row for path in own for row in assignments(files.content(path)))
         keys = {(section, key) for _, section, key, _ in rows if key in _ALONE or key.startswith(_SINGLE)}
-        for section, key in sorted(keys):
-            name = f"{unit}/{section}/{key}"
-            if not UnitSettings.name_fault(name):
-                settings = facts.unit_settings[name].values
-                yield _Contest(f"{key}={{}} of {unit}", unit_order(f"system/{unit}"), settings, _is_same)
+        names = (f"{unit}/{section}/{key}" for section, key in sorted(keys))
+        yield from (name for name in names if not UnitSettings.name_fault(name))
+
+
+def _units(reader: Reader, facts: Facts) -> Iterator[_Contest]:
+    for name in _own_settings(reader):
+        unit, _, key = name.split("/")
+        settings = facts.unit_settings[name].values
+        yield _Contest(f"{key}={{}} of {unit}", unit_order(f"system/{unit}"), settings, _is_same)
 
 
 def _programs(reader: Reader, facts: Facts) -> Iterator[_Contest]:

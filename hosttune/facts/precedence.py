@@ -31,6 +31,7 @@ class FileOrder:
     folder: str  # where an administrator's files of this kind lie
     suffix: str = ".conf"
     counts_first: bool = False  # of two files that set a value the earlier one counts
+    last: str = ""  # what is read after all of the folder, if anything reads it
 
     def is_over(self, name: str, other: str) -> bool:
         """Whether a file of the one name counts over a file of the other."""
@@ -38,8 +39,10 @@ class FileOrder:
 
     def path_over(self, path: str) -> str:
         """The file to write so that it counts over another one: with a name of its own, or with the same name in the
-        folder of administrators where no name would do.
+        folder of administrators where no name would do. No name comes after what is read last.
         """
+        if path == self.last:
+            return path
         other = posixpath.basename(path)
         edge = "00" if self.counts_first else "zz"
         names = (f"{edge}-local{self.suffix}", f"{edge}{other}", other)
@@ -51,7 +54,7 @@ class FileOrder:
         return "earlier" if self.counts_first else "later"
 
 
-SYSCTL: Final = FileOrder("/etc/sysctl.d")
+SYSCTL: Final = FileOrder("/etc/sysctl.d", last="/etc/sysctl.conf")  # by TuneD (reapply_sysctl)
 MODPROBE: Final = FileOrder("/etc/modprobe.d")
 LIMITS: Final = FileOrder("/etc/security/limits.d")
 TMPFILES: Final = FileOrder("/etc/tmpfiles.d", counts_first=True)

@@ -7,6 +7,7 @@ This is for a whole command: the child prints, answers signals, and gives the ex
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
@@ -28,17 +29,40 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
     """The exit status of `act`, done by a child; None where it does not end within `seconds`, or after a signal."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
+    piped = [number for number in (1, 2) if not os.isatty(number)]
+    if piped == [1, 2] and _is_one_file():
+        relays = dict.fromkeys(piped, os.pipe())  # `2>&1`: in the order in which it is printed
+    else:
+        relays = {number: os.pipe() for number in piped}
     child = os.fork()
     if child == 0:
         code = 1
         try:
             os.setpgid(0, 0)  # a signal of the terminal comes once, from its parent
+            for number, (_, writing) in relays.items():
+                os.dup2(writing, number)
+            for fd in {fd for pair in relays.values() for fd in pair}:
+                os.close(fd)
             code = act()
             for stream in (sys.stdout, sys.stderr):
                 with suppress(OSError, ValueError):
                     stream.flush()
         finally:
             os._exit(code)
+    for writing in {pair[1] for pair in relays.values()}:
+        os.close(writing)
+    sources = {reading: number for number, (reading, _) in relays.items()}
+    try:
+        return _await(child, sources, seconds)
+    finally:
+        for reading in sources:
+            os.close(reading)
+
+
+def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | None:
+    """`sources`: what the child prints, and where to. Who reads that to its end would wait for a child that is left
+    behind, so it has none of our streams.
+    """
     until = [time.monotonic() + seconds if seconds is not None else float("inf")]
 
     def hand_on(number: int, frame: FrameType | None) -> None:
@@ -48,18 +72,43 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
             os.kill(child, number)
 
     with handle_ending(hand_on):
+        status = None
         while time.monotonic() < until[0]:
-            status = _status_of(child)
-            if status is not None:
+            status = _status_of(child) if status is None else status
+            if not _relay(sources, _EVERY_S if status is None else 0) and status is not None:
                 return status
-            time.sleep(_EVERY_S)
         for number, wait_s in ((signal.SIGTERM, _TO_TIDY_S), (signal.SIGKILL, _TO_DIE_S)):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child, number)
             end = time.monotonic() + wait_s
             while time.monotonic() < end and _status_of(child) is None:
-                time.sleep(_EVERY_S)
+                _relay(sources, _EVERY_S)
     return None
+
+
+def _is_one_file() -> bool:
+    """Whether standard output and standard error are the same file."""
+    with suppress(OSError):
+        return os.path.sameopenfile(1, 2)
+    return False
+
+
+def _relay(sources: dict[int, int], seconds: float) -> bool:
+    """Print what has come within this time; False where nothing has."""
+    is_told = False
+    for reading in select.select(list(sources), [], [], seconds)[0]:
+        try:
+            view = memoryview(os.read(reading, 1 << 16))
+            is_over = not view
+            while view:
+                view = view[os.write(sources[reading], view) :]
+        except OSError:  # who reads us is gone: the child learns it the same way
+            is_over = True
+        if is_over:
+            del sources[reading]
+            os.close(reading)
+        is_told = is_told or not is_over
+    return is_told
 
 
 def _status_of(child: int) -> int | None:

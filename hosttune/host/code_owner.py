@@ -3,6 +3,7 @@
 A Python takes its code from more than its own file. It reads pyvenv.cfg beside the name that it was started by and one
 folder above, the standard library and site-packages of the virtual environment and of the Python that pyvenv.cfg names
 as `home`, and .pth files there (Python documentation: "The initialization of the sys.path module search path", "site").
+Without a standard library beside it, Python looks for one in each folder above (Modules/getpath.py, search_up).
 A user who can write one of these places, or exchange a folder or link on the way, decides what runs. What a .pth file
 of that user names is the user's own choice. What one of root's names is followed: the folders, and the places in the
 finder that setuptools writes for an editable install.
@@ -78,12 +79,13 @@ def _owner(places: _Places) -> int:
     for place in places.values():
         if place.uid:
             users.setdefault(place.uid, place)
-        if _can_others_write(place):
-            raise _SharedCode(f"others can write {place.path} (mode {stat.S_IMODE(place.mode):04o})")
     if len(users) > 1:
         one, other = list(users.values())[:2]
         both = f"{one.path} {one.ownership}, and {other.path} {other.ownership}"
         raise _SharedCode(f"{both}: its code is not of one user")
+    for place in places.values():
+        if _can_others_write(place):
+            raise _SharedCode(f"others can write {place.path} (mode {stat.S_IMODE(place.mode):04o})")
     return next(iter(users), 0)
 
 
@@ -123,6 +125,7 @@ class _Places(dict[str, _Place]):
         super().__init__()
         self.mounters = Mounters()
         self.listed: set[str] = set()  # folders of modules
+        self.prefixes: set[str] = set()  # folders whose lib was looked at
 
 
 def _places_of_file(path: str) -> _Places:
@@ -139,13 +142,30 @@ def _places(path: str) -> _Places:
     found = _places_of_file(path)
     # Python cuts the last words off the path as it is written, and of the one without links.
     folders = [os.path.dirname(one) for one in (path, os.path.normpath(path), found.canonical)]
+    searched = []  # from where Python looks for its standard library: `home`, else the folder of the file itself
     for folder in tuple(dict.fromkeys(folders)):
-        for place in (folder, os.path.dirname(folder)):
-            if home := _home(found, place):
-                folders += [home, _take_folder(found, home) or home]
+        homes = [home for place in (folder, os.path.dirname(folder)) if (home := _home(found, place))]
+        for home in homes:
+            folders += [home, _take_folder(found, home) or home]
+        searched += homes or [folder] * (folder == os.path.dirname(found.canonical))
     for prefix in dict.fromkeys(map(os.path.dirname, folders)):
         _take_library(found, prefix)
+    for folder in dict.fromkeys(searched):
+        _take_above(found, folder)
     return found
+
+
+def _take_above(found: _Places, folder: str) -> None:
+    """Note the folders in which Python looks for its standard library: `folder`, and those above up to its parts."""
+    parts = {"/os.py", "/lib-dynload"}
+    while parts:
+        if place := _take_folder(found, folder):
+            _take_library(found, place)
+            start = f"{place.rstrip('/')}/lib"
+            parts -= {part for part in parts for path in found if path.startswith(start) and path.endswith(part)}
+        if folder == "/":
+            return
+        folder = os.path.dirname(folder)
 
 
 def _take(found: _Places, reached: ResolvedPath, *, is_searched: bool = False) -> None:
@@ -197,8 +217,9 @@ def _home(found: _Places, folder: str) -> str:
 
 def _take_library(found: _Places, prefix: str) -> None:
     """Note the standard library and the folders of modules below a prefix, each with its entries."""
-    if not (place := _take_folder(found, prefix)):
+    if not (place := _take_folder(found, prefix)) or place in found.prefixes:
         return
+    found.prefixes.add(place)
     # Debian's Python reads /usr/local, too (python3-minimal, site.py).
     prefixes = (place, "/usr/local") if place == "/usr" else (place,)
     for lib in (f"{one.rstrip('/')}/{name}" for one in prefixes for name in ("lib", "lib64")):
@@ -215,11 +236,11 @@ def _take_entries(found: _Places, folder: str) -> None:
     code."""
     listed: list[tuple[str, str]] = []  # files of root's that name more places, with their texts
     with walk("/", folder, mounters=found.mounters) as reached:
-        if reached.missing or reached.name:
+        if reached.missing:
             return
-        _take(found, reached, is_searched=True)
+        _take(found, reached, is_searched=not reached.name)
         place = reached.canonical
-        if place in found.listed:
+        if reached.name or place in found.listed:  # python311.zip
             return
         found.listed.add(place)
         inner = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=reached.parent)

@@ -4,22 +4,16 @@ them. They are somebody else's: nothing in them is trusted, and one that cannot 
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import BinaryIO
 
 from hosttune.errors import HosttuneError
-from hosttune.host.named import (
-    ANSWER_S,
-    answer_of,
-    can_hang,
-    read_named,
-    reason_of,
-    require_answer,
-    served_mounts,
-)
+from hosttune.host.named import ANSWER_S, answer_in_time, read_named, reason_of
 
 LIMIT = 128 << 20  # bytes of one file, as of a record
 SUFFIX = ".json"
@@ -69,40 +63,50 @@ def _found_at(word: str) -> Iterator[tuple[str, str]]:
 
 def _answer(path: str, ask: Callable[[str], bool], seconds: float) -> bool:
     """What is asked about a path. Raises OSError, ETIMEDOUT, where its file system does not answer."""
-    return bool(answer_of(path, lambda: b"yes" if ask(path) else b"", seconds)) if can_hang() else ask(path)
+    return bool(answer_in_time(path, lambda: b"yes" if ask(path) else b"", seconds))
 
 
 def _from_folder(top: str) -> Iterator[tuple[str, str]]:
     """One folder after the other. What is dead in it (a mount, what a link leads to) hides nothing else."""
     found = False
     folders = [top]
-    served = frozenset(served_mounts())
     while folders:
         folder = folders.pop()
         try:
-            if folder in served:
-                require_answer(folder, _SERVER_S)
-            with os.scandir(folder) as opened:
-                entries = sorted((one for one in opened if not one.name.startswith(".")), key=lambda one: one.name)
+            entries = json.loads(answer_in_time(folder, partial(_list_entries, folder), _SERVER_S))
         except OSError as error:
             found = True
             yield folder, reason_of(error).replace("cannot be read", "cannot be listed", 1)
             continue
-        for entry in entries:
-            if entry.name.endswith(SUFFIX) and not entry.is_dir(follow_symlinks=False):
+        for name, kind in entries:
+            if name.endswith(SUFFIX) and kind != "folder":
                 found = True
-                yield entry.path, _why_no_file(entry)
-        folders += [one.path for one in reversed(entries) if one.is_dir(follow_symlinks=False)]
+                path = os.path.join(folder, name)
+                yield path, _why_no_file(path, kind)
+        folders += [os.path.join(folder, name) for name, kind in reversed(entries) if kind == "folder"]
     if not found:
         yield top, f"holds no {SUFFIX} file"
 
 
-def _why_no_file(entry: os.DirEntry[str]) -> str:
+def _list_entries(folder: str) -> bytes:
+    """JSON: names that are not hidden, in order, each with what it is, links not followed."""
+    with os.scandir(folder) as opened:
+        names = {one.name: _kind_of(one) for one in opened if not one.name.startswith(".")}
+    return json.dumps(sorted(names.items())).encode()
+
+
+def _kind_of(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return "link"
+    return "folder" if entry.is_dir(follow_symlinks=False) else "file" * entry.is_file(follow_symlinks=False)
+
+
+def _why_no_file(path: str, kind: str) -> str:
     """A pipe whose writer says nothing would hold the whole report; one that is named is meant."""
-    if entry.is_file(follow_symlinks=False):
+    if kind == "file":
         return ""
     try:
-        is_file = entry.is_symlink() and _answer(entry.path, _leads_to_file, _SERVER_S)
+        is_file = kind == "link" and _answer(path, _leads_to_file, _SERVER_S)
     except OSError as error:
         return reason_of(error)
     return "" if is_file else "is not a file"
@@ -163,7 +167,7 @@ def received_at(path: str) -> float:
         return str(os.stat(path).st_mtime).encode("ascii")
 
     try:
-        written = float(answer_of(path, look, _SERVER_S) if can_hang() else look())
+        written = float(answer_in_time(path, look, _SERVER_S))
     except OSError:  # standard input; a server that went away meanwhile
         return now
     return min(now, written) if written > _ARCHIVED_S else now

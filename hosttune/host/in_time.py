@@ -20,6 +20,7 @@ from contextlib import suppress
 from threading import Event, Lock, Thread, current_thread
 
 from hosttune.frozen import frozen
+from hosttune.host import lock
 from hosttune.host.bounded import head_text
 
 _HEAD = struct.Struct("=I")
@@ -67,7 +68,8 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
         try:
             os.close(reading)
             os.setsid()
-            _forget_imports()
+            forget_imports()
+            forget_streams()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             _work(work, seconds, writing)
@@ -92,7 +94,7 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
     return answers
 
 
-def _forget_imports() -> None:
+def forget_imports() -> None:
     """None of the parent's other threads goes on in the child. What one of them was importing would be waited for
     without end, under a lock that nobody gives back: it is imported anew (importlib/_bootstrap.py, `_ModuleLock`).
     """
@@ -100,6 +102,19 @@ def _forget_imports() -> None:
     for name, module in tuple(sys.modules.items()):
         if getattr(getattr(module, "__spec__", None), "_initializing", False):
             del sys.modules[name]
+
+
+def forget_streams() -> None:
+    """Let go of what others read to its end: a child that the kernel holds would keep them waiting. What a person sees
+    on a terminal stays, and standard input, which may be a file that is to be read.
+    """
+    null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+    for number in (1, 2):
+        if not os.isatty(number):
+            os.dup2(null, number)
+    os.close(null)
+    for fd in lock.HELD:
+        os.close(fd)
 
 
 def _is_gone(child: int) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
 from hosttune.errors import Refused
 from hosttune.host.bounded import MOST_NAMES, names_in
 from hosttune.host.cleaned import Cleaned
 from hosttune.host.door import LOCK_HOLDER, Completed, Process, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.host.effort import counted
-from hosttune.host.late_mounts import ask_in_time
+from hosttune.host.late_mounts import Looker
 from hosttune.host.process import Ended, act, last_lines, look
 from hosttune.host.tree import FileTree, Stranger
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
@@ -33,38 +33,54 @@ class LiveReader(FileTree):
 
     def __init__(self) -> None:
         super().__init__("/")
+        self._looker = Looker()
 
     @property
     def name(self) -> str:
         return os.uname().nodename
 
+    def _look(self, name: str, *words: Any) -> Any:
+        """What FileTree answers, in the process that this is called in."""
+        return super().stat(*words, follow=False) if name == "lstat" else getattr(super(), name)(*words)
+
+    def _ask(self, name: str, path: str, *words: Any) -> Any:
+        return self._looker.ask(self._look, path, name, path, *words)
+
     def read(self, path: str) -> Answer[bytes]:
-        return ask_in_time(path, partial(super().read, path))
+        answer: Answer[bytes] = self._ask("read", path)
+        return answer
 
     def head(self, path: str, size: int = 4) -> Answer[bytes]:
-        return ask_in_time(path, partial(super().head, path, size))
+        answer: Answer[bytes] = self._ask("head", path, size)
+        return answer
 
     def read_guarded(self, path: str) -> tuple[Answer[bytes], tuple[Stranger, ...]]:
-        answer = ask_in_time(path, partial(super().read_guarded, path))
+        answer: tuple[Answer[bytes], tuple[Stranger, ...]] | Unreadable = self._ask("read_guarded", path)
         return (answer, ()) if isinstance(answer, Unreadable) else answer
 
     def list(self, path: str) -> Answer[tuple[str, ...]]:
-        return ask_in_time(path, partial(super().list, path))
+        answer: Answer[tuple[str, ...]] = self._ask("list", path)
+        return answer
 
     def link(self, path: str) -> Answer[str]:
-        return ask_in_time(path, partial(super().link, path))
+        answer: Answer[str] = self._ask("link", path)
+        return answer
 
     def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]:
-        return ask_in_time(path, partial(super().stat, path, follow=follow))
+        answer: Answer[Stat] = self._ask("stat" if follow else "lstat", path)
+        return answer
 
     def resolve(self, path: str) -> Answer[str]:
-        return ask_in_time(path, partial(super().resolve, path))
+        answer: Answer[str] = self._ask("resolve", path)
+        return answer
 
     def space(self, path: str) -> Answer[Space]:
-        return ask_in_time(path, partial(super().space, path))
+        answer: Answer[Space] = self._ask("space", path)
+        return answer
 
     def usage(self, path: str) -> Answer[Usage]:
-        return ask_in_time(path, partial(super().usage, path))
+        answer: Answer[Usage] = self._ask("usage", path)
+        return answer
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         program = os.path.basename(argv[0])

@@ -14,6 +14,7 @@ from hosttune.errors import Refused
 
 PATH = "/run/hosttune.lock"
 _ASK_AGAIN_S = 1.0
+HELD: set[int] = set()  # descriptors; a child that may be left behind closes them
 
 
 def _take(fd: int, wait_s: float) -> None:
@@ -48,10 +49,12 @@ def locked(path: str = PATH, wait_s: float = 0.0) -> Iterator[None]:
         except BlockingIOError:
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise Refused(f"another run of hosttune is at work (process {holder})", hint="wait for it to end") from None
+        HELD.add(fd)
         os.ftruncate(fd, 0)
         with suppress(OSError):  # a full /run: who holds it is then not told, and it is held all the same
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield
         os.ftruncate(fd, 0)
     finally:
+        HELD.discard(fd)
         os.close(fd)

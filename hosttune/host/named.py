@@ -20,6 +20,7 @@ from typing import Final
 from hosttune.host.attributes import mount_id
 from hosttune.host.bounded import own_mounts, read_head
 from hosttune.host.in_time import Waiting, in_time
+from hosttune.host.late_mounts import is_of_root
 from hosttune.host.mountinfo import decode
 
 ANSWER_S: Final = 10.0  # a file system that serves no file within this time is taken for dead
@@ -49,7 +50,7 @@ def read_named(path: str, limit: int) -> bytes:
     """
     if path == "-":
         return _read_pipe(sys.stdin.fileno(), limit)
-    if not can_hang():
+    if not can_hang(path):
         return _read(path, limit)
     said = answer_of(path, partial(_read_file, path, limit))
     return _read(path, limit) if said == _PIPE else said
@@ -77,9 +78,14 @@ def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -
     return answer[1:]
 
 
-def can_hang() -> bool:
-    """Whether a file system is mounted here that waits for a server."""
-    return bool(served_mounts())
+def answer_in_time(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -> bytes:
+    """As `answer_of`; done at once where nothing can hold this process. Raises the OSError of `work`."""
+    return answer_of(path, work, seconds) if can_hang(path) else work()
+
+
+def can_hang(path: str) -> bool:
+    """Whether a file system is mounted here that waits for a server, or a user can mount one meanwhile for root."""
+    return bool(served_mounts()) or (os.geteuid() == 0 and not is_of_root(os.path.abspath(path)))
 
 
 def served_mounts() -> tuple[str, ...]:
@@ -123,10 +129,7 @@ def check_named(path: str) -> None:
             os.close(open_named(path))
         return b""
 
-    if can_hang():
-        answer_of(path, look)
-    else:
-        look()
+    answer_in_time(path, look)
 
 
 def reason_of(error: OSError) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from hosttune.host.door import Completed, FstabReading, Rehearsal, Trial
 from hosttune.host.mountinfo import decode
-from hosttune.host.named import answer_of, can_hang, served_mounts
+from hosttune.host.named import answer_of, served_mounts
 from hosttune.host.paths import walk
 from hosttune.host.process import Ended, locate, look
 from hosttune.regex import regex
@@ -100,7 +100,7 @@ def _without_sources_of_users(text: bytes) -> bytes | None:
         return _SOURCE.sub(lambda found: found[1] + (_NOT_OPENED if _is_of_users(found[2]) else found[2]), text)
 
     try:
-        return answer_of("fstab", replace_sources) if can_hang() else replace_sources()
+        return answer_of("fstab", replace_sources)
     except OSError:
         return None
 

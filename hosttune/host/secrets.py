@@ -18,9 +18,10 @@ _WORDS = (
     r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?2?|pwd|secret(?:[_-]?id)?|token|bearer|psk|community|luks\.key|"
     rf"credentials?(?:_?(?:encrypted|binary))?|{PINS}|"
     r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen|wandb)[_-]?key|"
+    r"shared_?access_?signature|connection[_-]?string|(?<![a-z0-9])sas(?=[\"']?\s*=|[\"']\s*:)|"
     r"(?:access|secret)\.key|access[_-]?key[_-]?id|proxy-?auth|(?<!\w)auth(?=[\"']?\s*[=:])|"
-    # OPENAI_KEY, REDISCLI_AUTH; CONFIG_IMA_KEY=y of a kernel is none
-    r"(?-i:(?<=[A-Z0-9])_(?:KEY|AUTH))(?=\d?[\"']?\s*[=:]\s*[\"']?[^\s\"']{6}))"
+    # OPENAI_KEY, REDISCLI_AUTH; CONFIG_IMA_KEY=y of a kernel is none, nor `sas: phy-0:1`
+    r"(?-i:(?<=[A-Z0-9])_(?:KEY|AUTH|JWT|PAT|SAS))(?=\d?[\"']?\s*[=:]\s*[\"']?[^\s\"']{6}))"
 )
 _HINT = regex(_WORDS, re.IGNORECASE)
 # A word that is not a secret, or the start of an object or a list of JSON. `true;X` can be a secret, as `'a'X` can.
@@ -128,13 +129,22 @@ _HEADER = regex(
     r"(?:[^\n\"']|" + _INNER + r")+",
     re.IGNORECASE,
 )
+# A variable of unknown name on the kernel command line (kernel-command-line(7)): its value is not read here.
+_SETENV = regex(
+    r"(?P<name>(?:[\"']systemd\.setenv=|systemd\.setenv=[\"'])\w{1,128}=)[^\"'\n]+|"
+    r"(?P<bare>systemd\.setenv=\w{1,128}=)(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)"
+)
 _BLOCK = regex(r"-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY[A-Z0-9 ]{0,40})-----")
 # Secrets that are known by their own shape.
 _SHAPES = regex(
     r"\b(?:DHHC|NVMeTLSkey)-1:[0-9a-f]{2}:[A-Za-z0-9+/=]{8,}:?|"  # nvme-cli, gen-dhchap-key(1)
     r"\$(?:1|2[abxy]|5|6|7|y|gy|argon2\w*)\$[^\s:\"']{8,}|"  # crypt(5)
     r"\b(?:grub\.pbkdf2\.\w+\.\d+\.[\w.]+|(?:AKIA|ASIA)[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|"
-    r"glpat-[\w-]{20,}|hf_[A-Za-z0-9]{20,}|xox[abprs]-[\w-]{10,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,}|"
+    r"gl(?:pat|rt|dt|cbt|ptt|ft|soat|agent)-[\w-]{20,}|AIza[\w-]{35}|ya29\.[\w-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|"
+    r"SG\.[\w-]{16,}\.[\w-]{16,}|npm_[A-Za-z0-9]{36}|pypi-AgE[\w-]{16,}|hv[sb]\.[\w-]{24,}|dckr_pat_[\w-]{20,}|"
+    r"tskey-[\w-]{10,}|do[por]_v1_[0-9a-f]{64}|dapi[0-9a-f]{32}|gsk_[A-Za-z0-9]{20,}|r8_[A-Za-z0-9]{30,}|"
+    r"glsa_\w{32,}|sntry[su]_[\w=+/-]{20,}|lsv2_(?:pt|sk)_\w{20,}|AT[AC]TT3[\w=-]{20,}|wandb_v1_\w{20,}|xapp-[\w-]{10,}|"
+    r"K10[0-9a-f]{64}::[\w:.-]+|hf_[A-Za-z0-9]{20,}|xox[abprs]-[\w-]{10,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,}|"
     r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|hooks\.slack\.com/services/[\w/]+|"
     r"AGE-SECRET-KEY-1[0-9A-Z]{8,}|api\.telegram\.org/bot\d{1,20}:[\w-]+|discord(?:app)?\.com/api/webhooks/[\w/-]+|"
     r"webhook\.office\.com/webhookb2/[^\s\"']+)"
@@ -209,6 +219,8 @@ def _mask_read(text: str) -> str:
         text = _URL_USER.sub(f"://{MASK}@", text)
     if "@" in text:
         text = _LOGIN.sub(rf"\g<name>{MASK}@", text)
+    if "systemd.setenv=" in text:
+        text = _SETENV.sub(lambda found: f"{found['name'] or found['bare']}{MASK}", text)
     for pattern in (URL_PARAMETER, _SHARE_USER, _HEADER):
         text = pattern.sub(_masked, text)
     if _HINT.search(text):

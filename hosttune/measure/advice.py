@@ -27,14 +27,14 @@ class Advice:
 
 ADVICE: Mapping[str, Advice] = MappingProxyType({
     "threads": Advice(
-        "{tasks} threads want {cpus:.3g} CPUs: set OMP_NUM_THREADS=1 before the start, and in each loader worker "
+        "{crowd}: set OMP_NUM_THREADS=1 before the start, and in each loader worker "
         "torch.set_num_threads(1) and cv2.setNumThreads(0); in one process on its own, as many threads as CPUs",
         "OpenMP loops on 2 CPUs: 2 threads 7,627 items/s, 16 threads 877; on half a CPU: 1: 2,491, 16: 350",
         MACHINE,
         rule="framework-env",
     ),
     "fewer-workers": Advice(
-        "{tasks} processes want {cpus:.3g} CPUs: num_workers={most} is enough",
+        "{crowd}: num_workers={most} is enough",
         "decoding on 2 CPUs: 16 workers are 16 % slower than 3",
         MACHINE,
         rule="framework-input-pipeline",
@@ -109,6 +109,12 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "video-on-gpu": Advice(
         "decode on the GPU, which has units for that (NVDEC): torchcodec with device='cuda', or NVIDIA DALI",
+    ),
+    "sound": Advice(
+        "resample once, and keep the sound at the rate that the model takes; read only the seconds that are used "
+        "(soundfile.read(start=, frames=), torchaudio.load(frame_offset=, num_frames=)); spectrograms on the GPU",
+        "30 s of sound: FLAC at 44.1 kHz, resampled, 25 ms; WAV 12 ms; kept at 16 kHz 1.4 ms; 3 s of it 0.17 ms",
+        MACHINE,
     ),
     "tokenize-once": Advice(
         "tokenize once, and keep the result: datasets.map(batched=True, num_proc=CPUS) before training, with a fast "
@@ -266,8 +272,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "limit": Advice("give it more CPUs"),
     "unpin": Advice(
         "under a scheduler, ask it for more: srun --cpus-per-task=N. Else taskset -apc LIST PID gives a running "
-        "process more. Where a library did it, start without OMP_PROC_BIND, GOMP_CPU_AFFINITY and KMP_AFFINITY, or "
-        "widen it in the worker_init_fn of the loaders: os.sched_setaffinity(0, range(os.cpu_count()))",
+        "process more. Where a library did it, start without OMP_PLACES, OMP_PROC_BIND, GOMP_CPU_AFFINITY and "
+        "KMP_AFFINITY, or widen it in the loaders' worker_init_fn: os.sched_setaffinity(0, range(os.cpu_count()))",
     ),
     "line": Advice(
         "its processes run one after the other while CPUs are free: run several at once (make -j N, xargs -P N, "

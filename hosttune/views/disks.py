@@ -53,6 +53,7 @@ class DiskRow:
     unwanted: frozenset[str] = frozenset()  # where those of these unit files are that no boot starts
     by_target: tuple[FstabEntry, ...] = ()  # lines whose source leads to no known device, and that mount where it is
     elsewhere: frozenset[str] = frozenset()  # where its lines are by which another device of that name is mounted
+    unused_bytes: int = 0  # of a disk with partitions, what is in none of them
 
 
 @frozen
@@ -106,7 +107,8 @@ def disks_of(facts: Facts) -> DiskTree:
         places = {*by_device.get(raw(disk, "device"), ()), *(one for tag in tags for one in by_source.get(tag, ()))}
         here = tuple(mounts[place] for place in sorted(places))
         lines = tuple(by_name.get(disk.name, ()))
-        children = tuple(child.name for child in by_parent.get(disk.name, ()))
+        made = by_parent.get(disk.name, ())
+        children = tuple(child.name for child in made)
         odd = tuple(odd_by_name.get(disk.name, ()))
         own = {line.where: causes.get((line.file, line.line), "") for line in lines}
         rows.append(
@@ -114,6 +116,7 @@ def disks_of(facts: Facts) -> DiskTree:
                 disk, holds, here, lines, children, bool(swaps & tags), idle.get(disk.path), odd, own,
                 frozenset(line.where for line in lines) & unwanted,
                 tuple(one for mount in here for one in by_target.get(mount.target, ())),
+                unused_bytes=_count_unused(disk, made),
             )
         )  # fmt: skip
     shown = {(mount.target, row.disk.name) for row in rows for mount in row.mounts}
@@ -130,6 +133,17 @@ def disks_of(facts: Facts) -> DiskTree:
     boot = () if facts.reader.persistent_only else told(lambda: look_at_boot_lines(facts))
     others = tuple(one.fault or one.note for one in boot if one.file not in files and (one.fault or one.note))
     return DiskTree(tuple(_ordered(rows)), missing, local, tuple(dict.fromkeys(unknown)), others)
+
+
+def _count_unused(disk: Disk, made: Iterable[Disk]) -> int:
+    """Bytes in no partition, as where nothing grew the last one; 0 for less than a fiftieth of the disk."""
+    parts = [raw(one, "size_bytes") for one in made if raw(one, "kind") == "partition"]
+    known = [one for one in parts if isinstance(one, int)]
+    size = raw(disk, "size_bytes")
+    if not known or not isinstance(size, int) or len(known) < len(parts):
+        return 0
+    left = size - sum(known)
+    return left if left > max(1 << 30, size // 50) else 0
 
 
 def _group(things: Iterable[T], names_of: Callable[[T], Iterable[Any]]) -> dict[Any, list[T]]:
@@ -178,6 +192,7 @@ def disks_json(disks: DiskTree) -> dict[str, Any]:
                 "mounts": [to_json(mount) for mount in row.mounts],
                 "fstab": [to_json(entry) for entry in row.lines],
                 "is_swap": row.is_swap,
+                "unused_bytes": row.unused_bytes,
                 "misread": [to_json(line) for line in row.misread],
                 "causes": {where: cause for where, cause in row.causes.items() if cause},
             }
@@ -220,6 +235,7 @@ def _row(row: DiskRow, page: Page, indent: str) -> list[str]:
     for mount in row.mounts:
         lines += wrapped(_mounted(mount), page.screen.columns, first=inner, rest=inner + "  ")
     lines += [f"{inner}swap, in use"] * row.is_swap
+    lines += [f"{inner}{size_text(row.unused_bytes)} in no partition"] * bool(row.unused_bytes)
     lines += wrapped(_state(row), page.screen.columns, first=inner, rest=inner + "  ")
     return lines
 

@@ -33,12 +33,12 @@ def check_report(hosts: tuple[Checked, ...], *, strict: bool = False) -> str:
     """The reports of these hosts in the medium of their page; `strict`: advice counts for the exit status.
 
     What is as it should be, or does not apply, is counted where it cannot be folded away. Where nothing differs, a
-    screen counts what is waived and advice, too, as far as they go beyond it.
+    terminal counts what is waived and advice, too, as far as they go beyond its screen; a pipe gets all of it.
     """
     documents = [check_outline(one, strict=strict) for one in hosts]
     for number, one in enumerate(hosts):
         folded, most = 0, 0
-        if one.page.is_terse and not exit_status(one.plan, strict=False):
+        if one.page.is_terse and one.page.screen.is_terminal and not exit_status(one.plan, strict=False):
             most = sum(ADVICE.holds(finding) or WAIVED.holds(finding) for finding in one.plan.findings)
         while folded < most and text(documents[number], one.page.screen).count("\n") > ONE_SCREEN:
             folded += 1

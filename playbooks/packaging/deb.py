@@ -17,8 +17,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # python -I leaves it out
 import bundle
-import commands
-import completion
 import manual
 import sbom
 
@@ -64,7 +62,8 @@ def files(root: Path, version: str, seconds: int) -> dict[str, bytes]:
     found = {f"{LIBRARY}/{name}": content for name, content in bundle.package(root).items()}
     for one in carried:
         found |= {f"{LIBRARY}/{name}": content for name, content in one.files.items()}
-    tree = commands.tree(root)
+    tree = bundle.from_tree("hosttune.cli.command_tree", root).tree()
+    scripts = bundle.from_tree("hosttune.cli.completion_scripts", root).SCRIPTS
     documents = "usr/share/doc/hosttune"
     found |= {
         "usr/bin/hosttune": (HERE / "hosttune").read_bytes(),
@@ -75,21 +74,22 @@ def files(root: Path, version: str, seconds: int) -> dict[str, bytes]:
         "usr/lib/systemd/system-generators/hosttune-ready": (HERE / "hosttune-ready.generator").read_bytes(),
         "usr/share/python3/runtime.d/hosttune.rtupdate": (HERE / "hosttune.rtupdate").read_bytes(),
         "usr/share/man/man8/hosttune.8.gz": packed(manual.manual(tree, version, seconds)),
-        "usr/share/bash-completion/completions/hosttune": completion.bash(tree).encode(),
-        "usr/share/zsh/vendor-completions/_hosttune": completion.zsh(tree).encode(),
-        "usr/share/fish/vendor_completions.d/hosttune.fish": completion.fish(tree).encode(),
+        "usr/share/bash-completion/completions/hosttune": scripts["bash"](tree).encode(),
+        "usr/share/zsh/vendor-completions/_hosttune": scripts["zsh"](tree).encode(),
+        "usr/share/fish/vendor_completions.d/hosttune.fish": scripts["fish"](tree).encode(),
         **{
             f"{documents}/examples/ready.d/{path.name}": path.read_bytes()
             for path in sorted((root / "playbooks" / "provisioning" / "ready.d").iterdir())
         },
+        **{
+            f"{documents}/{path.relative_to(root / 'docs')}.gz": packed(path.read_text(encoding="utf-8"))
+            for path in sorted((root / "docs").rglob("*.md"))
+        },
         "usr/share/lintian/overrides/hosttune": (HERE / "lintian-overrides").read_bytes(),
         f"{documents}/sbom.cdx.json": sbom.sbom(carried, version).encode(),
-        f"{documents}/provisioning.md.gz": packed((root / "docs" / "provisioning.md").read_text(encoding="utf-8")),
         f"{documents}/copyright": copyright_text(carried).encode(),
         f"{documents}/changelog.gz": packed(changelog(version, seconds)),
         f"{documents}/NEWS.gz": packed((root / "CHANGELOG.md").read_text(encoding="utf-8")),
-        f"{documents}/policy.md.gz": packed((root / "docs" / "policy.md").read_text(encoding="utf-8")),
-        f"{documents}/custom-rules.md.gz": packed((root / "docs" / "custom-rules.md").read_text(encoding="utf-8")),
     }
     return found
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import time
+from typing import TYPE_CHECKING
 
-from commands import Command, Parameter
+if TYPE_CHECKING:
+    from hosttune.cli.command_tree import Command, Parameter
 
 FILES = (
     (

@@ -1,29 +1,79 @@
-"""The plan that the README shows is the one that is printed."""
+"""What the README and the tutorial show of hosttune is what it prints."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 from pathlib import Path
 
+import pytest
+
 from hosttune.cli.app import run
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.host.console import Console
 from tests.generated import hold
+from tests.golden.picture import svg
 from tests.hosts.built import HOSTS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-BEGIN, END = "<!-- plan:begin -->\n", "<!-- plan:end -->"
+TUTORIAL = ROOT / "docs" / "tutorial" / "first-hour.md"
+LINES = 150  # of the README: what a person reads before the first try
+COLUMNS = 80
 
 
-def printed(monkeypatch, tmp_path) -> str:
+@pytest.fixture(autouse=True)
+def built(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("built").symlink_to(HOSTS)
-    monkeypatch.setenv("COLUMNS", "100")
+
+
+def printed(words: list[str]) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        assert run(["plan", "--host", "built/h100-8x-2socket.json"]) == 1
-    return f"```\n{out.getvalue()}```\n"
+        assert run(words) == 1
+    return out.getvalue()
 
 
-def test_plan_in_the_readme_is_what_is_printed(monkeypatch, tmp_path):
-    hold(README, printed(monkeypatch, tmp_path), between=(BEGIN, END))
+def test_plan_of_the_tutorial_is_what_is_printed(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    text = f"```\n{printed(['plan', '--host', 'built/h100-8x-2socket.json'])}```\n"
+    hold(TUTORIAL, text, between=("<!-- plan:begin -->\n", "<!-- plan:end -->"))
+
+
+def test_picture_of_the_readme_is_what_a_terminal_shows(monkeypatch):
+    monkeypatch.setattr("hosttune.cli.common.console", lambda _: Console(COLUMNS, is_terminal=True, has_colour=True))
+    monkeypatch.setattr("hosttune.cli.common.program", lambda: "hosttune")
+    words = ["check", "--host", "built/a100-cloud-vm.json"]
+    text = f"$ hosttune {' '.join(words)}\n\n{printed(words)}"
+    hold(ROOT / "docs" / "check.svg", svg(text, COLUMNS, "hosttune check"))
+
+
+def settings() -> str:
+    """A row for each rule of profile base that changes settings, with what it says of the first built host that differs."""
+    catalog = builtin_catalog()
+    named = catalog.profiles["base"].rules
+    said: dict[str, str] = {}
+    for host in sorted(HOSTS.glob("*.json")):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            run(["plan", "--host", str(host), "--json"])
+        for finding in json.loads(out.getvalue())["findings"]:
+            if finding["changes"]:
+                said.setdefault(finding["rule"], finding["reason"])
+    rows = ["| rule | judges | for example | gain | risk |", "|---|---|---|---|---|"]
+    for rule in (catalog.rules[name] for name in sorted(catalog.rules) if name in named and catalog.rules[name].want):
+        clauses = rule.gain.split("; ")
+        gain = "; ".join(clauses[: 2 if clauses[0].startswith("none ") else 1])
+        cells = (f"`{rule.id}`", rule.title, said.get(rule.id, "").partition(", no")[0], gain, rule.risk.value)
+        rows.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def test_settings_of_the_readme_are_those_of_the_base_profile():
+    hold(README, settings(), between=("<!-- settings:begin -->\n", "<!-- settings:end -->"))
+
+
+def test_readme_is_read_in_one_go():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= LINES

@@ -18,15 +18,17 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.errors import Refused
+from hosttune.errors import HosttuneError, Refused
 from hosttune.host import code_owner, job_limits
 from hosttune.host.code_owner import owner_of_code
 from hosttune.host.interpreter import ask, at_path
 from hosttune.host.mounters import Mounters
 from hosttune.host.mountinfo import parse
 from hosttune.host.process import locate
+from hosttune.measure.bench.read import noatime_view
 from hosttune.measure.bench.read_crew import Crew
 from hosttune.measure.bench.read_python import user_python
+from hosttune.measure.watch.target import scoped
 from hosttune.values import ABSENT, Unreadable
 from tests.live.namespace import ROOT
 
@@ -225,6 +227,54 @@ def test_python_in_whose_code_others_have_a_say_is_not_run(folder, spoil, monkey
     assert not (folder / "venv/who").exists()
 
 
+def library(prefix: Path, uid: int, code: str = "") -> None:
+    """The standard library of this Python below a prefix, by links, with code in one of its modules."""
+    place = Path(json.__file__).parents[1]
+    own = prefix / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    own.mkdir(parents=True)
+    for one in place.iterdir():
+        if one.name != "json":
+            (own / one.name).symlink_to(one)
+    (own / "json").mkdir()
+    (own / "json/__init__.py").write_text(f"HERE = {str(prefix)!r}\n{code}def dumps(one): return '{{}}'\n")
+    give(prefix / "lib", uid)
+
+
+def test_standard_library_of_another_in_a_folder_above_is_not_run(folder):
+    """A Python without one beside it looks for it in each folder above: bob's code ran as eve when root asked."""
+    own = folder / "team/eve/tools/python"
+    (own / "bin").mkdir(parents=True)
+    (folder / "team").chmod(0o1777)
+    shutil.copy(os.path.realpath(sys.executable), own / "bin/python3")
+    give(folder / "team/eve", EVE)
+    for said in ("others can write /var/tmp (mode 1777)", f"{folder}/team/lib belongs to uid {BOB}"):
+        refused = ask(("python-at", str(own / "bin/python3"), "torch"))
+        assert isinstance(refused, Unreadable)
+        assert said in refused.reason
+        if not (folder / "team/lib").exists():
+            library(folder / "team", BOB, WHO)
+    assert not (folder / "team/who").exists()
+    library(own, EVE)
+    assert at_path(str(own / "bin/python3")).uid == EVE  # with its own it looks no further
+
+
+def test_no_program_is_found_by_the_path_of_who_asks(folder, monkeypatch):
+    """A user's folder can be on root's PATH: nsenter, true and systemd-run of eve ran with root's rights."""
+    programs = folder / "eve"
+    programs.mkdir()
+    for name in ("nsenter", "true", "systemd-run"):
+        (programs / name).write_text(f"#!/bin/sh\nid -u >> {folder}/who\n")
+        (programs / name).chmod(0o755)
+    give(programs, EVE)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    (folder / "data").mkdir()
+    with noatime_view(str(folder / "data"), (PYTHON, "--version")) as words:
+        assert words[0] == locate("nsenter")
+    assert not (folder / "who").exists()
+    with contextlib.suppress(HosttuneError):  # without systemd there is no scope
+        assert scoped(("true",))[0] == locate("systemd-run")
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -291,6 +341,7 @@ def test_child_has_the_ids_of_its_user_no_capability_and_no_environment_of_ours(
     names = 'env | cut -d= -f1 | sort | tr "\\n" " "'
     path = folder / "bin/python"
     path.parent.mkdir()
+    library(folder, 0)  # else one is looked for in the sticky folder above
     path.write_text(f"#!/bin/sh\nid -u\nid -G\n{names}\necho\ngrep -E '^(CapEff|NoNewPrivs)' /proc/self/status\n")
     path.chmod(0o755)
     for uid, shown in ((0, 65534), (EVE, EVE)):

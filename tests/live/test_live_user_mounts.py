@@ -63,6 +63,8 @@ def tree_of_root(folder: Path) -> Path:
     (source / "bin").mkdir(parents=True)
     (source / "bin/python").write_text("#!/bin/sh\nid -u\n")
     (source / "bin/python").chmod(0o755)
+    (source / "lib/python3/lib-dynload").mkdir(parents=True)
+    (source / "lib/python3/os.py").touch()  # Python looks no further for its library
     (source / "policy.yaml").write_text("max_risk: low\n")
     (source / "data").mkdir()
     return source

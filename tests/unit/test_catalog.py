@@ -21,6 +21,27 @@ from tests.unit.fake_reader import FakeReader
 
 DOCUMENTS = {document.name: document for document in builtin_documents()}
 RULES = sorted(name for name in DOCUMENTS if name.startswith("rules/"))
+MOST_OF_A_TITLE = 50  # characters
+
+
+CLAIMS = (
+    "is are was were be been has have had do does can may must should will there that what which agree complain fit get"
+    " keep know need reach report run see stay work no not nothing all every each enough any"
+)  # verbs, and words of a claim
+
+
+@pytest.mark.parametrize("rule", builtin_catalog().rules.values(), ids=lambda rule: rule.id)
+def test_title_is_a_noun_phrase_for_what_is_judged_because_it_is_printed_beside_faults(rule):
+    words = rule.title.lower().replace(",", " ").split()
+    found = [one for one in words if {one, one.removesuffix("s")} & set(CLAIMS.split())]
+    assert not found, rule.title
+    assert len(rule.title) <= MOST_OF_A_TITLE
+    assert not rule.title.endswith((".", "?"))
+
+
+def test_titles_are_different():
+    titles = [rule.title for rule in builtin_catalog().rules.values()]
+    assert len(set(titles)) == len(titles)
 
 
 def test_a_rule_names_the_units_of_its_choice_so_that_a_start_need_not_import_it():

@@ -38,7 +38,7 @@ def host(
             has_module_for_next_kernel=next_kernel in with_module, kernels_with_module=with_module, branch=branch,
             name="580-server-open" if branch else "", runfile=runfile, dkms=dkms, flavour="server-open",
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
-            half_way="", held=(), is_loaded=False, is_foreign=False, is_vgpu_manager=vgpu_manager,
+            half_way="", held=(), is_loaded=False, is_mismatched=False, is_foreign=False, is_vgpu_manager=vgpu_manager,
         ),
         boot_room=SimpleNamespace(is_full=False), nvidia=SimpleNamespace(is_vgpu=False), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
         archives=GivenArchives(origins=origins, packages_there=of_driver, updates=updates, lacking=lacking), os=SimpleNamespace(is_ubuntu=ubuntu),

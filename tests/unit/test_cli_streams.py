@@ -10,11 +10,13 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from hosttune.cli import app
+from hosttune.host.pager import pager_of
 from tests.hosts.built import HOSTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,13 +92,13 @@ def test_reader_of_the_talk_that_has_gone_away_ends_nothing():
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def on_a_terminal(argv: list[str], columns: int) -> str:
-    """What a command prints on a terminal of this width."""
+def on_a_terminal(argv: list[str], columns: int, starter: Sequence[str] = ("-m", "hosttune"), **more: str) -> str:
+    """What a command prints on a terminal of this width; `more` of the environment."""
     program, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | {"TERM": "dumb"}
+    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | {"TERM": "dumb"} | more
     subprocess.run(
-        [sys.executable, "-m", "hosttune", *argv], stdin=terminal, stdout=terminal, stderr=terminal, timeout=120,
+        [sys.executable, *starter, *argv], stdin=terminal, stdout=terminal, stderr=terminal, timeout=120,
         check=False, cwd=ROOT, env=environment,
     )  # fmt: skip
     os.close(terminal)
@@ -108,6 +110,56 @@ def on_a_terminal(argv: list[str], columns: int) -> str:
         pass
     os.close(program)
     return said.decode().replace("\r\n", "\n")
+
+
+# Starts hosttune with the pagers of another folder than those of root.
+WITH_PAGERS = """\
+import sys
+import hosttune.cli.app
+import hosttune.host.pager
+hosttune.host.pager.SECURE_PATH = (sys.argv.pop(1), "/usr/bin", "/bin")
+hosttune.cli.app.main()
+"""
+
+
+@pytest.fixture
+def less(tmp_path) -> tuple[str, ...]:
+    """How hosttune is started with a `less` that says how it was started, before what it shows."""
+    program = tmp_path / "less"
+    program.write_text('#!/bin/sh\necho "paged: $LESS, secure $LESSSECURE, open $LESSOPEN."\ncat\n')
+    program.chmod(0o755)
+    return ("-c", WITH_PAGERS, str(tmp_path))
+
+
+def test_report_longer_than_the_screen_is_shown_in_the_pager(less):
+    lent = {"TERM": "xterm", "SUDO_UID": "1000", "PAGER": "sh -i", "LESS": "e", "LESSOPEN": "|sh %s"}
+    shown = on_a_terminal(["check", "--host", H100], 80, less, **lent)
+    assert shown.startswith("paged: FRX, secure 1, open .\n")
+    assert "Exit status 1: " in shown
+    for argv, more in (
+        (["check", "--host", H100, "--no-pager"], {}),
+        (["check", "--host", H100], {"TERM": "dumb"}),
+        (["check", "--host", H100], {"PAGER": "cat"}),
+        (["check", "--host", H100, "--select", "memory-swappiness", "--only", "memory-swappiness"], {}),
+        (["check", "--host", H100, "--host", str(HOSTS / "a100-cloud-vm.json")], {}),
+    ):
+        assert "paged" not in on_a_terminal(argv, 80, less, **(lent | more)), argv
+
+
+def test_pager_of_lent_rights_is_less_without_commands():
+    given = {
+        "PAGER": "sh -c 'cat; id'",
+        "LESS": "e",
+        "LESSOPEN": "|id",
+        "LESSKEYIN": "/x",
+        "TERM": "xterm",
+        "HOME": "/u",
+    }
+    words, environment = pager_of(given, is_lent=True)
+    assert (words, environment["LESSSECURE"], environment["LESS"]) == (["less"], "1", "FRX")
+    assert set(environment) == {"LESS", "LV", "TERM", "PATH", "LESSSECURE", "LESSHISTFILE"}
+    assert pager_of(given, is_lent=False) == (["sh", "-c", "cat; id"], {"LV": "-c", **given})
+    assert [pager_of({"PAGER": word}, is_lent=True)[0] for word in ("", "cat", "'")] == [[], [], []]
 
 
 LONG = ["check", "--host", H100, "--hardware", H100]

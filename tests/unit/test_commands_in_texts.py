@@ -18,7 +18,7 @@ from hosttune.cli.app import build
 ROOT = Path(__file__).resolve().parents[2]
 CODE = sorted([*ROOT.glob("hosttune/**/*.py"), *ROOT.glob("playbooks/**/*.py")])
 PROSE = sorted(
-    [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "templates").glob("*.j2")]
+    [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "templates").glob("*.j2")]
     + [path for path in ROOT.glob("playbooks/**/*") if path.name in ("README.md", "prerm") or path.suffix == ".yml"]
     + [path for folder in ("rules", "profiles") for path in (ROOT / "hosttune" / folder).rglob("*.yaml")]
 )
@@ -26,6 +26,7 @@ USAGE = typer.BadParameter.__mro__[1]  # click's UsageError; typer brings its ow
 X = "X1"  # stands for what a text fills in
 CALL = re.compile(r"(?<![\w/.\"-])(`*)(?:sudo )?hosttune (?=([a-z-][^`\n]*))")
 FILLED = re.compile(r"\{\{.*?\}\}|\{[^{}]*\}|<[\w-]+>")
+ANSWER = re.compile(r"\$\([^()]*\)")  # of another command: of pgrep(1), say
 ONLY_SHOWS = re.compile(r"\b(shows?|look|preview|without)\b")
 ENDS = ",;:.)\"'"
 
@@ -77,7 +78,7 @@ def calls(path: Path) -> Iterator[tuple[list[str], str]]:
     """(words behind `hosttune`, the text from there on)."""
     for text in texts(path):
         for found in CALL.finditer(text):
-            words = FILLED.sub(X, found[2]).split("#")[0].split()
+            words = FILLED.sub(X, ANSWER.sub("1", found[2])).split("#")[0].split()
             name = words[0].rstrip(ENDS) if words else ""
             is_command = found[1] and re.fullmatch(r"[a-z]+", name)
             if name in command_line().commands or is_command:

@@ -103,6 +103,8 @@ def test_driver_of_nvidias_archive_gets_no_module_of_ubuntus():
     stop = find_stop(host(*cuda, META, *image, dkms=(FAILED,)))
     remove = f"sudo apt-get remove linux-headers-{NEW} linux-image-{NEW}"
     assert stop.repair == (
+        "a supported branch, at a maintenance, from NVIDIA's archive: sudo apt-get update && sudo apt-get install "
+        "nvidia-driver-pinning-595 && sudo apt-get install nvidia-open\ndrain the host and reboot\nor "
         f"fix what {FAILED.log} names\nsudo dpkg --configure -a\nor, until the driver builds for it, remove that "
         f"kernel: {remove}"
     )

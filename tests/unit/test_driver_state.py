@@ -109,7 +109,7 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False, "has_plain_modprobe": False,
+        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False, "installer_error": "", "has_plain_modprobe": False,
     }  # fmt: skip
     quiet = {
         "silent": (), "wants_reset": False, "loses_links": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
@@ -1067,6 +1067,25 @@ def test_build_that_failed_before_a_driver_was_there_is_named():
         assert (build.log in state.evidence) is is_named
         assert ("a newer release of branch 535" in state.way_out) is is_named
         assert "non-free-firmware" in state.way_out
+
+
+@pytest.mark.parametrize(
+    ("error", "kernel", "wanted"),
+    [
+        ("Unable to load the kernel module 'nvidia-vgpu-vfio.ko'", "6.17.13-2-pve", ("a vGPU manager of a release",)),
+        ("Unable to find the development tool `cc`", "6.17.13-2-pve", ("run that installer again\nor give the GPU", "proxmox-default-headers")),
+        ("Unable to find the development tool `cc`", KERNEL, ("run that installer again\nor install the driver that your",)),
+        ("", "6.17.13-2-pve", ("give the GPU to virtual machines",)),
+    ],
+)  # fmt: skip
+def test_installer_of_nvidia_that_failed_is_named(error, kernel, wanted):
+    """anomixer/proxmox-vgpu-installer issue 21. Debian's packages know no headers of Proxmox' kernels."""
+    nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": ()}
+    facts = host(**nothing, ubuntu=False, installer_error=error)
+    facts.kernel.release = kernel
+    (state,) = states(facts)
+    assert bool(error) == ("NVIDIA's installer failed here" in state.evidence)
+    assert all(words in state.way_out for words in wanted)
 
 
 def test_pin_that_keeps_fabric_manager_away_is_named_with_it():

@@ -9,6 +9,7 @@ from hosttune.facts.apt_decisions import (
     decisions_about,
     decisions_about_offer,
     join_decisions,
+    nvidia_local_copy,
     nvidia_of_other_release,
     nvidia_of_other_system,
     nvidia_switched_off,
@@ -289,6 +290,19 @@ def test_archive_of_nvidia_for_another_release_is_named_where_there_is_no_other(
     found = nvidia_of_other_release(Facts(FakeReader(files={"/etc/os-release": release, path: lines})))
     assert (found.undo if found else "").startswith(undo)
     assert bool(found) is bool(undo)
+
+
+@pytest.mark.parametrize(
+    ("more", "is_told"),
+    [("", True), ("deb https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /\n", False)],
+)
+def test_copy_of_nvidias_archive_on_this_disk_gets_nothing_newer(more, is_told):
+    """GoogleCloudDataproc/initialization-actions pull request 1400: 550 of CUDA 12.4's copy does not build for a newer kernel."""
+    path = "/etc/apt/sources.list.d/cuda-debian12-12-4-local.list"
+    lines = f"deb [signed-by=/usr/share/keyrings/x.gpg] file:///var/cuda-repo-debian12-12-4-local /\n{more}"
+    found = nvidia_local_copy(Facts(FakeReader(files={"/etc/os-release": "ID=debian\nVERSION_ID=12\n", path: lines})))
+    assert bool(found) is is_told
+    assert not found or (f"{path}:1" in found.what and "cuda-keyring" in found.undo)
 
 
 def test_address_on_a_row_of_its_own_counts():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.gpu.archives import POLICY
 from hosttune.facts.gpu.candidates import (
     DEVICES,
     LIST,
@@ -18,6 +19,7 @@ from hosttune.facts.gpu.candidates import (
     parse_devices,
     refusal,
 )
+from hosttune.facts.gpu.packaging import QUERY as SHOW
 from hosttune.host.door import Completed
 from hosttune.host.ubuntu_drivers import parse_list, parse_sections
 from hosttune.values import Unreadable
@@ -58,6 +60,8 @@ nvidia-driver-600-open
 NOISE = "udevadm hwdb is deprecated. Use systemd-hwdb instead.\nERROR:root:aplay command not found\n"
 LISTS = {"/var/lib/apt/lists/archive.ubuntu.com_ubuntu_dists_noble_restricted_binary-amd64_Packages": ""}
 UBUNTU = {"/etc/os-release": 'ID=ubuntu\nNAME=Ubuntu\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\n'}
+ONE_GPU = {"/var/lib/dpkg/status": ""} | {f"/sys/bus/pci/devices/0000:1b:00.0/{name}": f"{value}\n" for name, value in
+           {"vendor": "0x10de", "device": "0x2330", "class": "0x030200", "modalias": "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00"}.items()}  # fmt: skip
 DEBIAN = {"/etc/os-release": 'ID=debian\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n'}
 
 
@@ -214,6 +218,41 @@ def test_way_out_names_no_program_that_is_missing():
     missing = Facts(FakeReader(UBUNTU | LISTS, queries={})).candidates
     assert missing.way_out == "sudo apt-get update && sudo apt-get install ubuntu-drivers-common"
     assert Facts(FakeReader(UBUNTU | LISTS, queries={DEVICES: ""})).candidates.way_out == SEE
+
+
+SHOWN = """Package: nvidia-driver-580-server-open
+Version: 580.126.20-0ubuntu0.24.04.1
+Section: restricted/libs
+Modaliases: nvidia(pci:v000010DEd00002330sv*sd*bc03sc*i*)
+
+Package: nvidia-driver-600-open
+Version: 600.10-0ubuntu1
+Modaliases: nvidia(pci:v000010DEd00002330sv*sd*bc03sc*i*)
+
+Package: nvidia-driver-550-server
+Version: 570.211.01-0ubuntu0.24.04.1
+Depends: nvidia-driver-570-server
+"""
+SITES = {"archive.ubuntu.com/ubuntu noble-updates/restricted": "Ubuntu", "developer.download.nvidia.com/x": "NVIDIA"}
+
+
+@pytest.mark.parametrize("queries", [{}, {DEVICES: "", LIST: ""}], ids=["no ubuntu-drivers", "it lists none"])
+def test_apts_own_lists_are_asked_where_ubuntu_drivers_tells_nothing(queries):
+    """canonical/ubuntu-drivers-common issue 105: it offers nothing on a DGX Station whose archive has drivers. Images for
+    clouds come without it. An empty step to another branch is no driver."""
+    releases = "".join(
+        f" 500 http://{site} amd64 Packages\n     release o={origin},l={origin}\n" for site, origin in SITES.items()
+    )
+    rows = dict(zip(("nvidia-driver-580-server-open", "nvidia-driver-600-open"), SITES, strict=True))
+    policy = "".join(
+        f"{name}:\n  Installed: (none)\n  Candidate: 1\n  Version table:\n     1 500\n        500 http://{site} amd64 Packages\n"
+        for name, site in rows.items()
+    )
+    apt = {SHOW: SHOWN, POLICY: f"Package files:\n{releases}Pinned packages:\n", (*POLICY, *rows): policy}
+    found = candidates_of(queries | apt, UBUNTU | LISTS | ONE_GPU)
+    assert found.problem == ""
+    assert [(one.name, one.is_third_party) for one in found.packages] == list(zip(rows, (False, True), strict=True))
+    assert candidates_of(queries | apt, DEBIAN | LISTS | ONE_GPU).packages == ()
 
 
 def test_collect_without_root_says_that_root_may():

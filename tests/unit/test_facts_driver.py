@@ -6,6 +6,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.driver import (
+    INSTALLER_LOG,
     NVIDIA_MODPROBE,
     branch_and_flavour,
     is_driver_package,
@@ -382,6 +383,26 @@ def test_driver_of_very_many_packages_is_unknown():
     names = [f"linux-modules-nvidia-580-6.8.0-{number}-generic" for number in range(1001)]
     with pytest.raises(UnknownFact, match="more than 1,000 packages of a driver"):
         _ = Facts(reader(packages=names)).driver.packages
+
+
+FAILED_RUN = """nvidia-installer log file '/var/log/nvidia-installer.log'
+Installing NVIDIA driver version 580.105.06.
+ERROR: Unable to load the kernel module 'nvidia-vgpu-vfio.ko'.  This happens most frequently when this kernel module was built
+ERROR: Installation has failed.  Please see the file '/var/log/nvidia-installer.log' for details.
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "error"),
+    [
+        (FAILED_RUN, "Unable to load the kernel module 'nvidia-vgpu-vfio.ko'"),
+        (FAILED_RUN.replace("ERROR: Installation has failed", "Installation is now complete"), ""),
+        (None, ""),
+    ],
+)
+def test_error_of_nvidias_installer_counts_where_its_run_failed(log, error):
+    """anomixer/proxmox-vgpu-installer issue 21."""
+    assert driver_of({INSTALLER_LOG: log} if log else {}).installer_error == error
 
 
 def owned(mode, uid=0):

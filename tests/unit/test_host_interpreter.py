@@ -162,7 +162,9 @@ def test_names_in_all_folders_of_modules_together_are_bounded(tmp_path, monkeypa
     program = tmp_path / "bin" / "python3"
     program.parent.mkdir()
     shutil.copy("/bin/true", program)
-    modules(tmp_path, "python3.0", 30)
+    modules(tmp_path, "python3.0", 28)
+    (tmp_path / "lib/python3.0/os.py").touch()  # its standard library, so that none is looked for above
+    (tmp_path / "lib/python3.0/lib-dynload").mkdir()
     for number in range(1, 20):
         (tmp_path / "lib" / f"python3.{number}").symlink_to("python3.0")
     assert owner_of_code(str(program)) == os.geteuid()

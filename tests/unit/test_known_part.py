@@ -145,7 +145,7 @@ def test_facts_show_the_known_part_and_why_there_may_be_more():
 
 
 RULE = """id: storage-example
-title: No disk has errors
+title: Disk errors
 risk: low
 disturbs: nothing
 since: "0.1"
@@ -195,7 +195,7 @@ def test_fault_is_kept_where_its_words_are_unknown():
     disks = Disks((Disk("sda", unread(WHY)),))
     (found,) = findings_of(rule_with("len(disks.all) == 0", "{{ disks.all[0].errors }} errors"), disks)
     assert found.is_fault
-    assert found.reason == f"not so: No disk has errors; the details are unknown: {WHY}"
+    assert found.reason == f"Disk errors: a fault, but its details are unknown: {WHY}"
     assert found.todo == ""
 
 

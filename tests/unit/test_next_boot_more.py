@@ -3,6 +3,7 @@
 import pytest
 
 from hosttune.facts.storage.kernel_types import find_lacking_kernel
+from hosttune.host.door import Stat
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from tests.unit.test_fstab_sources import HELD, UUID, host
 
@@ -82,6 +83,68 @@ def test_type_whose_module_no_boot_may_load_any_more(more, options, mounts, is_f
     if is_fault:
         assert "/etc/sysctl.d/60-hardening.conf:2 has the next boot load none any more" in line.fault
         assert "take kernel.modules_disabled out of /etc/sysctl.d/60-hardening.conf:2" in line.way_out
+        first = "do not reboot before /etc/sysctl.d/60-hardening.conf:2 is correct\n"
+        assert line.way_out_of_fault.startswith(first)
+        assert "how the line is read" not in line.way_out_of_fault
+
+
+@pytest.mark.parametrize(
+    ("source", "command_line", "is_fault"),
+    [
+        ("UUID=3b0f1a52-7c1d-4c63-9a0e-5d1d54f7a111", "root=/dev/sda2 ro quiet", True),
+        ("LABEL=gone", "root=/dev/sda2 ro quiet", True),
+        ("UUID=3b0f1a52-7c1d-4c63-9a0e-5d1d54f7a111", "root=/dev/sda2 ro quiet rw", False),  # it comes up writable
+        ("UUID=3b0f1a52-7c1d-4c63-9a0e-5d1d54f7a111", "root=/dev/sda2", False),
+        ("/dev/sdq7", "root=/dev/sda2 ro", False),  # of a path a remount does not look
+        ("UUID=0a11-22", "root=/dev/sda2 ro", False),
+    ],
+)
+def test_root_whose_tag_no_device_has_stays_read_only(source, command_line, is_fault):
+    """Tried with mount(8) of util-linux 2.38: `mount -o remount` of such a line ends with 1, that of a path with 0."""
+    facts = host(f"{source} / ext4 errors=remount-ro 0 1", more={"/proc/cmdline": f"{command_line}\n"})
+    faults = [one.fault for one in look_at_boot_lines(facts) if one.fault]
+    assert [one.endswith("fails at the next boot, and the root file system stays read-only") for one in faults] == [
+        True
+    ] * is_fault
+
+
+HARDENED = "/etc/modprobe.d/dev-sec.conf"
+
+
+@pytest.mark.parametrize(
+    ("said", "more", "mounts", "is_fault"),
+    [
+        ("install cramfs /bin/true\ninstall vfat /bin/true\n", {}, (), True),
+        ("install vfat /bin/false\n", {}, (), True),
+        ("blacklist vfat\n", {}, (), True),  # mount(8) has it loaded by its alias fs-vfat
+        ("install cramfs /bin/true\n", {}, (), False),
+        ("install vfat /sbin/modprobe --ignore-install vfat\n", {}, (), False),
+        ("# install vfat /bin/true\n", {}, (), False),
+        ("install vfat /bin/true\n", {"/etc/initramfs-tools/modules": "vfat\n"}, (), False),
+        ("install vfat /bin/true\n", {f"/lib/modules/{RELEASE}/modules.builtin": "kernel/fs/fat/vfat.ko\n"}, (), False),
+        ("install vfat /bin/true\n", {}, (EFI,), False),  # as this boot has shown: the file is older
+    ],
+)
+def test_type_whose_module_modprobe_keeps_out(said, more, mounts, is_fault):
+    """dev-sec/ansible-collection-hardening#288."""
+    held = (HELD[0], ("sdb", "/dev/sdb", "vfat", "", "024D-8283", "", ""))
+    files = {**VFAT, "/etc/sysctl.d/60-hardening.conf": "", HARDENED: said, **more}
+    facts = host("UUID=024D-8283 /boot/efi vfat umask=0077 0 1", *mounts, held=held, more=files)
+    (line,) = [one for one in look_at_boot_lines(facts) if one.target == "/boot/efi"]
+    assert bool(line.fault) is is_fault
+    if is_fault:
+        assert f"needs vfat, a module, and {HARDENED} keeps it from being loaded (vfat): the mount fails" in line.fault
+        assert f"do not reboot before {HARDENED} is correct\ntake vfat out of {HARDENED}" in line.way_out_of_fault
+
+
+def test_line_of_modprobe_that_came_after_the_boot_counts_though_it_is_mounted_now():
+    held = (HELD[0], ("sdb", "/dev/sdb", "vfat", "", "024D-8283", "", ""))
+    files = {**VFAT, "/etc/sysctl.d/60-hardening.conf": "", HARDENED: "install vfat /bin/true\n"}
+    facts = host("UUID=024D-8283 /boot/efi vfat umask=0077 0 1", EFI, held=held, more=files)
+    facts.reader.stats[HARDENED] = Stat("file", 0o644, 0, 0, 23, 2000 * 10**9, 1, 77, 1)
+    (line,) = [one for one in look_at_boot_lines(facts) if one.target == "/boot/efi"]
+    assert line.fault
+    assert line.is_mounted
 
 
 KUBELET = {
@@ -114,6 +177,21 @@ def test_swap_of_the_type_of_its_partition_beside_a_kubelet(line, more, links, c
     facts = host(line, held=SWAP, more={**KUBELET, **more}, links=links)
     notes = [one.note for one in look_at_boot_lines(facts) if "by its GPT type" in one.note]
     assert len(notes) == count
+
+
+@pytest.mark.parametrize(
+    ("swap", "todo"),
+    [
+        ("/dev/sda3", "sudo swapoff /dev/sda3\nsudo systemctl mask dev-sda3.swap, or remove the partition"),
+        ("/dev/zram0", "sudo swapoff /dev/zram0\nsee what switches it on: systemctl status dev-zram0.swap\n"),
+    ],
+)
+def test_swap_in_use_beside_a_kubelet_has_the_way_out_of_what_switches_it_on(swap, todo):
+    """deckhouse/deckhouse#8644: a swapoff lasts until the next boot."""
+    row = f"Filename Type Size Used Priority\n{swap} partition 999420 0 -2\n"
+    facts = host("", held=SWAP, more={**KUBELET, "/proc/swaps": row, "/proc/meminfo": "SwapTotal: 999420 kB\n"})
+    (line,) = [one for one in look_at_boot_lines(facts) if "failSwapOn" in one.note]
+    assert todo in line.way_out
 
 
 @pytest.mark.parametrize("source", ["ephemeral0.2", "swapfile", "sdb2"])  # MicrosoftDocs/azure-docs#77391

@@ -15,6 +15,7 @@ from packaging.markers import Marker, default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from hosttune.cli import app, command_tree, completion_scripts
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.engine.policy_file import build_policy
@@ -28,7 +29,7 @@ TODAY = "2026-11-21"
 @pytest.fixture(scope="module")
 def modules():
     """The builder's modules, which are a program and no package."""
-    names = ("bundle", "lock", "locked", "commands", "completion", "manual")
+    names = ("bundle", "lock", "locked", "manual")
     sys.path.insert(0, str(PACKAGING))
     try:
         yield {name: importlib.import_module(name) for name in names}
@@ -39,8 +40,8 @@ def modules():
 
 
 @pytest.fixture(scope="module")
-def tree(modules):
-    return modules["commands"].tree()
+def tree():
+    return command_tree.tree()
 
 
 def test_policy_as_it_is_installed_is_no_policy():
@@ -89,9 +90,9 @@ def test_manual_names_every_command_and_option(tree, modules):
     assert not re.search(r"^'", page, re.MULTILINE)
 
 
-def test_bash_completion_is_valid_and_starts_no_program(tree, modules, tmp_path):
+def test_bash_completion_is_valid_and_starts_no_program(tree, tmp_path):
     script = tmp_path / "hosttune"
-    script.write_text(modules["completion"].bash(tree))
+    script.write_text(completion_scripts.bash(tree))
     done = subprocess.run(("bash", "-n", script), check=False, capture_output=True, text=True, timeout=20)
     assert (done.returncode, done.stderr) == (0, "")
     asked = (
@@ -101,19 +102,25 @@ def test_bash_completion_is_valid_and_starts_no_program(tree, modules, tmp_path)
     assert (done.stdout, done.stderr) == ("medium\n", "")
 
 
-def test_zsh_completion_defines_every_function_that_it_names(tree, modules):
-    script = modules["completion"].zsh(tree)
+def test_zsh_completion_defines_every_function_that_it_names(tree):
+    script = completion_scripts.zsh(tree)
     assert script.startswith("#compdef hosttune\n")
     defined = set(re.findall(r"^(_hosttune\S*)\(\) \{$", script, re.MULTILINE))
     assert defined >= {"_".join(("_hosttune", *command.path)) for command in tree.walk()}
     assert set(re.findall(r":(_hosttune[\w-]*)", script)) == {"_hosttune-rule-ids"} <= defined
 
 
-def test_fish_completion_offers_options_of_the_command_alone(tree, modules):
-    lines = modules["completion"].fish(tree).splitlines()
+def test_fish_completion_offers_options_of_the_command_alone(tree):
+    lines = completion_scripts.fish(tree).splitlines()
     (rule,) = (line for line in lines if "-l expect" in line and "from apply" in line)
     assert "not __fish_seen_subcommand_from bench rules" in rule
     assert any("from rules; and __fish_seen_subcommand_from diff'" in line for line in lines)
+
+
+@pytest.mark.parametrize("shell", sorted(completion_scripts.SCRIPTS))
+def test_command_prints_the_script_that_the_package_installs(shell, tree, capsys):
+    assert app.run(["completion", shell]) == 0
+    assert capsys.readouterr().out == completion_scripts.SCRIPTS[shell](tree)
 
 
 def test_dependencies_of_the_bundle_are_complete(modules):

@@ -150,6 +150,10 @@ def test_name_that_counts(path, first, over):
     assert FileOrder("/etc/f.d", counts_first=first).path_over(path) == over
 
 
+def test_no_name_counts_over_the_file_that_tuned_reads_last():
+    assert SYSCTL.path_over("/etc/sysctl.conf") == "/etc/sysctl.conf"
+
+
 def test_owners():
     digest = hashlib.md5(b"a", usedforsecurity=False).hexdigest()
     shipped, foreign, unasked = (f"/usr/lib/sysctl.d/{name}.conf" for name in ("50-a", "50-b", "50-c"))

@@ -34,11 +34,11 @@ def test_builtin_rule_fits_the_schema(document):
     RULE.validate(document.data)
 
 
-def test_policies_of_the_readme_fit_the_schema():
+def test_policies_of_the_documents_fit_the_schema():
     import yaml
 
-    readme = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
-    texts = [text.split("```")[0] for text in readme.split("```yaml\n")[1:]]
+    pages = [FOLDER.parents[1] / "docs" / name for name in ("how-to/driver.md", "tutorial/first-hour.md")]
+    texts = [text.split("```")[0] for page in pages for text in page.read_text("utf-8").split("```yaml\n")[1:]]
     assert len(texts) == 2
     for text in texts:
         policy = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes text of everything, dates too

@@ -49,6 +49,17 @@ def test_rotation_of_a_virtual_disk_is_doubted():
     assert "sata, rotates  ST8000VN004" in disks_text(of("workstation-rtx4090"), Page())
 
 
+def test_what_is_in_no_partition_is_shown():
+    """cisagov/cool-system#103: a root that nothing grew."""
+    base = "/sys/devices/pci0000:00/0000:00:01.0/nvme/nvme0/nvme0n1"
+    grown = {f"{base}/nvme0n1p1/size": f"{1 << 21}\n", f"{base}/nvme0n1p2/size": f"{1 << 31}\n"}
+    found = of("h100-8x-2socket", **grown)
+    assert "    763 GiB in no partition\n" in disks_text(found, Page())
+    assert next(one for one in disks_json(found)["devices"] if one["device"]["name"] == "nvme0n1")["unused_bytes"]
+    full = {f"{base}/nvme0n1p1/size": f"{1 << 21}\n", f"{base}/nvme0n1p2/size": f"{1785 << 21}\n"}
+    assert "in no partition" not in disks_text(of("h100-8x-2socket", **full), Page())
+
+
 def test_line_whose_device_is_gone_is_named():
     found = of(
         "h100-8x-2socket", **{"/etc/fstab": "UUID=0a11-22 / ext4 defaults 0 1\nLABEL=old /old xfs defaults 0 0\n"}

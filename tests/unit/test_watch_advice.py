@@ -153,6 +153,8 @@ TOKENIZERS = f"{SITE}/tokenizers/tokenizers.abi3.so"
         (("/data/a.jpg",), ("cp", "-r"), ()),
         ((f"{SITE}/h5py.libs/libhdf5-9e18f0c6.so.320", "/data/train.h5"), ("python", "train.py"), ("arrays",)),
         ((f"{SITE}/h5py.libs/libhdf5-9e18f0c6.so.320",), ("python", "keras.py"), ()),  # imported only
+        ((f"{SITE}/_soundfile_data/libsndfile_x86_64.so", f"{SITE}/soxr/soxr_ext.so", PANDAS), ("python",), ("sound",)),
+        ((f"{SITE}/torchaudio/lib/libtorchaudio.so",), ("python", "train.py"), ()),  # imported only
     ],
 )
 def test_work_of_a_job_is_read_from_its_libraries_and_files(paths, commands, found):
@@ -168,7 +170,7 @@ def test_mapped_files_are_those_with_a_path():
     ("work", "first"),
     [
         ((), "see which function"), ((Workload.PICTURES,), "decode less"), ((Workload.VIDEO,), "decode fewer frames"),
-        ((Workload.ARRAYS,), "HDF5 unpacks"), ((Workload.TEXT,), "tokenize once"), ((Workload.TABLES,), "read only the columns"), ((Workload.REQUESTS,), "it serves requests"),
+        ((Workload.ARRAYS,), "HDF5 unpacks"), ((Workload.TEXT,), "tokenize once"), ((Workload.SOUND,), "resample once"), ((Workload.TABLES,), "read only the columns"), ((Workload.REQUESTS,), "it serves requests"),
     ],
 )  # fmt: skip
 def test_cpu_advice_is_for_what_the_job_works_with(work, first):
@@ -208,8 +210,8 @@ def test_pinned_job_is_told_how_to_widen_it(kind, is_pinned):
         tick(gpus=(), idle=80, children=(0.33, 0.33, 0.33), main=0.01, cpus=1.0, limit=limit, tree=PINNED)
     )
     assert sentence.startswith("LIMIT")
-    assert any("OMP_PROC_BIND" in text and "srun --cpus-per-task" in text for text in texts) is is_pinned
-    assert ("num_workers" in texts[0]) is not is_pinned
+    assert any("OMP_PLACES" in text and "srun --cpus-per-task" in text for text in texts) is is_pinned
+    assert any("num_workers" in text for text in texts) is not is_pinned
 
 
 @pytest.mark.parametrize(("children", "names_forks"), [((0.0, 0.0), True), ((), False)])
@@ -327,3 +329,12 @@ def test_page_cache_that_a_memory_limit_drops_is_the_limit_and_no_slow_disk():
     assert State.MEM not in verdict.not_the_cause
     assert "page cache is dropped and read again" in " ".join(evidence(verdict, account))
     assert not told(replace(dropped, host=one.host))[0][0].startswith("raise")
+
+
+@pytest.mark.parametrize("children", [(), (0.02,) * 5])
+def test_full_main_process_is_told_how_to_see_which_function_it_is(children):
+    """As of piper#121 and translations#783: the loaders rest, and no number of them helps."""
+    texts, _, sentence = told(tick(30.0, 120.0, idle=49, children=children, main=1.0))
+    assert sentence.startswith("WORKERS: its main process is at the limit of one core")
+    assert any("py-spy top" in text for text in texts)
+    assert any("num_workers" in text for text in texts) is (not children)

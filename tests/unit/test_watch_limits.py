@@ -11,7 +11,7 @@ import pytest
 
 from hosttune.facts.cpu.cpu import Quota
 from hosttune.measure.watch import limits
-from hosttune.measure.watch.limits import CpuLimits, cpu_folders, numbers, period_s, setter
+from hosttune.measure.watch.limits import CpuLimits, cpu_folders, numbers, period_s, setter, shared_mask
 from hosttune.measure.watch.states import HeldState, State, Trust, classify, step
 from hosttune.measure.watch.tick import CpuLimit, HostTick, LimitKind
 from hosttune.measure.watch.verdict import Confidence, judged
@@ -79,7 +79,7 @@ def test_quota_that_was_set_later_is_noticed_when_it_holds_back(tmp_path, monkey
     (tmp_path / "cpu.stat").write_text("nr_throttled 4\n")
     assert found.throttled(1.0) is None
     assert found.is_surprised
-    found.look_around(())
+    found.look_around({})
     assert not found.is_surprised
 
 
@@ -90,15 +90,50 @@ def test_affinity_of_the_processes_that_work_is_the_jobs():
         os.sched_setaffinity(child.pid, {first})
         found = CpuLimits(os.getpid())
         before = found.cpus
-        found.look_around((child.pid,))
+        found.look_around({child.pid: 1.0})
         assert found.cpus == 1.0
         assert before >= found.cpus
         assert (found.allowed == {first}) == ((os.cpu_count() or 1) > 1)
     finally:
         child.kill()
         child.wait()
-    found.look_around((child.pid,))  # it has ended: the job's own
+    found.look_around({child.pid: 1.0})  # it has ended: the job's own
     assert found.cpus == before
+
+
+ALL, FIRST, SECOND = frozenset(range(8)), frozenset({0}), frozenset(range(4, 8))
+
+
+@pytest.mark.parametrize(
+    ("masks", "found"),
+    [
+        ({ALL: [0.3], FIRST: [0.25] * 4}, FIRST),  # loaders that a library has pinned, and their main process
+        ({ALL: [1.0], FIRST: [0.2] * 4}, None),  # the main process does most of the work
+        ({ALL: [0.3], FIRST: [1.0]}, None),  # one process needs no more than one
+        ({frozenset(range(4)): [0.8] * 5, SECOND: [0.8] * 5}, None),  # ranks with a part of the CPUs each
+        ({FIRST: [0.25] * 4}, None),  # all of them: that is the job's own limit
+        ({}, None),
+    ],
+)
+def test_cpus_that_most_of_the_work_shares_are_found(masks, found):
+    assert shared_mask(masks) == found
+
+
+def test_pinned_loaders_are_a_limit_though_their_main_process_may_use_all(monkeypatch):
+    """As of yolov9#312: loaders on a few CPUs, the main process on all."""
+    monkeypatch.setattr(limits, "quotas", lambda pid: ())
+    monkeypatch.setattr(limits, "cpuset_of", lambda groups, allowed: "")
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(FIRST) if pid > 1 else set(ALL))
+    found = CpuLimits(1)
+    assert found.limit is None
+    found.look_around({1: 0.3, 2: 0.25, 3: 0.25, 4: 0.25, 5: 0.25})
+    assert (found.limit.kind, found.limit.cpus, found.limit.of) == (LimitKind.AFFINITY, 1.0, 8)
+    assert found.limit.by == "4 of its processes share CPU 0"
+    assert (found.cpus, found.allowed) == (8.0, None)
+    one = tick(12.0, 110.0, cpu=75, idle=75, children=(0.25,) * 4, main=0.3, cpus=8.0, limit=found.limit)
+    sentence = headline(*judged(jittered(replace(one, host=HostTick(75.0, 0.0, 1.3)), 60, seed=5), WATCHED))
+    assert sentence == "LIMIT: 4 of its processes share CPU 0, while others are free"
 
 
 def held_back(**more):

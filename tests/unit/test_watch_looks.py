@@ -251,7 +251,7 @@ def test_scope_without_systemd_is_refused(monkeypatch):
 
 def test_scope_becomes_the_command(monkeypatch):
     monkeypatch.setattr(os.path, "isdir", lambda path: True)
-    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("hosttune.measure.watch.target.locate", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert scoped(("python", "-x")) == ("/usr/bin/systemd-run", "--scope", "--quiet", "--collect", "--", "python", "-x")
 

@@ -262,3 +262,38 @@ def test_stolen_time_is_the_load_of_others_also_where_the_job_uses_half_of_its_c
     little = replace(taken, host=replace(one.host, stolen_percent=3.0))
     for other in (sleeps, little):
         assert [held.state for held in classify([other] * 3)][-1] is not State.FOREIGN
+
+
+def test_tasks_that_wait_for_each_other_and_do_nothing_wait_on_a_full_host_too():
+    """As of senpai#2906: deadlocked loaders beside others who have all CPUs."""
+    one = tick(0.0, 60.0, cpu=97, idle=0, children=(0.0,) * 4, main=0.0, read=0.0, job=None, wait=Wait(Want.EACH_OTHER))
+    dead = replace(one, tree=replace(one.tree, most_runnable=0.0))
+    assert step(HeldState(), dead) == HeldState(State.WAIT, 0, Trust.MEDIUM)
+    queues = replace(one, tree=replace(one.tree, most_runnable=0.9, run_delay_cores=0.9))
+    computes = replace(one, tree=replace(one.tree, most_runnable=0.3, cores=0.3))
+    for other in (queues, computes):
+        assert state_of(other) is not State.WAIT
+
+
+def test_job_that_computes_while_its_tasks_hand_each_other_work_does_not_wait():
+    one = tick(4.0, 90.0, cpu=20, idle=40, children=(0.3, 0.3), main=0.6, wait=Wait(Want.EACH_OTHER))
+    assert state_of(one) is State.UNKNOWN
+    little = replace(one, tree=replace(one.tree, cores=0.3, main_cores=0.1))
+    assert state_of(little) is State.WAIT
+    anew = replace(one, tree=replace(one.tree, cores=1.2, line_cores=0.5, new_workers=4))  # pytorch#139792
+    assert state_of(anew) is State.WORKERS
+
+
+@pytest.mark.parametrize(
+    ("cores", "idle", "wanting", "trust"),
+    [
+        (1.05, 0, 2.0, Trust.LOW),  # others have the rest: whether it would fill them is not known
+        (1.95, 0, 2.0, Trust.HIGH),
+        (1.05, 0, 8.0, Trust.HIGH),  # enough of its tasks queue to fill them
+        (1.05, 40, 2.0, Trust.HIGH),  # nobody else has them
+    ],
+)
+def test_cpus_that_others_have_a_part_of_are_no_proof_that_the_job_needs_them(cores, idle, wanting, trust):
+    one = tick(4.0, 90.0, cpu=65, idle=idle, children=(0.2,) * 4, main=0.25)
+    seen = replace(one, tree=replace(one.tree, cores=cores, wanting=wanting), host=HostTick(float(idle), 0.0, 1.99))
+    assert step(HeldState(), seen) == HeldState(State.CPU, 0, trust)

@@ -10,7 +10,7 @@ import pytest
 from hosttune.measure.watch import tasks
 from hosttune.measure.watch.process import WatchedProcess
 from hosttune.measure.watch.recording import replay
-from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.remedies import Crowd, remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tasks import MOST_READ, look_at_tasks
 from hosttune.measure.watch.verdict import judged
@@ -58,6 +58,7 @@ def crowded(wanting, processes, **other):
 def test_many_processes_are_no_threads():
     texts = crowded(8.0, 8, children=(0.25,) * 8)
     assert texts[0] == "8 processes want 2 CPUs: num_workers=2 is enough"
+    assert Crowd(7, 1.0, are_threads=True).text == "7 threads want 1 CPU"
     assert "threads want" not in crowded(3.0, 3, children=(0.6,) * 3)[0]
 
 

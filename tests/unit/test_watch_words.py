@@ -15,7 +15,7 @@ from hosttune.host import console
 from hosttune.measure.watch.recording import Recorder, replay
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.states import State
-from hosttune.measure.watch.tick import DiskTick, Mounted, Wait, Want, rounded
+from hosttune.measure.watch.tick import FILE_SERVER, DiskTick, Mounted, Wait, Want, rounded
 from hosttune.measure.watch.verdict import Confidence, judged
 from hosttune.views.measure.watch_plot import _lanes
 from hosttune.views.measure.watch_words import evidence, headline
@@ -111,7 +111,7 @@ def test_storage_that_is_named_is_where_its_files_lay_most_of_the_time():
 
 def test_storage_of_a_job_that_reads_from_no_device_is_what_a_process_serves():
     """Beside others who write on the disk of the host."""
-    busy = (DiskTick("sda", 0.0, 20 * MIB, 0.5, 0.1),)
+    busy = (DiskTick("sda", 0.0, 20 * MIB, 0.5, 1.5),)
     mounts = (Mounted("/", "ext4", "/dev/sda"), Mounted("/far", "fuse.sshfs", "host:/x", "sshfs (process 77)"))
     one = replace(MEASURED["disk bound, two workers"][1], mounts=mounts, disks=busy)
     served = replace(one, tree=replace(one.tree, device_bytes=0.0))
@@ -119,6 +119,19 @@ def test_storage_of_a_job_that_reads_from_no_device_is_what_a_process_serves():
         "DISK: it waits for storage: /far (fuse.sshfs of host:/x, served by sshfs (process 77))"
     )
     assert seen((one, 30))[2] == "DISK: it waits for storage, which is busy with writing: / (ext4 of /dev/sda)"
+    rest = replace(one, disks=(replace(busy[0], in_flight=0.01),))
+    assert seen((rest, 30))[2] == "DISK: it waits for storage: / (ext4 of /dev/sda)"
+
+
+def test_cpus_that_others_use_a_part_of_are_not_called_busy_with_its_own_work():
+    one = tick(4.0, 90.0, cpu=65, idle=0, children=(0.2,) * 4, main=0.25)
+    assert seen((one, 30))[2] == (
+        "CPU: it needs more CPU time than it can get: of 2 CPUs it has 1.05, and others use the rest"
+    )
+    bursts = replace(one, host=replace(one.host, idle_percent=45.0, busy_cores=1.05))
+    assert seen((bursts, 30))[2].endswith("of 2 CPUs it has 1.05, and in between its tasks queue for them")
+    full = replace(one, tree=replace(one.tree, cores=1.95))
+    assert seen((full, 30))[2].endswith("all its CPUs are busy, with its own work")
 
 
 def test_thirty_seconds_with_a_warm_up_of_ten_are_long_enough():
@@ -243,3 +256,16 @@ def test_free_cpus_are_said_to_be_the_hosts_where_those_of_the_job_are_not_told(
         text = seen((blind, 30))[3]
         assert "of them" not in text
         assert "% of the CPUs are free" in text
+
+
+def test_wait_for_the_server_of_a_file_system_names_it_and_rules_no_storage_out():
+    """As of WSL#13640: data on a drive of Windows, over 9p."""
+    mounts = (Mounted("/mnt/f", "9p", "F:"),)
+    one = tick(4.0, 90.0, idle=96, main=0.06, wait=Wait(Want.NETWORK, FILE_SERVER), mounts=mounts)
+    verdict, account, sentence, _ = seen((one, 30))
+    assert sentence == "WAIT: it waits for the network (a file system's server: /mnt/f (9p of F:))"
+    assert State.DISK not in verdict.not_the_cause
+    assert any("its server or the page cache has the rest" in line for line in evidence(verdict, account))
+    store, account, *_ = seen((replace(one, wait=Wait(Want.NETWORK, "10.0.0.1:443"), mounts=()), 30))
+    assert State.DISK in store.not_the_cause
+    assert any(": the page cache has the rest" in line for line in evidence(store, account))

@@ -99,7 +99,9 @@ def lost(facts: Facts) -> Told | None:
     is_told = holds(unsupported, facts) or holds(wrong_flavour, facts)
     known = said_by_log(facts, "silent") if is_refused else facts.nvidia.silent
     known = tuple(gpu for gpu in known if gpu.slot not in _told_slots(facts))
-    silent = [gpu for gpu in known if gpu.sign in ("log", "smi") or (gpu.sign == "left out" and not is_told)]
+    silent = [
+        gpu for gpu in known if gpu.sign in ("log", "smi", "firmware") or (gpu.sign == "left out" and not is_told)
+    ]
     if not silent and (unknown := [gpu.why for gpu in known if gpu.sign == "not known"]):
         raise UnknownFact("; ".join(dict.fromkeys(unknown)))
     if not silent:

@@ -56,12 +56,12 @@ def managers(facts: Facts) -> Mapping[str, str]:
 def fabric_packages(facts: Facts) -> Told | None:
     """What of the packages keeps Fabric Manager from running beside this driver, and the command: another version than
     the driver's, or none, or no subnet manager; None where all is there. Beside a driver that came in no packages one
-    that is installed is judged by its version only: another way may have brought it.
+    that is installed is judged by its version only: another way may have brought it, unless a GPU waits for it.
     """
     driver = facts.driver
     wanted = driver.userspace_version or driver.loaded_version
     installed = managers(facts)
-    if not driver.branch and not (driver.runfile and wanted and installed):
+    if not driver.branch and not (driver.runfile and wanted and (installed or _is_awaited(facts))):
         return None
     if not installed or (wanted and all(upstream_of(version) != wanted for version in installed.values())):
         package = f"nvidia-fabricmanager{_branch_in_name(facts)}"
@@ -76,6 +76,12 @@ def fabric_packages(facts: Facts) -> Told | None:
             "sudo apt-get install nvlsm (from NVIDIA's archive where yours has none)",
         )
     return None
+
+
+def _is_awaited(facts: Facts) -> bool:
+    """There is no service of Fabric Manager's, and a GPU that waits for its fabric: nothing else brought one."""
+    waits = attempt(lambda: any(gpu.awaits_fabric for gpu in facts.nvlink.gpus))
+    return waits is True and attempt(lambda: facts.units[SERVICE].exists) is False
 
 
 def _in_version(facts: Facts, package: str, wanted: str) -> str | ByPolicy:

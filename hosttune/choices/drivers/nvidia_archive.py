@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all, lacks
 from hosttune.choices.drivers.branch import describe_not_driven, not_driven, supported_branches
-from hosttune.facts.apt_decisions import nvidia_of_other_release, nvidia_without_list
+from hosttune.facts.apt_decisions import nvidia_local_copy, nvidia_of_other_release, nvidia_without_list
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import branch_in, fits_every_driver
 from hosttune.facts.gpu.nvidia_tables import is_older
@@ -22,6 +22,7 @@ from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.apt_decisions import AptDecision
     from hosttune.facts.apt_pins import Pin
 
 FROM = "from NVIDIA's archive"
@@ -130,7 +131,7 @@ def _install_from_archive(packages: tuple[str, ...]) -> str:
 def _leave_archive(facts: Facts, numbers: list[int]) -> str:
     """Where NVIDIA's archive for this release has none of these branches: the distribution's own driver, or NVIDIA's
     installer; for a driver that works that is no advice. An archive of which apt has no list may have all of them."""
-    if wrong := nvidia_without_list(facts) or nvidia_of_other_release(facts):
+    if wrong := wrong_archive(facts):
         return f"{wrong.what}: {wrong.undo}, then look again"
     words = f" {' or '.join(map(str, numbers))}" if numbers else ""
     said = f"NVIDIA's archive for this release has no branch{words}"
@@ -146,6 +147,11 @@ def _leave_archive(facts: Facts, numbers: list[int]) -> str:
         )
     number = numbers[0] if numbers else "that these GPUs need"
     return f"{said}: {purge}\nrun NVIDIA's installer (runfile) of branch {number}, with --dkms\nreboot"
+
+
+def wrong_archive(facts: Facts) -> AptDecision | None:
+    """Why apt does not see all that NVIDIA's archive for this release has; None where it does."""
+    return nvidia_without_list(facts) or nvidia_of_other_release(facts) or nvidia_local_copy(facts)
 
 
 def _own_of_debian(facts: Facts) -> str:

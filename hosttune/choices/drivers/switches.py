@@ -79,9 +79,9 @@ def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
             f"nvidia-driver-daemonset-...\ndelete that pod, so that it starts again\n{reset_all(facts)}"
         )
     unit = attempt(lambda: facts.units[SERVICE])
-    if is_run_here or (isinstance(unit, Unit) and unit.exists):
+    if unit.exists if isinstance(unit, Unit) else is_run_here:
         return f"{first}read why: {LOG}\nsudo systemctl restart {SERVICE}\n{reset_all(facts)}"
-    if facts.host.is_vm:
+    if facts.host.is_vm and not is_run_here:
         return (
             f"{first}if your provider's guide has Fabric Manager in the virtual machine, start it\n"
             "if not, stop and start the machine, so that it comes up elsewhere\nreport it to your provider"

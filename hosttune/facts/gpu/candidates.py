@@ -29,6 +29,7 @@ DEVICES = ("ubuntu-drivers", "devices")
 LIST = ("ubuntu-drivers", "list", "--gpgpu", "--include-dkms")
 OLD_LIST = ("ubuntu-drivers", "list", "--gpgpu")  # before --include-dkms, which 20.04 does not know
 SEE = "see what sudo ubuntu-drivers devices says"
+_UPDATE = "sudo apt-get update"
 # 1.4 s as a rule, but minutes where apt keeps its lists compressed, as container images do.
 TIMEOUT_S = 600.0
 
@@ -128,7 +129,7 @@ def _candidates(reader: Reader, facts: Facts) -> Candidates:
         reason = type(answer.reason)(f"{answer.reason}{_why_slow(reader)}")
         raise UnknownFact(prefix_reason("ubuntu-drivers devices", reason))
     if isinstance(answer, Absent):
-        return _missing(facts)
+        return _in_lists(_missing(facts), facts)
     said = refusal(answer)
     if said:
         rights = "" if reader.is_privileged else " (as root it may: run hosttune with sudo)"
@@ -137,12 +138,35 @@ def _candidates(reader: Reader, facts: Facts) -> Candidates:
     providers = parse_list(listed.text) if isinstance(listed, Completed) else {}
     packages = merge(parse_devices(answer.text), providers)
     if not packages:
-        return _none(_why_empty(reader, facts))
+        return _in_lists(_why_empty(reader, facts), facts)
     manual = any(section.is_nvidia and section.is_manual for section in parse_sections(answer.text))
     told = "`ubuntu-drivers devices`" + (
         " and `list --gpgpu`" if providers else "; its `list` named no module packages"
     )
     return Candidates(told, packages, "", manual, models_in(answer.text))
+
+
+def _in_lists(none: Candidates, facts: Facts) -> Candidates:
+    """What apt's own lists have, where `ubuntu-drivers` is not here, or offers none: it reads the same fields of them.
+    An empty step to another branch is no driver. Which of them fit the GPUs is never taken from `ubuntu-drivers`."""
+    try:
+        named = {
+            one.name: found
+            for one in facts.packaging.packages.values()
+            if one.tells and (found := _candidate(one.name))
+        }
+        if not facts.os.is_ubuntu or not named:
+            return none
+        offers = facts.archives.offers_of(named)
+    except UnknownFact:
+        return none
+    packages = tuple(
+        replace(named[name], is_third_party=offers[name].candidate_from != "Ubuntu")
+        for name in sorted(named)
+        if name in offers and offers[name].candidate
+    )
+    source = f"apt's lists, as {none.problem.partition(':')[0]}"
+    return Candidates(source, packages, "", is_manual=False, models={}) if packages else none
 
 
 def _listed(reader: Reader) -> Answer[Completed]:
@@ -167,18 +191,20 @@ def _missing(facts: Facts) -> Candidates:
         return _none(problem)
 
 
-def _why_empty(reader: Reader, facts: Facts) -> str:
+def _why_empty(reader: Reader, facts: Facts) -> Candidates:
     lists = reader.list("/var/lib/apt/lists")
     if lists is ABSENT or (isinstance(lists, tuple) and not any("_Packages" in name for name in lists)):
-        return "apt's package lists are missing: sudo apt-get update"
+        return replace(_none(f"apt's package lists are missing: {_UPDATE}"), way_out=_UPDATE)
     offered = "`ubuntu-drivers` offers no package for the GPUs of this host"
     if decided := join_decisions(decisions_about_offer(facts)):
-        return f"{offered}: {decided.what}"
+        return _none(f"{offered}: {decided.what}")
     try:
         missing = tuple(one for one in ("restricted", "multiverse") if one in facts.components.off)
     except UnknownFact:
-        return f"{offered} (is the restricted component enabled?)"
-    return f"{offered}; {turn_on(missing)}" if missing else f"{offered}, and restricted and multiverse are on"
+        return _none(f"{offered} (is the restricted component enabled?)")
+    if not missing:
+        return _none(f"{offered}, and restricted and multiverse are on")
+    return replace(_none(f"{offered}; {turn_on(missing)}"), way_out=turn_on(missing))
 
 
 def _why_slow(reader: Reader) -> str:

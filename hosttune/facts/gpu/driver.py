@@ -75,6 +75,8 @@ _LIBRARY_FOLDERS = (
     "/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib",
 )  # fmt: skip
 _TRIGGERED = ("initramfs-tools", "dracut", "libc-bin")
+INSTALLER_LOG = "/var/log/nvidia-installer.log"
+_INSTALLER_SAYS = regex(r"^ERROR: ([^\n]{1,200}?)(?:\.? {1,4}[A-Z]|\.?$)", re.MULTILINE)
 _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 # libcuda makes the device itself for root; for others it starts nvidia-modprobe, which is setuid (nvidia-modprobe(1)).
 _UVM, NVIDIA_MODPROBE = "/dev/nvidia-uvm", "/usr/bin/nvidia-modprobe"
@@ -114,6 +116,7 @@ class Driver(Fact):
     holders: tuple[GpuHolder, ...] = ()  # other kernel drivers that hold GPUs: nouveau, NovaCore, pci-stub ...
     is_vgpu_manager: bool = False  # it shares the GPUs among virtual machines; no archive has such a driver
     lacks_uvm: bool = False  # /dev/nvidia-uvm, which CUDA needs, is missing, and no nvidia-modprobe makes it for users
+    installer_error: str = ""  # why the last run of NVIDIA's installer failed; empty where it did not, or is not known
     has_plain_modprobe: bool = False  # nvidia-modprobe is here, and does not run as root when a user starts it
 
     @property
@@ -285,6 +288,7 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         holders=lazy(holders, reader, facts),
         is_vgpu_manager=lazy(_is_vgpu_manager, reader),
         lacks_uvm=lazy(lambda: not is_there(reader, _UVM) and _modprobe(reader) is not True),
+        installer_error=lazy(_installer_error, reader),
         has_plain_modprobe=lazy(lambda: _modprobe(reader) is False),
     )
 
@@ -359,6 +363,15 @@ def _half_way(packages: tuple[DriverPackage, ...], facts: Facts) -> str:
 def _runfile(reader: Reader) -> bool:
     stats = [reader.stat(path) for path in _RUNFILE]
     return any(isinstance(stat, Stat) for stat in stats) or any(sure(stat) is not ABSENT for stat in stats)
+
+
+def _installer_error(reader: Reader) -> str:
+    """The first error in the log of NVIDIA's installer, which each run writes anew."""
+    log = attempt(text, reader, INSTALLER_LOG)
+    if not isinstance(log, str) or "\nERROR: Installation has failed" not in log:
+        return ""
+    match = _INSTALLER_SAYS.search(log)
+    return match[1] if match else ""
 
 
 def _is_vgpu_manager(reader: Reader) -> bool:

@@ -7,6 +7,7 @@ names the GPU (NVIDIA/NVSentinel issue 155); a module probes before it says that
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
@@ -24,6 +25,8 @@ _SENTENCE = regex(rf"NVRM: *GPU (?:at )?{_BUS}:? .*?(fallen off the bus|(?:RmIni
 _BEGINS = regex(rf"NVRM: *The NVIDIA GPU {_BUS}(?![0-9A-Fa-f])(.*)")
 # How what begins so may end: fallen off the bus, or a GPU that this driver does not take.
 _ENDS = regex(r"(fallen off the bus)|requires use of the|not supported by|supported through|will ignore")
+# kernel_gsp.c, which numbers the GPU in its own way: GPU6 is no slot.
+_FIRMWARE_HANGS = regex(r"NVRM: .{0,200}(?:heartbeat timed out|\* GSP Timeout \*)", re.IGNORECASE)
 _XID = 79
 _GONE = "has fallen off the bus, as the kernel log says"
 
@@ -34,7 +37,9 @@ class SilentGpu(Fact):
 
     slot: str  # 0000:1b:00.0
     why: str  # what says so, as the rest of a sentence: has fallen off the bus (Xid 79)
-    sign: str  # log (the kernel's), smi (nvidia-smi names it), left out (nvidia-smi shows others), not known (whether)
+    # log (the kernel's), smi (nvidia-smi names it), left out (nvidia-smi shows others), firmware (the same, and the log
+    # has a firmware that hangs), not known (whether)
+    sign: str
     asks_reset: bool = False  # the last errors in the log are such that a reset of the GPU follows
 
     @property
@@ -45,7 +50,7 @@ class SilentGpu(Fact):
     @property
     def is_off_bus(self) -> bool:
         """It is not reached any more; one of which nvidia-smi prints errors only may have hung by its firmware."""
-        return self.action != "RESET_GPU" and (self.sign != "smi" or says_lost(self.why))
+        return self.action != "RESET_GPU" and (self.sign not in {"smi", "firmware"} or says_lost(self.why))
 
 
 def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -76,6 +81,14 @@ def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str
                     gone.setdefault(slot, _GONE)
                     at_probe.add(slot)
     return gone, failed
+
+
+def _hangs_in_firmware(messages: Iterable[str]) -> bool:
+    """The driver waited in vain for the processor of a GPU since it was loaded last."""
+    hangs = False
+    for message in messages:
+        hangs = not is_load(message) and (hangs or _FIRMWARE_HANGS.match(stamped(message)[1]) is not None)
+    return hangs
 
 
 def silent_gpus(
@@ -117,8 +130,11 @@ def silent_gpus(
             found[slot] = SilentGpu(slot, unknown, "not known")
         else:
             lists = f"nvidia-smi lists {len(answering)} of {len(expected)}"
-            words = f"{lists}; kernel log: {failed[slot]}" if slot in failed else lists
-            found[slot] = SilentGpu(slot, f"is on the PCI bus and does not answer ({words})", "left out")
+            hangs = isinstance(messages, tuple) and _hangs_in_firmware(messages)
+            why = "the firmware of a GPU hangs (GSP timeout)" if hangs else failed.get(slot, "")
+            words = f"{lists}; kernel log: {why}" if why else lists
+            sign = "firmware" if hangs else "left out"
+            found[slot] = SilentGpu(slot, f"is on the PCI bus and does not answer ({words})", sign)
     if said.nameless and not found:
         raise UnknownFact(f"nvidia-smi says {said.nameless} of a GPU, and not of which")
     return tuple(found[slot] for slot in sorted(found))

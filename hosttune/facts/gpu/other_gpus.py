@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.gpu.gpus import DEVICES, NAME_LISTS, count_of_kinds, driver_of, name_in
+from hosttune.facts.kernel.device_log import NOT_SET_UP
 from hosttune.facts.reading import if_absent, integer, line, names_in, parsed, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -138,9 +139,19 @@ def _gpu(reader: Reader, facts: Facts, slot: str, vendor: str, vendor_id: str) -
         driver=lazy(driver_of, reader, slot),
         uncorrected=lazy(lambda: errors()[0]),
         corrected=lazy(lambda: errors()[1]),
-        # one that a virtual machine has now (vfio-pci) is that machine's
-        fault=lazy(lambda: facts.device_log.amd_faults.get(slot, "") if driver_of(reader, slot) == "amdgpu" else ""),
+        fault=lazy(_fault, reader, facts, slot),
     )
+
+
+def _fault(reader: Reader, facts: Facts, slot: str) -> str:
+    """One that a virtual machine has now (vfio-pci) is that machine's. That the driver could not set it up counts where
+    it has not got it since; and that it has none is proven without the log.
+    """
+    driver = driver_of(reader, slot)
+    if driver == "amdgpu":
+        return fault if (fault := facts.device_log.amd_faults.get(slot, "")) != NOT_SET_UP else ""
+    told = attempt(lambda: facts.device_log.amd_faults.get(slot)) if not driver else ""
+    return NOT_SET_UP if told == NOT_SET_UP else ""
 
 
 def _errors(reader: Reader, slot: str) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from hosttune.facts.reading import is_there
 from hosttune.frozen import frozen
 from hosttune.host.driver_root import BESIDE, ROOT, words_beside
 from hosttune.regex import regex
-from hosttune.values import Unreadable
+from hosttune.values import Steps, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -274,9 +274,9 @@ _AS = {
 }  # fmt: skip
 
 
-def reset_idle(slot: str, place: RecoveryPlace) -> str:
-    """The steps of a reset that puts a changed mode in force, a step on each line."""
-    return "\n".join(["wait until the GPU is idle", *_reset(place, slot)])
+def reset_idle(slot: str, place: RecoveryPlace) -> Steps:
+    """The steps of a reset that puts a changed mode in force."""
+    return Steps("\n".join(["wait until the GPU is idle", *_reset(place, slot)]))
 
 
 def reset_all(facts: Facts) -> str:

@@ -37,8 +37,10 @@ _SLOT = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _NVME = regex(r"nvme (nvme\d{1,9}): (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset)")
 _AMD = regex(
     rf"amdgpu {_SLOT}: (?:amdgpu: )?(?:\{{\d+\}})?(?:(GPU reset\(\d+\) succeeded)|(GPU reset\(\d+\) failed|GPU reset "
-    r"end with ret = -\d+|device lost from bus)|([Uu]ncorrectable hardware error\(ERREVENT_\w{1,40}\)))"
+    r"end with ret = -\d+|device lost from bus|Fatal error during GPU init)"
+    r"|([Uu]ncorrectable hardware error\(ERREVENT_\w{1,40}\)))"
 )
+NOT_SET_UP = "the driver could not set it up (Fatal error during GPU init)"  # and let it go (amdgpu_device_init)
 _AMD_LOADED = regex(r"(?:\[drm\] )?amdgpu kernel modesetting enabled")
 _MLX5 = regex(
     rf"mlx5_core {_SLOT}: (?:\w+:\d+:\(pid \d+\): )?(?:(health rec?overy succee?ded|firmware version: )"
@@ -175,7 +177,8 @@ def amd_faults_in(texts: Iterable[str]) -> Mapping[str, str]:
             if worked:
                 found.pop(slot, None)
             elif failed:
-                found[slot] = f"the driver could not reset it ({failed})" if "reset" in failed else failed
+                words = f"the driver could not reset it ({failed})" if "reset" in failed else failed
+                found[slot] = NOT_SET_UP if "init" in failed else words
             else:
                 found.setdefault(slot, f"{error}, and no reset of it succeeded since")
     return found

@@ -60,10 +60,17 @@ _CARD = rf"(?!pcieport|nvidia)[\w-]{{1,64}} ({_SLOT})(?: [^\s:/]{{1,15}}(?: \(\w
 _DOWN = regex(_CARD + r"(?:[\w.-]+: )?(?:[\w.-]+ )?(?:NIC )?Link (?:is )?[Dd]own\b")
 _PORT = regex(_CARD + r"Port module event\[error\]: module \d+, (.{1,60})")
 _POWER = regex(_CARD + r"(?:Detected )?[Ii]nsufficient power on the PCIe slot \((\d+W)\)")
+# die() and oops_begin() of x86, die() of arm64; a warning and a lockup tell a place without one of these before.
+_DIES = regex(
+    r"(?:Internal error: )?Oops: |BUG: (?:unable to handle|kernel NULL)|general protection fault|invalid opcode: "
+    r"|kernel BUG at "
+)
+_PLACE = regex(r"(?:RIP: 0010:|pc : )\S{1,200}(?: \[(\w{1,64})\])?")
 _HOT = "high temperature"
 # One kind each: of one that is said in a storm the last ones are kept, and every line of the rest.
 _KINDS = (
-    _SOFT, _HARD, _RCU, _OOM, _SEVERITY, _STATUS, _BOOTED, _OF_MODULE, _STORM, _PEERMEM, _DOWN, _PORT, _POWER,
+    _SOFT, _HARD, _RCU, _OOM, _SEVERITY, _STATUS, _BOOTED, _OF_MODULE, _STORM, _PEERMEM, _DOWN, _PORT, _POWER, _DIES,
+    _PLACE,
 )  # fmt: skip
 _SETTLED_S = 600  # after the boot: until then drivers bring links up, down and up again
 _DAY_S = 86400
@@ -94,6 +101,7 @@ class HostLog(Fact):
 
     lockups: tuple[str, ...]  # of processors in the last 24 hours: `soft lockup in python3 (27 s), 3 times`
     stuck: tuple[str, ...]  # processors in a soft lockup that goes on: `CPU 17 in mksquashfs for 84 hours`
+    died_in: str  # the kernel modules that ended with an error of their own in this boot; empty where that is not known
     out_of_memory: tuple[str, ...]  # programs killed because the host itself, no control group, had no memory left
     uncorrected: int  # errors of hardware in this boot that could not be corrected, and the host went on
     corrected_a_day: int  # reports of corrected ones in the last 24 hours; the kernel leaves some out in a storm
@@ -130,6 +138,7 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
     return HostLog(
         lockups=certain(lambda: lockups_in(recent())),
         stuck=certain(lambda: stuck_in([text for at, text in timed() if at is None or now - at <= _STILL_S])),
+        died_in=lazy(lambda: " and ".join(died_in(seen)) if isinstance(seen := attempt(lines), list) else ""),
         out_of_memory=certain(lambda: tuple(match[1] for line in lines() if (match := _OOM.match(line)))),
         uncorrected=certain(lambda: severities(lines(), is_amd=is_amd())["uncorrected"]),
         corrected_a_day=certain(lambda: severities(recent(), is_amd=is_amd())["corrected"]),
@@ -252,6 +261,19 @@ def lockups_in(texts: Sequence[str]) -> tuple[str, ...]:
         name + (f" ({longest[name]} s)" if name in longest else "") + (f", {many} times" if many > 1 else "")
         for name, many in found.items()
     )
+
+
+def died_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """The modules in which the kernel was when it met an error of its own, each once; what is built in has no name."""
+    found: dict[str, None] = {}
+    dies = False
+    for text in texts:
+        if _DIES.match(text):
+            dies = True
+        elif match := _PLACE.match(text):
+            found |= {match[1]: None} if dies and match[1] else {}
+            dies = False
+    return tuple(found)
 
 
 def stuck_in(texts: Iterable[str]) -> tuple[str, ...]:

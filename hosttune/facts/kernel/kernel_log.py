@@ -49,6 +49,8 @@ OF_HOST = (
     r"|[\w-]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7][ :].*"
     r"(?:Link (?:is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\])"
     r"|nvidia-peermem \w+:\d+ ERROR"
+    r"|(?:Internal error: )?Oops: |BUG: (?:unable to handle|kernel NULL)|general protection fault|invalid opcode: "
+    r"|kernel BUG at |RIP: 0010:|pc : "
 )
 # Types that only root can mount. In a user namespace users mount others (tmpfs, overlay, fuse: FS_USERNS_MOUNT): the
 # kernel quotes the options that it refuses: words of that user, as many lines as they like.
@@ -74,7 +76,8 @@ _OF_SLOT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: "
 OF_DEVICES = (
     r"|nvme nvme\d{1,9}: (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset)"
     rf"|amdgpu {_OF_SLOT}(?:amdgpu: )?(?:\{{\d+\}})?(?:GPU reset(?:\(\d+\)| end with)|device lost from bus"
-    r"|[Uu]ncorrectable hardware error\(ERREVENT_)|(?:\[drm\] )?amdgpu kernel modesetting enabled"
+    r"|Fatal error during GPU init|[Uu]ncorrectable hardware error\(ERREVENT_)"
+    r"|(?:\[drm\] )?amdgpu kernel modesetting enabled"
     rf"|mlx5_core {_OF_SLOT}(?:\w+:\d+:\(pid \d+\): )?(?:health re|device's health compromised|Fatal error \d+ detected"
     r"|firmware version: |synd 0x)|Lustre(?:Error)?: (?:.{1,160}: )?This client was evicted by "
     r"|Lustre(?:Error)?: (?:[\w-]{1,8}: )?[\w-]{1,128}: Connection (?:to [\w-]{1,64} \(at |restored)"

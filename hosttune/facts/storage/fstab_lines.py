@@ -292,7 +292,7 @@ def line_problem(document: FstabText, line: FstabLine) -> Problem | None:
     same = document.index.get(line.target, ())
     if len(same) > 1:
         places = others_of(line, same)
-        message = f"{line.target} stands in line {places} too: which line counts depends on who mounts"
+        message = f"{line.target} is in line {places} too: which line counts depends on who mounts"
         return document.problem(line.number, message, "leave one line for each target")
     if b'"' in line.text:
         try:

@@ -1,24 +1,27 @@
-"""Types of file systems that the kernel of the next boot does not have: its modules.dep(5) and modules.builtin.
+"""Types of file systems that the next boot cannot mount: its kernel lacks them, or may not load their module.
 
-Sources: fs/*/Makefile of the kernel (names of modules), mount(8) (helpers); Ubuntu keeps some in linux-modules-extra,
-https://github.com/CachyOS/linux-cachyos/issues/756 (a boot that ended in the emergency shell for want of ntfs3).
+Sources: modules.dep(5), modules.builtin; fs/*/Makefile of the kernel (names of modules); mount(8) (helpers);
+modprobe.d(5) (install, and blacklist for what is loaded by an alias such as fs-vfat). Ubuntu keeps some types in
+linux-modules-extra, https://github.com/CachyOS/linux-cachyos/issues/756 (a boot that ended in the emergency shell for
+want of ntfs3).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
 from hosttune.facts.kernel.modules_at_boot import modules_at_boot
 from hosttune.facts.reading import hint, text
+from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.facts.placed import Placed
     from hosttune.host.door import Reader
 
 # Not those whose service compiles the module when it starts, as BeeGFS.
@@ -35,6 +38,10 @@ _MODULE = regex(r"(?m)^(?:\S*/)?([^/\s]+?)\.ko(?:\.\w+)?(?=:|\s*$)")
 _HELPED = frozenset({"exfat", "hfsplus"})  # types that a program may serve instead (exfat-fuse, hfsfuse)
 _MODULES_IN = ("/lib/modules", "/usr/lib/modules")
 _LOCK = "kernel.modules_disabled"
+_UNLOCK = (
+    "take kernel.modules_disabled out of {place}: it keeps drivers of GPUs and networks out, too\n"
+    "if it is meant: set it by a service that starts after all mounts and drivers (After=multi-user.target)"
+)
 _FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 
 
@@ -52,21 +59,43 @@ def find_lacking_kernel(facts: Facts, fstype: str) -> str:
     return "" if any(one in _HELPED and _has_helper(facts.reader, one) for one in kinds) else release
 
 
-def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Placed | None:
-    """The sysctl by which the next boot loads no module any more before it mounts a type that is one
-    (kernel.modules_disabled; systemd-sysctl.service comes before the mounts); None for nothing, or where this boot has
-    shown that the mount succeeds, or that is not known (https://github.com/ComplianceAsCode/content/issues/12508).
+@frozen
+class Lock:
+    """What keeps the next boot from loading the module of a type of file system."""
+
+    place: str  # the file, or a line of it, that says so
+    why: str  # as the rest of a sentence
+    way_out: str
+
+
+def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Lock | None:
+    """What keeps the next boot from mounting a type that is a module: kernel.modules_disabled, as
+    systemd-sysctl.service comes before the mounts (https://github.com/ComplianceAsCode/content/issues/12508), or a line
+    of modprobe.d (https://github.com/dev-sec/ansible-collection-hardening/issues/288). None for nothing, or where this
+    boot has shown that the mount succeeds, or that is not known.
     """
     kinds = [one for one in fstype.split(",") if one]
     names = {name for one in kinds for name in _MODULES.get(one, ())}
     _, built_in, modules = _read_modules(facts)
-    if any(one not in _MODULES for one in kinds) or not names & modules or names & built_in:
+    needed = names & modules
+    if any(one not in _MODULES for one in kinds) or not needed or names & built_in:
         return None
+    if not names.isdisjoint(_loaded_before(facts)):
+        return None
+    kept_out = attempt(lambda: facts.module_options.kept_out)
+    if isinstance(kept_out, Mapping) and needed <= kept_out.keys():
+        name = min(needed)
+        path = kept_out[name]
+        why = f"a module, and {path} keeps it from being loaded ({name})"
+        lock = Lock(path, why, f"take {name} out of {path}")
+        return None if is_mounted and _is_older_than_boot(facts, path) else lock
     settings = attempt(lambda: facts.sysctl_at_boot[_LOCK].settings)
-    lock = settings[-1] if isinstance(settings, tuple) and settings else None
-    if lock is None or lock.value != "1" or not names.isdisjoint(_loaded_before(facts)):
+    last = settings[-1] if isinstance(settings, tuple) and settings else None
+    if last is None or last.value != "1":
         return None
-    return None if is_mounted and _has_booted_with(facts, lock) else lock
+    has_shown = attempt(lambda: facts.sysctl[_LOCK].text) == "1" and _is_older_than_boot(facts, last.path)
+    why = f"a module, and {last.place} has the next boot load none any more ({_LOCK}) before that"
+    return None if is_mounted and has_shown else Lock(last.place, why, _UNLOCK.format(place=last.place))
 
 
 def _loaded_before(facts: Facts) -> set[str]:
@@ -80,12 +109,10 @@ def _loaded_before(facts: Facts) -> set[str]:
     return {name.split()[0].replace("-", "_") for name in names if name.split()}
 
 
-def _has_booted_with(facts: Facts, lock: Placed) -> bool:
-    """Whether this boot came up with the setting: it holds, and its file is older than the boot."""
-    now, booted = attempt(lambda: facts.sysctl[_LOCK].text), attempt(lambda: facts.kernel.booted_at)
-    stat = facts.reader.stat(lock.path)
-    is_newer = isinstance(stat, Stat) and isinstance(booted, int) and stat.mtime_ns > booted * 10**9
-    return now == "1" and not is_newer
+def _is_older_than_boot(facts: Facts, path: str) -> bool:
+    """Whether this boot came up with a file as it is now; also where that is not known."""
+    booted, stat = attempt(lambda: facts.kernel.booted_at), facts.reader.stat(path)
+    return not (isinstance(stat, Stat) and isinstance(booted, int) and stat.mtime_ns > booted * 10**9)
 
 
 @lru_cache(maxsize=1)  # each line asks

@@ -1,9 +1,9 @@
 """Pools that file systems and volumes are cut from: those of ZFS, and thin pools of LVM. What they lost, and how full.
 
 OpenZFS: /proc/spl/kstat/zfs/POOL/state, readable by all (module/os/linux/zfs/spa_stats.c), zpool-list(8),
-zpool-status(8). A pool that is suspended holds who asks zpool about it, so it is not asked. Thin pools: the line of
-`dmsetup status` (kernel: Documentation/admin-guide/device-mapper/thin-provisioning.rst), for root alone; --noflush,
-because without it the kernel commits the pool's metadata first.
+zpool-status(8), zfs-list(8). A pool that is suspended holds who asks zpool about it, so it is not asked. Thin pools:
+the line of `dmsetup status` (kernel: Documentation/admin-guide/device-mapper/thin-provisioning.rst), for root alone;
+--noflush, because without it the kernel commits the pool's metadata first.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 ZFS = "/proc/spl/kstat/zfs"
+DATASETS = ("zfs", "list", "-H", "-r", "-t", "filesystem", "-o", "name,mountpoint,canmount,mounted,keystatus")
 THIN = ("dmsetup", "status", "--noflush", "--target", "thin-pool")
 _BLOCK = "/sys/block"
 _THIN_POOL = regex(r"LVM-.*-tpool")
@@ -57,6 +58,7 @@ class Pool(Fact):
     erring: tuple[
         str, ...
     ] = ()  # disks of ZFS with errors since the last zpool clear, and of a whole pool those that failed
+    unmounted: tuple[str, ...] = ()  # `tank/home (/home, which is not empty)`: what a boot should have mounted of ZFS
 
 
 @frozen
@@ -95,7 +97,22 @@ def _zfs(reader: Reader, name: str) -> Pool:
         used_percent=lazy(lambda: parsed(percent_of, _zpool(reader, ("zpool", "list", "-H", "-o", "capacity", name)))),
         metadata_percent=0.0,
         erring=lazy(lambda: erring_in(status(), is_whole=state == "ONLINE")),
+        unmounted=lazy(_find_unmounted, reader, name),
     )
+
+
+def _find_unmounted(reader: Reader, name: str) -> tuple[str, ...]:
+    """Nothing where zfs is not asked, as in records of before. What has no folder, asks for no mount, or is locked by
+    its key is meant so.
+    """
+    printed = attempt(_zpool, reader, (*DATASETS, name))
+    rows = (row.split("\t") for row in printed.splitlines()) if isinstance(printed, str) else ()
+    found = []
+    for dataset, target, *rest in (row for row in rows if len(row) == len(DATASETS[-1].split(","))):
+        if rest[:2] == ["on", "no"] and rest[2] != "unavailable" and target.startswith("/"):
+            names = attempt(names_in, reader, target)
+            found.append(f"{dataset} ({target}{', which is not empty' if isinstance(names, tuple) and names else ''})")
+    return tuple(found)
 
 
 def erring_in(status: str, *, is_whole: bool) -> tuple[str, ...]:

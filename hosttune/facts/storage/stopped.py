@@ -14,6 +14,7 @@ btrfs counts what each of its disks did wrong until `btrfs device stats -z`, and
 from __future__ import annotations
 
 import re
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
@@ -37,6 +38,8 @@ _DASHES = 4
 _STAT = regex(r"^(write|read|flush|corruption|generation)_errs (\d+)$", re.MULTILINE)
 _EIO = ": Input/output error"  # how the door's reason ends
 MISSING = "is missing"  # ends what is told of a disk that a btrfs lacks
+_CHECKS = {"xfs": "xfs_repair", "btrfs": "btrfs check"}
+_NEVER_FREE = ("/", "/usr", "/var")
 
 
 @frozen
@@ -51,6 +54,17 @@ class LocalFilesystem(Fact):
     age_s: float  # since the last one; -1 where there is none
     is_recent: bool  # it came in this boot
     erring: tuple[str, ...] = ()  # of btrfs: what its disks did wrong, `disk 2: 3 corruption`, or `disk 2 is missing`
+
+    @property
+    def way_to_check(self) -> str:
+        """One step: the program that checks it, where nothing has it mounted (systemd-fsck@.service(8))."""
+        check = f"sudo {_CHECKS.get(self.fstype, 'e2fsck -f')} {quote(self.source)}"
+        if self.target not in _NEVER_FREE:
+            return f"unmount it, and check it: {check}"
+        if self.fstype in _CHECKS:
+            return f"check it from a rescue system, as {self.target} cannot be unmounted here: {check}"
+        once = "fsck.mode=force on the kernel command line once (e in GRUB's menu)"
+        return f"check {self.target} at a boot, with {once}: sudo reboot"
 
 
 @frozen

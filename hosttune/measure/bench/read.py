@@ -7,7 +7,6 @@ are shards with the same bytes, in a scratch folder. Decoding is the user's Pyth
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +16,8 @@ from typing import Final
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.frozen import frozen
+from hosttune.host.door import Completed
+from hosttune.host.process import locate, look
 from hosttune.measure.bench.detached import namespace_with_view
 from hosttune.measure.bench.gates import (
     MOST_BYTES,
@@ -329,12 +330,13 @@ def noatime_view(folder: str, command: Sequence[str]) -> Iterator[tuple[str, ...
     gets no descriptor of it, and every path is opened with the user's own rights. Empty where that cannot be made."""
     with ExitStack() as views:
         words: tuple[str, ...] = ()
-        with suppress(OSError, subprocess.SubprocessError, Refused):
+        nsenter, true = locate("nsenter"), locate("true")  # never by the PATH of who asks
+        with suppress(OSError, Refused):
             namespace, root = views.enter_context(namespace_with_view(folder))
             held = f"/proc/{os.getpid()}/fd"
-            view = ("nsenter", f"--mount={held}/{namespace}", f"--root={held}/{root}", "--")
-            tried = subprocess.run([*view, "true"], check=False, capture_output=True, timeout=10, cwd="/")
-            words = (*view, *command) if tried.returncode == 0 else ()
+            view = (str(nsenter), f"--mount={held}/{namespace}", f"--root={held}/{root}", "--")
+            tried = look((*view, str(true)), timeout_s=10.0)
+            words = (*view, *command) if isinstance(tried, Completed) and tried.status == 0 else ()
         yield words
 
 

@@ -8,7 +8,7 @@ systemd.slice(5), docker run --cgroup-parent, Slurm's cgroup plugins (cgroup.con
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from shlex import quote
 from types import MappingProxyType
@@ -18,11 +18,12 @@ from hosttune.measure.cpus import quotas
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import counter
 from hosttune.measure.watch.tick import CpuLimit, LimitKind
-from hosttune.ranges import number_list
+from hosttune.ranges import number_list, number_list_text
 from hosttune.regex import regex
 
 _CONTAINER = regex(r"(?:docker|libpod|crio|cri-containerd)[-/]([0-9a-f]{12,64})")
 _JOB = regex(r"job_(\d+)")
+_MOSTLY = 0.6  # of the job's CPU time, that of processes which share few CPUs
 
 
 class CpuLimits:
@@ -37,19 +38,18 @@ class CpuLimits:
         self._root = root
         self._was: dict[str, int] = {}
         self._folders: tuple[str, ...] = ()
-        self.look_around((root,))
+        self.look_around({root: 0.0})
 
-    def look_around(self, pids: Iterable[int]) -> None:
-        """`pids` are the processes of the job that work. Raises ProcessLookupError where none of them is left."""
-        allowed: set[int] = set()
-        for pid in pids:
+    def look_around(self, cores: Mapping[int, float]) -> None:
+        """`cores` are those of the job's processes that work. Raises ProcessLookupError where none of them is left."""
+        masks: dict[frozenset[int], list[float]] = {}
+        for pid, used in cores.items():
             with suppress(OSError):
-                allowed |= os.sched_getaffinity(pid)
-        if not allowed:
-            allowed = set(os.sched_getaffinity(self._root))
+                masks.setdefault(frozenset(os.sched_getaffinity(pid)), []).append(used)
+        allowed = frozenset().union(*masks) or frozenset(os.sched_getaffinity(self._root))
         whole = os.cpu_count() or 1
         groups = content_of(f"/proc/{self._root}/cgroup") or b""
-        self.allowed = None if len(allowed) >= whole else frozenset(allowed)
+        self.allowed = None if len(allowed) >= whole else allowed
         self._folders = cpu_folders(groups)
         self.is_surprised = False
         tightest = min(quotas(self._root), key=lambda quota: quota.cpus, default=None)
@@ -60,9 +60,12 @@ class CpuLimits:
             self.limit = CpuLimit(LimitKind.QUOTA, self.cpus, whole, tightest.path, setter(tightest.path))
             self.reason = f"{self.cpus:g} of {len(allowed)} CPUs by {tightest.path}"
         elif len(allowed) < whole:
-            path = cpuset_of(groups, frozenset(allowed))
+            path = cpuset_of(groups, allowed)
             kind = LimitKind.CPUSET if path else LimitKind.AFFINITY
             self.limit = CpuLimit(kind, self.cpus, whole, path, setter(path) if path else "")
+        if (shared := shared_mask(masks)) and len(shared) < self.cpus:
+            by = f"{len(masks[shared])} of its processes share CPU {number_list_text(shared)}"
+            self.limit = CpuLimit(LimitKind.AFFINITY, float(len(shared)), whole, "", by)
 
     def throttled(self, seconds: float) -> float | None:
         """The share of the time since the last look in whose periods the quota held the job back, percent."""
@@ -79,6 +82,15 @@ class CpuLimits:
                 found = min(100.0, 100 * passed * period_s(self.limit.path if self.limit else "") / seconds)
             self.is_surprised |= passed > 0 and folder != own
         return found
+
+
+def shared_mask(masks: Mapping[frozenset[int], list[float]]) -> frozenset[int] | None:
+    """The CPUs that more processes share than there are of them, and that do most of the work: loaders that a library
+    has pinned, beside a main process that may use all. None for ranks that have a part of the CPUs each. `masks`: the
+    cores of each process by the CPUs that it may use. Pure."""
+    total = sum(map(sum, masks.values()))
+    found = (one for one, used in masks.items() if len(used) > len(one) and sum(used) >= _MOSTLY * total)
+    return next(found, None) if len(masks) > 1 else None
 
 
 def cpu_folders(groups: bytes) -> tuple[str, ...]:

@@ -131,9 +131,9 @@ class Looks:
 
     def _refresh(self) -> None:
         if self._count in EARLY or self._count % CPUS_EVERY == 0 or self.limits.is_surprised:
-            working = [pid for pid, one in self.tree.members.items() if one.cores >= WORKING_CORES]
+            working = [(pid, one.cores) for pid, one in self.tree.members.items() if one.cores >= WORKING_CORES]
             with suppress(OSError):  # it has just ended: what was known stays
-                self.limits.look_around(working[:_MOST_WORKING])
+                self.limits.look_around(dict(working[:_MOST_WORKING]))
 
     def _wait(self, tree: TreeTick, seconds: float) -> tuple[TreeTick, Wait | None]:
         states = {pid: one.counters.stat.state for pid, one in self.tree.members.items() if one.counters}

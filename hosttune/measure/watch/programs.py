@@ -1,4 +1,4 @@
-"""What a job works with: pictures, film, text, tables, arrays, requests. Advice on decoders is for a job that decodes.
+"""What a job works with: pictures, film, sound, text, tables, arrays, requests. Advice on decoders is for what decodes.
 
 Two signs: the libraries that its busiest processes have mapped (proc_pid_maps(5)), and the suffixes of the data files
 that they have open or mapped. Libraries only show what was imported: PyTorch's vision package brings picture
@@ -20,6 +20,7 @@ class Workload(str, Enum):
     REQUESTS = "requests"
     VIDEO = "video"
     PICTURES = "pictures"
+    SOUND = "sound"
     TEXT = "text"
     TABLES = "tables"
     ARRAYS = "arrays"
@@ -50,6 +51,7 @@ SIGNS: Mapping[Workload, Signs] = MappingProxyType({
          "libdali", "/simplejpeg/", "libwebp", "libpng16", "/imagecodecs/"),
         frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".jp2", ".bmp"}),
     ),
+    Workload.SOUND: Signs(("libsndfile", "/soxr/", "/samplerate/", "libsox.")),
     Workload.TEXT: Signs(("/tokenizers/", "/sentencepiece/", "libsentencepiece", "/tiktoken/", "/spacy/")),
     Workload.TABLES: Signs(
         ("/polars/", "/duckdb", "libarrow", "/pandas/_libs/"),
@@ -59,6 +61,7 @@ SIGNS: Mapping[Workload, Signs] = MappingProxyType({
 })  # fmt: skip
 # What may hold pictures, among other things.
 _CONTAINERS = frozenset({".tar", ".mdb", ".lmdb", ".h5", ".hdf5", ".zip", ".tfrecord", ".rec", ".arrow", ".parquet"})
+_BY_LIBRARY = (Workload.REQUESTS, Workload.VIDEO, Workload.SOUND, Workload.TEXT, Workload.TABLES)
 _WITH_FILE = (Workload.VIDEO, Workload.PICTURES, Workload.ARRAYS)
 _SHIPPED_WITH = ("opencv",)  # brings FFmpeg with it, whatever it is used for
 
@@ -74,11 +77,11 @@ def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Workload,
     }
     has_file = {work: bool(suffixes & signs.suffixes) for work, signs in SIGNS.items()}
     found = {work for work in Workload if names & SIGNS[work].commands}
-    found |= {work for work in (Workload.REQUESTS, Workload.VIDEO, Workload.TEXT, Workload.TABLES) if has_library[work]}
+    found |= {work for work in _BY_LIBRARY if has_library[work]}
     if has_library[Workload.PICTURES] and not has_library[Workload.TEXT] and suffixes & _CONTAINERS:
         found.add(Workload.PICTURES)
     found |= {work for work in _WITH_FILE if has_file[work] and has_library[work]}
-    if Workload.PICTURES in found and not has_file[Workload.TABLES]:
+    if found & {Workload.PICTURES, Workload.SOUND} and not has_file[Workload.TABLES]:
         found.discard(Workload.TABLES)  # labels
     return tuple(work for work in Workload if work in found)
 

@@ -17,13 +17,14 @@ from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want
 from hosttune.measure.watch.verdict import SECOND, VerdictKind, WatchVerdict
 from hosttune.measure.workers import start_workers
 
-_NETWORK = ("nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "9p", "afs", "glusterfs", "virtiofs")
+NETWORK_TYPES = (  # beginnings: file systems that a server has
+    "nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "9p", "afs", "glusterfs", "virtiofs",
+)  # fmt: skip
 
 
 FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at most by default)
 STARTS = 4  # looks in which new loaders were seen, and generations of them
 MOSTLY = 4
-CROWDED = 1.5  # tasks for each CPU that want one: more take turns, and wait for each other
 
 
 class Crowd(NamedTuple):
@@ -32,6 +33,12 @@ class Crowd(NamedTuple):
     tasks: int
     cpus: float
     are_threads: bool
+
+    @property
+    def text(self) -> str:
+        """`8 threads want 2 CPUs`."""
+        what = "threads" if self.are_threads else "processes"
+        return f"{self.tasks} {what} want {self.cpus:.3g} CPU{'s' * (self.cpus != 1)}"
 
 
 def remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
@@ -95,7 +102,7 @@ def _of_limit(account: Account) -> tuple[str, ...]:
     crowd = _of_crowd(account)
     if account.limit is None or account.limit.kind is not LimitKind.AFFINITY:
         return (*crowd, "limit")
-    return (*crowd, "limit", "unpin") if "threads" in crowd else ("limit", "unpin", *crowd)
+    return (*(name for name in crowd if name == "threads"), "limit", "unpin")  # with all CPUs as many workers may do
 
 
 def _of_forks(account: Account) -> tuple[str, ...]:
@@ -143,9 +150,9 @@ def is_power_capped(account: Account) -> bool:
 def crowd_of(account: Account) -> Crowd | None:
     """The tasks that want a CPU, against the CPUs that the job may use. None if these are enough, or not known."""
     tasks, processes, cpus = (account.means[name].value for name in ("wanting", "wanting_processes", "cpus"))
-    if tasks is None or processes is None or not cpus or tasks <= CROWDED * cpus or tasks < cpus + 1:
+    if tasks is None or processes is None or not cpus or tasks <= LIMITS.crowded * cpus or tasks < cpus + 1:
         return None
-    are_threads = tasks >= CROWDED * processes
+    are_threads = tasks >= LIMITS.crowded * processes
     if not are_threads and processes < max(1.0, cpus) + 1:
         return None
     return Crowd(round(tasks), cpus, are_threads)
@@ -169,6 +176,7 @@ def _of_work(account: Account) -> tuple[str, ...]:
         Workload.REQUESTS: ("server",),
         Workload.VIDEO: ("video", *(("video-on-gpu",) if on_gpu else ())),
         Workload.PICTURES: ("draft", *(("gpu-decode",) if on_gpu else ()), "raw-format", "knee", "pillow-simd"),
+        Workload.SOUND: ("sound",),
         Workload.TEXT: ("tokenize-once",),
         Workload.TABLES: ("fewer-columns",),
         Workload.ARRAYS: ("chunks",),
@@ -220,9 +228,10 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
         return ("turns" if takes_turns(account) else "one-slow-worker",)
     chunks = ("chunks",) if Workload.ARRAYS in account.works_with else ()
     if saturated < 0.5:
+        full = "launch-bound" if _has_gpu(account) else "one-thread"
         if round(active) >= 1 or (mean["children"] or 0.0) >= 1.5:  # it has loaders, and they rest
-            return (*chunks, "launch-bound") if _has_gpu(account) else (*chunks, "one-thread")
-        return (*chunks, *(("some-workers", "launch-bound") if _has_gpu(account) else ("one-thread", "some-workers")))
+            return (*chunks, full, "profile")
+        return (*chunks, *(("some-workers", full) if _has_gpu(account) else (full, "some-workers")), "profile")
     return (*chunks, "more-workers", "keep-workers", *(("pin-memory",) if _has_gpu(account) else ()), "knee")
 
 
@@ -262,7 +271,7 @@ def _types(account: Account) -> tuple[str, ...]:
 def _of_storage(account: Account) -> tuple[str, ...]:
     if any(kind.startswith("nfs") for kind in _types(account)):
         return ("nfs-read-ahead",)
-    if any(kind.startswith(_NETWORK) for kind in _types(account)):
+    if any(kind.startswith(NETWORK_TYPES) for kind in _types(account)):
         return ("placement",)
     return ("placement", "read-ahead")
 
@@ -290,8 +299,7 @@ def _filled(name: str, account: Account) -> Advice:
             )
         return replace(advice, text=f"{advice.text}; {now} are there, {cpus:g} CPUs would carry a few more")
     if name in {"threads", "fewer-workers"} and (crowd := crowd_of(account)) is not None:
-        most = max(1, int(crowd.cpus))
-        return replace(advice, text=advice.text.format(tasks=crowd.tasks, cpus=crowd.cpus, most=most))
+        return replace(advice, text=advice.text.format(crowd=crowd.text, most=max(1, int(crowd.cpus))))
     if name in {"profile", "continue", "hang"}:
         return replace(advice, text=advice.text.format(pid=account.watched.pid))
     if name == "memory-limit" and (memory := account.memory) is not None:

@@ -91,11 +91,13 @@ class Limits:
     delay_share: float = 0.25  # of the cores it got
     delay_cores: float = 0.1
     runnable: float = 0.5  # cores that the busiest process got and waited for, together
+    crowded: float = 1.5  # tasks for each CPU that want one: more take turns, and wait for each other
     got_share: float = 0.45  # of the CPUs that its tasks want
     saturated_enter: float = 0.85  # cores
     saturated_leave: float = 0.70
     main_most: float = 2  # cores: one thread that computes, and helpers (autograd, pinning)
     active_cores: float = 0.1
+    handed_cores: float = 0.5  # of a job whose tasks hand work to each other
     idle_gpu: float = 5
     idle_cores: float = 0.1
     idle_bytes: float = 1 << 20  # a second
@@ -232,6 +234,13 @@ def _fills_its_cpus(tick: Tick, *, held: bool) -> bool:
     return tree.cores >= (LIMITS.limit_leave if held else LIMITS.limit_enter) * tick.cpus
 
 
+def fills_them_itself(tick: Tick) -> bool:
+    """Whether the job would have its CPUs full without those who use a part of them."""
+    wanting = tick.tree.wanting if tick.tree is not None else None
+    is_crowded = wanting is not None and bool(tick.cpus) and wanting >= LIMITS.crowded * (tick.cpus or 1)
+    return is_crowded or _fills_its_cpus(tick, held=True) or _others_have_them(tick) is not True
+
+
 def _has_room(tick: Tick) -> bool:
     """CPUs are free; or all are in use, and the job does not need more of them than it gets."""
     room = room_percent(tick)
@@ -352,9 +361,12 @@ def is_in_line(tick: Tick, *, held: bool = False) -> bool:
     tree = tick.tree
     if tree is None or tree.cores is None or tree.cores < (LIMITS.saturated_leave if held else LIMITS.saturated_enter):
         return False
+    is_line = tree.line_cores is not None and tree.line_cores >= LIMITS.line_share * tree.cores
+    if is_line and tree.new_workers:
+        return True  # one after the other is started, and hands over what it was started for
     if tree.cores > LIMITS.saturated_enter and abs(tree.cores - round(tree.cores)) > LIMITS.whole:
         return False
-    if tree.line_cores is not None and tree.line_cores >= LIMITS.line_share * tree.cores:
+    if is_line:
         return True
     return tick.wait is not None and tick.wait.kind in {Want.LOCK, Want.EACH_OTHER} and tree.cores < 1 + LIMITS.whole
 
@@ -415,9 +427,10 @@ def _is_wait(tick: Tick, *, held: bool) -> bool:  # noqa: ARG001 - as its neighb
     tree = tick.tree
     if tree is None or tree.cores is None or loaders_saturated(tick, held=True) or main_computes(tick, held=True):
         return False
-    if is_in_line(tick, held=True):
+    if is_in_line(tick, held=True) or _works_in_turns(tick):
         return False
-    if tick.wait is not None and tick.wait.kind in _OUTSIDE and is_kept_waiting(tick) is False:
+    is_known = tick.wait is not None and (tick.wait.kind in _OUTSIDE or tree.cores < LIMITS.idle_cores)
+    if is_known and is_kept_waiting(tick) is False:
         return True  # it was seen to wait for that; the CPUs that others use it does not miss
     if room < LIMITS.room_some:
         return False
@@ -430,6 +443,12 @@ def _is_wait(tick: Tick, *, held: bool) -> bool:  # noqa: ARG001 - as its neighb
         or _at_least(seen.io_full, LIMITS.io_full_leave)
         or _at_least(seen.memory_some, LIMITS.memory_leave)
     )
+
+
+def _works_in_turns(tick: Tick) -> bool:
+    """What sleeps waits for other tasks of the job, and these compute: no hand-over got lost."""
+    cores = tick.tree.cores if tick.tree is not None else None
+    return tick.wait is not None and tick.wait.kind is Want.EACH_OTHER and _at_least(cores, LIMITS.handed_cores)
 
 
 class Fits(Protocol):
@@ -475,7 +494,8 @@ def trust(state: State, tick: Tick) -> Trust:
         level = min(level, Trust.LOW if _touches_devices(tick) is None else Trust.MEDIUM)
     if state is State.FOREIGN and _is_stolen(tick, held=True):
         return min(level, Trust.MEDIUM)
-    if state is State.FOREIGN and is_kept_waiting(tick) is None:
+    is_foreign_guess = state is State.FOREIGN and is_kept_waiting(tick) is None
+    if is_foreign_guess or (state is State.CPU and not fills_them_itself(tick)):
         return Trust.LOW
     if state in {State.WORKERS, State.WAIT} and tick.gpus and not tick.gpus_are_its:
         return min(level, Trust.MEDIUM)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.host.proc_fields import COMMAND, command_of
+from hosttune.host.process import locate
 from hosttune.host.process_memory import head_in_time
 from hosttune.host.secrets import mask_command
 from hosttune.measure.watch.kept import content_in_time, content_of
 from hosttune.measure.watch.parse import process_stat
+from hosttune.values import Absent
 
 _KTHREADD = 2
 
@@ -106,8 +107,8 @@ def scoped(argv: tuple[str, ...]) -> tuple[str, ...]:
     systemd-run --scope becomes the command, so process, input and output stay ours (systemd-run(1)). Raises
     HosttuneError where no systemd runs.
     """
-    program = shutil.which("systemd-run")
-    if not os.path.isdir("/run/systemd/system") or program is None:  # sd_booted(3)
+    program = locate("systemd-run")
+    if not os.path.isdir("/run/systemd/system") or isinstance(program, Absent):  # sd_booted(3)
         raise HosttuneError("--scope needs systemd, which does not run here", hint="leave --scope out")
     user = () if os.geteuid() == 0 else ("--user",)
     if user and not os.path.exists(f"/run/user/{os.getuid()}/systemd/private"):

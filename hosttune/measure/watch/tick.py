@@ -24,6 +24,9 @@ class Want(str, Enum):
     EACH_OTHER = "each other"
 
 
+FILE_SERVER = "a file system's server"  # what a wait for one is for
+
+
 @frozen
 class Wait:
     """What the job slept on at the moment of a look; `what` is the address, file or pipe, "" where it is not known."""

@@ -15,7 +15,7 @@ from hosttune.frozen import frozen
 from hosttune.host.bounded import names_in
 from hosttune.measure.watch.kept import content_in_time, content_of
 from hosttune.measure.watch.sockets import OpenSocket, inode_of, is_local, links_of, tcp_sockets, unix_sockets
-from hosttune.measure.watch.tick import Wait, Want
+from hosttune.measure.watch.tick import FILE_SERVER, Wait, Want
 
 MOST_PROCESSES = 32
 MOST_THREADS = 8  # of one process, where its main thread tells nothing
@@ -110,7 +110,7 @@ def _single(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -> Wait 
     file = links.get(one.file) if one.file is not None else None
     if kind == Task.NETWORK:
         if one.channel.startswith(_FILE_SERVERS):
-            return Wait(Want.NETWORK, "a file system's server")
+            return Wait(Want.NETWORK, FILE_SERVER)
         return _network([file] if file else links.values(), ends) or Wait(Want.NETWORK)
     if kind == Task.LOCK:
         return Wait(Want.LOCK, _lock_name(file))

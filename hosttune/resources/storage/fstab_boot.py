@@ -64,10 +64,6 @@ _SWAP_ON = {
 # fs/ntfs3/super.c of Linux 6.9 and newer: `ntfs` is its legacy mode, and mount.ntfs of ntfs-3g comes before the kernel
 # (https://github.com/util-linux/util-linux/pull/3618, https://github.com/CachyOS/wiki/issues/302).
 _NTFS = "write ntfs3 in its place, or install ntfs-3g; if read-only is meant, add ro"
-_UNLOCK = (
-    "take kernel.modules_disabled out of {place}: it keeps drivers of GPUs and networks out, too\n"
-    "if it is meant: set it by a service that starts after all mounts and drivers (After=multi-user.target)"
-)
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
 # Errors with which a boot goes on, and mounts what it mounted before.
@@ -103,6 +99,7 @@ class BootLine(Fact):
     is_absent: bool = False  # nothing is mounted there, so that its data is missing already
     is_lost: bool = False  # and the devices say that a boot mounts nothing there
     risk: str = ""  # what a boot ends with if a data disk that works now is missing one day
+    cause: str = ""  # where the cause is, if not in the line itself: a file, or a line of it
 
     @property
     def where(self) -> str:
@@ -112,8 +109,8 @@ class BootLine(Fact):
     @property
     def way_out_of_fault(self) -> str:
         """What is done about a fault before the next boot."""
-        look = "see how the line is read: hosttune fstab" if self.file == PATH else ""
-        return join_steps((f"do not reboot before {self.where} is correct", self.way_out, look))
+        look = "see how the line is read: hosttune fstab" if self.file == PATH and not self.cause else ""
+        return join_steps((f"do not reboot before {self.cause or self.where} is correct", self.way_out, look))
 
     @property
     def sentence(self) -> str:
@@ -316,14 +313,25 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     if not here and is_lost:
         line = replace(line, is_lost=line.is_absent)
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
-    lets_go_on = need.way_out if need.end and found.kind is SourceKind.MISSING else ""
-    if entry.target == "/" or (found.kind is SourceKind.HIDDEN and need.is_required):
+    lets_go_on = need.way_out if need.end and found.kind is SourceKind.MISSING and entry.target != "/" else ""
+    goes_on = entry.target == "/" and not _is_left_read_only(facts, entry, found.kind)
+    if goes_on or (found.kind is SourceKind.HIDDEN and need.is_required):
         return replace(line, is_of_device=True, note=sentence, way_out=found.way_out)
     if line.is_mounted or need.is_required:
         return replace(line, is_of_device=True, fault=sentence, way_out=f"{found.way_out}{lets_go_on}")
     if need.is_awaited or need.needed_by:
         return replace(line, is_of_device=True, note=sentence, way_out=f"{found.way_out}{lets_go_on}")
     return replace(line, is_of_device=True, remark=sentence, way_out=found.way_out)
+
+
+def _is_left_read_only(facts: Facts, entry: FstabEntry, kind: SourceKind) -> bool:
+    """Whether / comes up read-only, and the remount fails: mount(8) of util-linux 2.38 ends with 1 where no device has
+    the tag of the line, and does not look at a path.
+    """
+    words = attempt(lambda: facts.kernel.command_line)
+    known = [one for one in words if one in {"ro", "rw"}] if isinstance(words, tuple) else ["rw"]
+    is_tag = "=" in entry.source and not entry.source.startswith("/")
+    return is_tag and kind is SourceKind.MISSING and known[-1:] == ["ro"]
 
 
 def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed) -> BootLine | None:
@@ -334,8 +342,7 @@ def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNee
         return None
     end = "the mount fails" + (f", and the boot {need.end}" if need.end else "")
     if lock:
-        why = f"a module, and {lock.place} has the next boot load none any more (kernel.modules_disabled) before that"
-        todo = _UNLOCK.format(place=lock.place)
+        line, why, todo = replace(line, cause=lock.place), lock.why, lock.way_out
     else:
         why = f"which the kernel of the next boot ({release}) does not have"
         todo = (
@@ -400,7 +407,7 @@ def _note_data_disk(sources: Sources, line: BootLine, entry: FstabEntry) -> Boot
         return line
     todo = f"if the host is of use without {entry.target}: add nofail to {entry.where}"
     name = ""
-    if _KERNEL_NAME.fullmatch(entry.source):
+    if _KERNEL_NAME.fullmatch(entry.source) and "comment=cloudconfig" not in entry.options:
         name = f" names {entry.source}, which may be another disk after the next boot, and"
         (device, *_) = sources.find(entry.source) or (entry.source.rpartition("/")[2],)
         todo = join_steps((f"in {entry.where} write {sources.name_like('UUID=', device)}, which stays the same", todo))
@@ -448,6 +455,8 @@ def _by_target(facts: Facts) -> Mapping[str, Sequence[Mount]]:
 
 def _tell_end(facts: Facts, entry: FstabEntry, kind: SourceKind, need: BootNeed) -> str:
     """What the next boot makes of such a line (systemd.mount(5))."""
+    if entry.target == "/" and _is_left_read_only(facts, entry, kind):
+        return "systemd-remount-fs fails at the next boot, and the root file system stays read-only"
     if entry.target == "/":
         return "a boot mounts / by the root= of the kernel command line, and fsck and remounts go by this line"
     if kind is SourceKind.OTHER:

@@ -321,6 +321,8 @@ def _field_remarks(number: int, fields: Fields, target: str, options: _Options) 
     """What is mistyped in the first three fields, and what comes of it."""
     source, where = decode(fields.source), decode(fields.target)
     level, consequence = failing(options.fstype, options.words, is_root=target == "/")
+    if target == "/" and "=" not in source:  # of a path or a bare word a remount succeeds, of a tag it fails (2.38)
+        consequence = "what looks / up by this line, such as fsck, does not find its disk"
     for fault in field_faults(source, where, options.fstype, decode(fields.options), options.words):
         worst = level if fault.is_sure and target != "/" else RemarkLevel.WARNING
         if options.fstype == "swap":
@@ -352,6 +354,8 @@ def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[
         todo = f"write it as {meant}=" if meant else f"name it by one of {', '.join(_TAGS[:4])}"
         yield Remark(number, level, "unknown-tag", f"no program resolves {tag[1]}=", todo, is_sure=True)
     elif (match := _KERNEL_NAME.fullmatch(fields.source)) and not options.is_bind and options.fstype not in _MADE:
+        if "comment=cloudconfig" in options.words:
+            return  # cloud-init writes its lines anew, and such a disk may come back with another UUID
         why = f"{source} can be another disk after the next boot: the kernel numbers disks as it finds them"
         if match["md"]:
             why = f"{source} can be another array after the next boot: mdadm counts down from 127 without mdadm.conf"
@@ -372,9 +376,9 @@ def _duplicate_remark(document: FstabText, line: FstabLine) -> Remark:
     places = others_of(line, same)
     active = [other for other in same[:99] if b"noauto" not in (other.libmount or other.getmntent or _NOTHING).options]
     if len(active) < 2:
-        why = f"{line.target} stands in line {places} too; `mount {quote(line.target)}` takes the first of them"
+        why = f"{line.target} is in line {places} too; `mount {quote(line.target)}` takes the first of them"
         return Remark(line.number, RemarkLevel.NOTE, "duplicate", why, "nothing, if that is meant")
-    why = f"{line.target} stands in line {places} too: systemd mounts the first, `mount -a` may mount them all"
+    why = f"{line.target} is in line {places} too: systemd mounts the first, `mount -a` may mount them all"
     return Remark(line.number, RemarkLevel.ERROR, "duplicate", why, "leave one line for each target")
 
 

@@ -14,6 +14,7 @@ from hosttune.facts.containers.kubelet_swap import CONFIG, refuses_swap
 from hosttune.facts.storage.gpt_swap import find_auto_swaps
 from hosttune.facts.storage.mounts import is_system, mount_below, unit_name
 from hosttune.resources.storage.fstab_boot import BootLine
+from hosttune.values import join_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,10 +27,12 @@ _OF_NO_DISK = frozenset({"autofs", "nsfs", "proc", "sysfs", "overlay"})
 def refuse_swap(line: BootLine, path: str) -> BootLine:
     """The same with what the kubelet makes of a swap."""
     note = f"{line.where} has the swap {path}: the kubelet does not start while swap is on (failSwapOn)"
-    todo = (
-        f"on a node without swap take it out and sudo swapoff {quote(path)}; else let the kubelet run beside it: "
-        f"failSwapOn: false in {CONFIG}"
-    )
+    seen = f"see what switches it on: systemctl status {quote(unit_name(path, 'swap'))}"
+    todo = join_steps((
+        f"on a node without swap: sudo swapoff {quote(path)}",
+        f"take it out of {line.where}" if line.line else seen,
+        f"on a node with swap: failSwapOn: false in {CONFIG}",
+    ))  # fmt: skip
     return replace(line, note=note, way_out=todo)
 
 
@@ -44,16 +47,18 @@ def look_at_swap_in_use(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Boo
         or attempt(refuses_swap, facts) is not True
     ):
         return
-    if swaps:
+    found = attempt(find_auto_swaps, facts)
+    by_type = found if isinstance(found, tuple) else ()
+    if swaps and swaps[0].path not in by_type:
         yield refuse_swap(BootLine(f"swap {swaps[0].path}", 0, file="/proc/swaps"), swaps[0].path)
         return
-    found = attempt(find_auto_swaps, facts)
-    for path in found if isinstance(found, tuple) else ():
+    for path in by_type:
         note = (
             f"{path} is a swap partition by its GPT type: without a line of fstab the next boot switches it on "
             "(systemd-gpt-auto-generator), and the kubelet does not start while swap is on (failSwapOn)"
         )
-        todo = f"sudo systemctl mask {quote(unit_name(path, 'swap'))}, or remove the partition"
+        now = f"sudo swapoff {quote(path)}" if any(one.path == path for one in swaps) else ""
+        todo = join_steps((now, f"sudo systemctl mask {quote(unit_name(path, 'swap'))}, or remove the partition"))
         yield BootLine(f"swap {path}", 0, file=path, note=note, way_out=todo)
 
 

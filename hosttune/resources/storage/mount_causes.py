@@ -10,7 +10,9 @@ from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.facts.base import attempt
+from hosttune.facts.services.unit_files import mask_of
 from hosttune.facts.storage.fstab_lines import PATH, FstabText
+from hosttune.facts.storage.fstab_types import needs_network
 from hosttune.facts.storage.mount_units import mount_command
 from hosttune.facts.storage.mounts import effective
 from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
@@ -47,6 +49,11 @@ _CLONE, _DIRTY, _LACKING, _FOREIGN = map(regex, (
     r"Filesystem has duplicate UUID", r"volume is dirty", r"devid \d+ uuid ",
     r"VFS: Can't find|Invalid superblock magic|bogus |Can't find (?:a )?valid",
 ))  # fmt: skip
+_WAIT, _CONDITION = "systemd-networkd-wait-online.service", "ConditionPathIsSymbolicLink"
+_OTHER_WAITS = ("NetworkManager-wait-online.service", "networking.service", "ifupdown-wait-online.service")
+# https://bugs.launchpad.net/ubuntu/+source/netplan.io/+bug/2063973
+_LATER = "mount it now: {}\nlet the next boot mount it at its first use: x-systemd.automount in its options"
+_NETPLAN = "\nor let a boot wait: an interface in netplan that is not optional, with the newest netplan.io"
 _CHECKS = {"ext": "e2fsck -n", "xfs": "xfs_repair -n", "btr": "btrfs check --readonly"}  # all of them only look
 _OPTION = regex(r"Unknown parameter '([^']*)'|(?:Unrecognized|unrecognized|unknown) mount option \W?([\w.-]+)")
 
@@ -74,7 +81,7 @@ class MountCauses:
             return MountCause()
         checks = (
             self._of_twin, self._of_contents, self._of_text, self._of_device, self._of_users, self._of_log,
-            self._of_doubts, self._of_helper,
+            self._of_doubts, self._of_helper, self._of_network,
         )  # fmt: skip
         unknown = MountCause()
         if unit:
@@ -171,6 +178,27 @@ class MountCauses:
             return MountCause()
         way_out = f"install it: sudo apt install {package}" if package else "install the client of this file system"
         return MountCause(f"needs the program {program}, which is not installed", way_out)
+
+    def _of_network(self, entry: FstabEntry) -> MountCause:
+        """What keeps this boot from waiting for the network, where systemd-networkd does the waiting."""
+        if not needs_network(effective(entry.fstype, entry.source)):
+            return MountCause()
+        enabled = attempt(lambda: self._facts.units.enabled)
+        if not isinstance(enabled, frozenset) or any(one in enabled for one in _OTHER_WAITS):
+            return MountCause()
+        reader = self._facts.reader
+        conditions = attempt(lambda: self._facts.unit_settings[f"{_WAIT}/Unit/{_CONDITION}"].standing)
+        paths = [one for one in conditions if one.value.startswith("/")] if isinstance(conditions, tuple) else []
+        unmet = [one for one in paths if reader.link(one.value) is ABSENT]
+        mask = attempt(mask_of, reader, _WAIT)
+        todo = _LATER.format(mount_command(entry))
+        if isinstance(mask, str) and mask:
+            why = f"is masked ({mask})"
+        elif unmet:
+            why, todo = f"is left out ({unmet[0].place}: {_CONDITION})", todo + _NETPLAN
+        else:
+            return MountCause()
+        return MountCause(f"needs the network, and nothing has a boot wait for that: {_WAIT} {why}", todo)
 
 
 def _todo(entry: FstabEntry, words: str, path: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.measure.watch.endings import EndKind, ending_of
 from hosttune.measure.watch.remedies import (
+    NETWORK_TYPES,
     crowd_of,
     is_one_of_several,
     is_power_capped,
@@ -18,7 +19,7 @@ from hosttune.measure.watch.remedies import (
     takes_turns,
 )
 from hosttune.measure.watch.states import LIMITS, State
-from hosttune.measure.watch.tick import Want
+from hosttune.measure.watch.tick import FILE_SERVER, Want
 from hosttune.measure.watch.verdict import SECOND, Confidence, VerdictKind, WatchVerdict
 from hosttune.views.disks import size_text
 from hosttune.views.terminal import counted, join_words
@@ -48,6 +49,7 @@ SHORT: Mapping[State, str] = MappingProxyType({
 })  # fmt: skip
 _NO_CRASH = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU")
 _BUSY = {State.GPU: "the GPU is busy", State.COLD_GPU: "the GPU is busy, but cold"}
+BUSY_DISK = 0.5  # requests under way, all the time
 _MAIN_LIMIT = "its main process is at the limit of one core"
 _ONE_LIMIT = "one of its processes is at the limit of one core, and the others wait,"
 _NEW_LIMIT = "its loader workers are started anew again and again, and that takes the time"
@@ -194,6 +196,12 @@ def _storage(account: Account) -> Mounted | None:
     return found[0] if found else None
 
 
+def _is_served(account: Account) -> bool:
+    """What it reads comes from a server, as far as its files show."""
+    one = _storage(account)
+    return one is not None and one.fstype.startswith(NETWORK_TYPES)
+
+
 def _meaning(state: State, account: Account) -> str:
     words: Mapping[State, Callable[[Account], str]] = {
         State.MEM: _memory, State.DISK: _waiting_for_storage, State.LIMIT: _limit, State.CPU: _crowd,
@@ -226,13 +234,22 @@ def _limit(account: Account) -> str:
     times = f", which held it back {held:.0f} % of the time" if held else ""
     free = ", while others are free" if busy is not None and limit.of - busy >= LIMITS.free_outside else ""
     threads = f"; {_threads(account)}" if _threads(account) else ""
-    return f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs{times}{free}{threads}"
+    what = limit.by if not limit.path else ""
+    what = what or f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs"
+    return f"{what}{times}{free}{threads}"
 
 
 def _crowd(account: Account) -> str:
     if starts_workers_anew(account):
         return _NEW_LIMIT
-    return f"{_threads(account)}: they take turns, and wait for each other" if _threads(account) else ""
+    if _threads(account):
+        return f"{_threads(account)}: they take turns, and wait for each other"
+    own, busy, cpus, room = (account.means[name].value for name in ("tree_cores", "busy_cores", "cpus", "room_percent"))
+    if own is None or busy is None or not cpus or room is None or own >= LIMITS.limit_enter * cpus:
+        return ""
+    is_shared = room < LIMITS.room_some and busy - own >= LIMITS.others_least
+    rest = "others use the rest" if is_shared else "in between its tasks queue for them"
+    return f"it needs more CPU time than it can get: of {cpus:.3g} CPUs it has {own:.2f}, and {rest}"
 
 
 def _stolen(account: Account) -> str:
@@ -246,6 +263,8 @@ def _sleep(account: Account) -> str:
     if account.waits_for is None:
         return ""
     names = sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:2]
+    if FILE_SERVER in names and _is_served(account):
+        names[names.index(FILE_SERVER)] += _of(storage_of(account))
     return f"{WAITS[account.waits_for]}{f' ({join_words(names)})' if names else ''}"
 
 
@@ -265,7 +284,8 @@ def _workers(account: Account) -> str:
 
 
 def _waiting_for_storage(account: Account) -> str:
-    written, read = (account.means[f"disk_{what}_bytes"].value or 0 for what in ("written", "read"))
+    names = ("disk_written_bytes", "disk_read_bytes", "in_flight")
+    written, read, in_flight = (account.means[name].value or 0 for name in names)
     storage = _storage(account)
     is_served = storage is not None and storage.fstype.startswith("fuse")
     text = MEANINGS[State.DISK]
@@ -273,14 +293,14 @@ def _waiting_for_storage(account: Account) -> str:
         text = "it waits for storage, to which it writes itself (checkpoints, logs, fsync)"
     elif maps_its_files(account):
         text = "it waits for storage, page by page of files that it has mapped"
-    elif written > 4 * read and not is_served:
+    elif written > 4 * read and in_flight >= BUSY_DISK and not is_served:
         text = "it waits for storage, which is busy with writing"
     return text + _of(storage_of(account))
 
 
 def _threads(account: Account) -> str:
     crowd = crowd_of(account)
-    return f"{crowd.tasks} threads want {crowd.cpus:.3g} CPUs" if crowd is not None and crowd.are_threads else ""
+    return crowd.text if crowd is not None and crowd.are_threads else ""
 
 
 def _of(storage: str) -> str:
@@ -410,7 +430,8 @@ def _reading(account: Account) -> str:
         mapped = "what it maps and read-ahead included"
         return f"read {_size(read)} by read(2); {_size(device)} came from a device, {mapped}{more}"
     if read >= 1 << 20 and device < 0.01 * read:
-        return f"read {_size(read)}, of it {_size(device)} from a device: the page cache has the rest{more}"
+        rest = "its server or the page cache" if _is_served(account) else "the page cache"
+        return f"read {_size(read)}, of it {_size(device)} from a device: {rest} has the rest{more}"
     return f"read {_size(read)}, of it {_size(device)} from a device{more}"
 
 
@@ -443,7 +464,7 @@ def _allowances(account: Account) -> str:
 def _disks(account: Account) -> str:
     mean = {name: kept.value for name, kept in account.means.items()}
     rate, wait, flight = mean["disk_read_bytes"], mean["read_await_ms"], mean["in_flight"]
-    if rate is None or (rate < 1e6 and (flight or 0) < 0.5):
+    if rate is None or (rate < 1e6 and (flight or 0) < BUSY_DISK):
         return ""
     busiest = sorted(account.disk_bytes, key=lambda name: -account.disk_bytes[name])[:2]
     text = f"disks read {_size(rate)}/s{f' (busiest: {join_words(busiest)})' if busiest else ''}"

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-import bundle
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # What a placeholder stands for, where a shell can complete it.
 FILES = frozenset({"FILE", "DIR", "RECORD", "PLAN", "A", "B", "OLD", "NEW", "RECORD|DIR"})
 RULES = frozenset({"RULE"})
 
 
-@dataclass(frozen=True)
+@frozen
 class Parameter:
     """`names` is empty for an argument. `values` are all it can be; `is_file` if a shell completes it by files."""
 
@@ -32,7 +33,7 @@ class Parameter:
         return bool(self.placeholder)
 
 
-@dataclass(frozen=True)
+@frozen
 class Command:
     """`path` is what is typed: ("rules", "lint")."""
 
@@ -51,14 +52,19 @@ class Command:
             yield from command.walk()
 
 
-def tree(root: Path = bundle.ROOT) -> Command:
+def tree() -> Command:
     """The whole tree, by the typer application itself."""
-    application = bundle.from_tree("hosttune.cli.app", root).build()
-    get_command = bundle.from_tree("typer.main", root).get_command
-    documents = bundle.from_tree("hosttune.engine.compiled", root).builtin_documents()
-    rules = tuple(sorted(one.data["id"] for one in documents if one.name.startswith("rules/")))
-    profiles = tuple(sorted(one.data["id"] for one in documents if one.name.startswith("profiles/")))
-    return replace(_command(get_command(application), (), rules, profiles), rules=rules)
+    from typer.main import get_command
+
+    from hosttune.cli.app import build
+    from hosttune.engine.compiled import builtin_documents
+
+    documents = builtin_documents()
+    rules, profiles = (
+        tuple(sorted(one.data["id"] for one in documents if one.name.startswith(folder)))
+        for folder in ("rules/", "profiles/")
+    )
+    return replace(_command(get_command(build()), (), rules, profiles), rules=rules)
 
 
 def _command(command: Any, path: tuple[str, ...], rules: tuple[str, ...], profiles: tuple[str, ...]) -> Command:

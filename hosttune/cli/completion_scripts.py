@@ -6,7 +6,10 @@ compinit; so these are made from the command tree.
 
 from __future__ import annotations
 
-from commands import Command, Parameter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosttune.cli.command_tree import Command, Parameter
 
 LONG = 60  # more words than these, commands included, are the ids of the rules: written once
 
@@ -195,3 +198,6 @@ def _fish_words(words: tuple[str, ...]) -> str:
 
 def _fish(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+SCRIPTS = {"bash": bash, "zsh": zsh, "fish": fish}
