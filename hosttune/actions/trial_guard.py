@@ -42,6 +42,8 @@ from hosttune.facts.reading import if_absent, line, names_in, require_known
 from hosttune.facts.work import NOT_WORK
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Space, Stat
+from hosttune.host.known.file_systems import NOT_LASTING_ROOT
+from hosttune.host.known.unit_folders import ADMIN
 from hosttune.host.mountinfo import holding
 from hosttune.host.overlay import MOUNTINFO, Overlay
 from hosttune.regex import regex
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
     from hosttune.values import Absent, Change, Value
 
 FOLDER = "/etc/hosttune/trial"
-UNITS = "/etc/systemd/system"
 LOG = f"{FOLDER}/log"
 Mark: TypeAlias = Literal["armed", "settled", "trying", "ending", "returned", "partly", "failed", "confirmed"]
 MARKS: tuple[Mark, ...] = ("armed", "settled", "trying", "ending", "returned", "partly", "failed", "confirmed")
@@ -67,19 +68,19 @@ _DECIDED = f"{FOLDER}/decided"
 _DECIDES: dict[Mark, str] = {"confirmed": "confirmed", "ending": "returned"}
 _WANTS = "# Written by hosttune for a trial; gone when it ends.\n[Unit]\nWants={}\n"
 _PLAIN = (
-    (f"{UNITS}/hosttune-come-back.service", "hosttune-come-back.service"),
-    (f"{UNITS}/hosttune-trial-deadline.service", "hosttune-trial-deadline.service"),
-    (f"{UNITS}/hosttune-trial-check.service", "hosttune-trial-check.service"),
-    (f"{UNITS}/emergency.service.d/60-hosttune-come-back.conf", "hosttune-trial-emergency.conf"),
+    (f"{ADMIN}/hosttune-come-back.service", "hosttune-come-back.service"),
+    (f"{ADMIN}/hosttune-trial-deadline.service", "hosttune-trial-deadline.service"),
+    (f"{ADMIN}/hosttune-trial-check.service", "hosttune-trial-check.service"),
+    (f"{ADMIN}/emergency.service.d/60-hosttune-come-back.conf", "hosttune-trial-emergency.conf"),
 )
 # They hold the seconds that a boot on trial waits for a confirmation.
-_TIMED = tuple(f"{UNITS}/{name}" for name in ("hosttune-trial-deadline.timer", "hosttune-trial-reset.service"))
+_TIMED = tuple(f"{ADMIN}/{name}" for name in ("hosttune-trial-deadline.timer", "hosttune-trial-reset.service"))
 _WANTED = (
     (
-        f"{UNITS}/sysinit.target.d/60-hosttune-come-back.conf",
+        f"{ADMIN}/sysinit.target.d/60-hosttune-come-back.conf",
         "hosttune-come-back.service hosttune-trial-deadline.timer hosttune-trial-reset.service",
     ),
-    (f"{UNITS}/multi-user.target.d/60-hosttune-come-back.conf", "hosttune-trial-check.service"),
+    (f"{ADMIN}/multi-user.target.d/60-hosttune-come-back.conf", "hosttune-trial-check.service"),
 )
 # In the order in which they are written: what wants the others comes last.
 UNIT_PATHS = (*(path for path, _ in _PLAIN), *_TIMED, *(path for path, _ in _WANTED))
@@ -89,7 +90,6 @@ _SPARE_BYTES = 1 << 20
 _ROOM_BYTES = 256 << 10  # marks, the log, the run's undo in the journal
 _SPARE_INODES = 64
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-_VOLATILE = frozenset({"overlay", "tmpfs", "ramfs", "squashfs", "nfs", "nfs4", "9p", "virtiofs"})
 
 
 @frozen
@@ -147,11 +147,11 @@ def _obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> Itera
         return
     table = require_known(reader.read(MOUNTINFO), MOUNTINFO)
     root = holding(table, "/")
-    if root is None or root.fstype in _VOLATILE or root.is_read_only:
+    if root is None or root.fstype in NOT_LASTING_ROOT or root.is_read_only:
         what = "not told" if root is None else f"read-only {root.fstype}" if root.is_read_only else root.fstype
         yield f"the root file system ({what}) does not keep what is written now, or not where an early boot finds it"
         return
-    for path in (FOLDER, UNITS, *(one.path for one in files)):
+    for path in (FOLDER, ADMIN, *(one.path for one in files)):
         mount = holding(table, path)
         if mount is not None and mount.target != "/":
             yield f"{path} lies on {mount.target}, which may not be mounted where a boot stops"
@@ -164,7 +164,7 @@ def _obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> Itera
         content = reader.read(path)
         if isinstance(link, str) or (isinstance(content, bytes) and b"hosttune" not in content):
             yield f"{path} is there and is not hosttune's"
-    if reader.link(f"{UNITS}/emergency.service") == "/dev/null":
+    if reader.link(f"{ADMIN}/emergency.service") == "/dev/null":
         yield "emergency.service is masked, so nothing can act where a boot stops"
     yield from _room(reader, files)
 

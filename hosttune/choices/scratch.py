@@ -11,10 +11,10 @@ from hosttune.facts.base import Fact
 from hosttune.facts.storage.mounts import NETWORK_TYPES, mount_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.host.known.file_systems import IN_MEMORY
 from hosttune.regex import regex
 
 _PATH = regex(r"(/[\w.-]+)+")  # it goes into a shell script that every session reads
-_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
 
 @frozen
@@ -42,7 +42,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
     mount = mount_of(facts.mounts.visible, folder)
     if mount is not None and (mount.is_network or mount.fstype in NETWORK_TYPES):
         return ScratchFolder("", f"{folder} lies on the network ({mount.target} is {mount.fstype})")
-    if mount is not None and mount.fstype in _MEMORY:
+    if mount is not None and mount.fstype in IN_MEMORY:
         return ScratchFolder("", f"{folder} lies in memory ({mount.target} is {mount.fstype})")
     if mount is not None and mount.is_read_only:
         return ScratchFolder("", f"{folder} is read-only ({mount.target})")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import if_absent, names_in, text
 from hosttune.frozen import frozen
+from hosttune.host.known.unit_folders import ADMIN
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ NCCL_CONF = "/etc/nccl.conf"
 _SESSIONS = ("/etc/environment", "/etc/profile", "/etc/bash.bashrc")
 _FOLDERS = (("/etc/profile.d", ".sh"), ("/etc/environment.d", ".conf"))
 _MANAGER = ("/etc/systemd/system.conf", "/etc/systemd/system.conf.d")
-_UNITS = "/etc/systemd/system"
 # Where caches and temporary files go; those that hold compiled code are locked and renamed all the time.
 CACHES = frozenset({
     "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "TRANSFORMERS_CACHE", "TORCH_HOME",
@@ -113,7 +113,7 @@ def _files(reader: Reader) -> Iterator[tuple[str, str]]:
     yield NCCL_CONF, "nccl"
     yield _MANAGER[0], "service"
     yield from ((one, "service") for one in _named(reader, _MANAGER[1], ".conf"))
-    for unit in _named(reader, _UNITS, (".service", ".service.d", ".slice.d")):
+    for unit in _named(reader, ADMIN, (".service", ".service.d", ".slice.d")):
         if unit.endswith(".d"):
             yield from ((one, "service") for one in _named(reader, unit, ".conf"))
         elif reader.link(unit) != "/dev/null":

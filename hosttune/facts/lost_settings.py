@@ -21,10 +21,11 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.precedence import LIMITS, MODPROBE, SYSCTL, TMPFILES, UDEV, losers, unit_order
 from hosttune.facts.reading import drop_in_texts, names_in
 from hosttune.facts.services.systemd_config import files_of
-from hosttune.facts.services.unit_files import ADMIN, UnitFiles, assignments, is_mask
+from hosttune.facts.services.unit_files import UnitFiles, assignments, is_mask
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.facts.storage.ageing_files import parse_tmpfiles
 from hosttune.frozen import frozen
+from hosttune.host.known.unit_folders import ADMIN
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 

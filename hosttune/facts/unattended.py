@@ -18,6 +18,7 @@ from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.globs import fits_glob, glob_fault
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
+from hosttune.host.known.unit_folders import ADMIN
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "Unattended-Upgrade::"
 TIMER: Final = "apt-daily-upgrade.timer"
-_UNITS = "/etc/systemd/system"
 _DISTRIBUTIONS = {"ubuntu": "Ubuntu", "debian": "Debian"}  # as lsb_release -i spells them
 # The letter of a field in a Release line of `apt-cache policy`, by the words of Origins-Pattern.
 _LETTERS = {
@@ -63,9 +63,9 @@ def why_not_at_all(facts: Facts) -> str:
         if (last.value if last else otherwise) == "0":
             return f"{name} is 0 ({last.place if last else 'no file sets it'})"
     reader = facts.reader
-    if reader.link(f"{_UNITS}/{TIMER}") == "/dev/null":
+    if reader.link(f"{ADMIN}/{TIMER}") == "/dev/null":
         return f"{TIMER} is masked"
-    enabled = reader.list(f"{_UNITS}/timers.target.wants")
+    enabled = reader.list(f"{ADMIN}/timers.target.wants")
     return f"{TIMER} is disabled" if isinstance(enabled, tuple) and TIMER not in enabled else ""
 
 

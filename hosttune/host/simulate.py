@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
 from hosttune.host.door import Completed
+from hosttune.host.known.unit_folders import ADMIN, LASTING
 from hosttune.values import ABSENT, Absent, Answer, FileValue
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ _SHOWN = {
     "start": ("ActiveState", "active"),
     "stop": ("ActiveState", "inactive"),
 }
-ADMIN = "/etc/systemd/system"
-UNIT_FOLDERS = (ADMIN, "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 _INSTALL = {"WantedBy": ".wants", "RequiredBy": ".requires", "UpheldBy": ".upholds"}
 _DONE = Completed(0, b"", b"")
 
@@ -85,7 +84,7 @@ def _link_unit(overlay: Overlay, verb: str, name: str) -> None:
             if folder.endswith(tuple(_INSTALL.values())) and name in _listed(overlay, f"{ADMIN}/{folder}"):
                 _set_link(overlay, f"{ADMIN}/{folder}/{name}", ABSENT)
     elif verb == "enable":
-        fragment = next((path for path in (f"{folder}/{name}" for folder in UNIT_FOLDERS) if _text(overlay, path)), "")
+        fragment = next((path for path in (f"{folder}/{name}" for folder in LASTING) if _text(overlay, path)), "")
         for line in _text(overlay, fragment).splitlines():
             key, _, value = line.partition("=")
             for other in value.split():

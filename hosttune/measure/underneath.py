@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hosttune.facts.base import UnknownFact, raw
 from hosttune.facts.storage.mounts import mount_of
 from hosttune.frozen import frozen
+from hosttune.host.known.file_systems import IN_MEMORY
 from hosttune.resources.storage.mount_policy import OF_THE_KERNEL
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.disks import Disk
     from hosttune.facts.storage.mounts import Mount
 
-MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 KERNEL: Final = OF_THE_KERNEL - {"autofs"}  # no data set lies there, and reading such a file may do something
 _MOST_LAYERS: Final = 128  # of an overlay; Docker makes no more
 _DEEPEST: Final = 6  # a loop device on a file on a loop device ...
@@ -77,7 +77,7 @@ def underneath(path: str, facts: Facts, *, depth: int = 0) -> Underneath:
         return Underneath("", "", "", "unknown", "relatime", False, is_vm, note="no mount is known to hold it")
     if mount.is_network:
         return _found(mount, is_vm, "network")
-    if mount.fstype in MEMORY:
+    if mount.fstype in IN_MEMORY:
         return _found(mount, is_vm, "memory")
     try:
         return _local(mount, facts, is_vm, depth)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.actions.trial_guard import UNITS, unit_texts
+from hosttune.actions.trial_guard import unit_texts
+from hosttune.host.known.unit_folders import ADMIN
 
 TARGETS = ("sysinit.target", "multi-user.target", "emergency.service")
 
@@ -15,7 +16,7 @@ TARGETS = ("sysinit.target", "multi-user.target", "emergency.service")
 @pytest.fixture
 def units(tmp_path) -> Path:
     for path, text in unit_texts(900):
-        place = tmp_path / path[len(UNITS) + 1 :]
+        place = tmp_path / path[len(ADMIN) + 1 :]
         place.parent.mkdir(exist_ok=True)
         place.write_text(text, encoding="utf-8")
     return tmp_path

@@ -9,6 +9,7 @@ from hosttune.actions.trial_guard import KeptFile
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts.kernel.boot_entry import CUSTOM, ENVIRONMENT, BootEntry
 from hosttune.host.door import Space
+from hosttune.host.known.unit_folders import ADMIN
 from hosttune.values import ABSENT, Action, Address, Change, FileValue, Unreadable
 from tests.unit.fake_reader import FakeReader
 from tests.unit.trial_host import ARMED_IN, BLOCK, BOOT_ID, SECOND, TRIAL, GuardedRoot, PowerCut, TrialHost
@@ -103,7 +104,7 @@ ARMING = len(begun().writes)
 def booted(host: TrialHost, tmp_path, *, takes_entry: bool) -> GuardedRoot | None:
     """The first boot after a cut: what the early unit makes of it. None where no unit would start."""
     folder = host.list(trial_guard.FOLDER)
-    wants = host.read(f"{trial_guard.UNITS}/sysinit.target.d/60-hosttune-come-back.conf")
+    wants = host.read(f"{ADMIN}/sysinit.target.d/60-hosttune-come-back.conf")
     if not isinstance(folder, tuple) or "armed" not in folder or not isinstance(wants, bytes):
         return None
     root = GuardedRoot(tmp_path / "root", host, "coreutils")
@@ -218,7 +219,7 @@ def test_armed_guard_holds_the_bytes_and_the_terms():
     assert f"{folder}/002.old" not in files
     assert files[f"{folder}/set"] == b"001 644 0:0 /etc/fstab\n002 644 0:0 /etc/a.conf\n"
     assert files[f"{folder}/check"] == b"exec '/opt/my venv/hosttune' trial\n"
-    assert b"OnActiveSec=754s\n" in files[f"{trial_guard.UNITS}/hosttune-trial-deadline.timer"]
+    assert b"OnActiveSec=754s\n" in files[f"{ADMIN}/hosttune-trial-deadline.timer"]
     assert f"{folder}/oneshot" not in files
     assert trial_guard.marks(host) == {"armed"}
     assert trial_guard.boot_of(host, "armed") == ARMED_IN

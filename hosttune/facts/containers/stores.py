@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import line
+from hosttune.facts.storage.mounts import mount_below
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
@@ -48,15 +49,6 @@ class Stores(Fact):
     all: tuple[Store, ...]  # docker before containerd
 
 
-def mount_of(path: str, mounts: Mapping[str, Mount]) -> Mount | None:
-    """The mount that a path lies on, by names alone."""
-    while path not in mounts:
-        if path in {"/", ""}:
-            return None
-        path = path.rpartition("/")[0] or "/"
-    return mounts[path]
-
-
 def collect(reader: Reader, facts: Facts) -> Stores:
     return Stores(all=lazy(lambda: tuple(_stores(reader, facts))))
 
@@ -68,7 +60,7 @@ def _stores(reader: Reader, facts: Facts) -> Iterable[Store]:
         far, is_far = ways.way(path)
         real = far if is_far else reader.resolve(path)
         place = real if isinstance(real, str) else path
-        if mount := mount_of(place, mounts):
+        if mount := mount_below(facts, place):
             found.setdefault(mount.target, []).append((name, place))
     for target, places in found.items():
         yield _store(places, mounts[target], reader, facts)

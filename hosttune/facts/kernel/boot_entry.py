@@ -18,6 +18,7 @@ from hosttune.facts.kernel.grub_arguments import MENU
 from hosttune.facts.reading import ask, hint, if_absent, names_in, require_known, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Space, Stat
+from hosttune.host.known.file_systems import NOT_LASTING_ROOT
 from hosttune.host.mountinfo import holding, parse
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
@@ -39,7 +40,6 @@ _MOUNTINFO = "/proc/self/mountinfo"
 _FILE_SYSTEMS = frozenset({"ext2", "xfs", "fat"})  # as grub-probe calls them; ext2 is ext4, too
 _PROGRAMS = ("grub-editenv", "grub-script-check")
 _ROOM_BYTES, _ROOM_INODES = 64 << 10, 8
-_VOLATILE = frozenset({"overlay", "tmpfs", "ramfs", "squashfs", "nfs", "nfs4"})
 _ARCHITECTURES = frozenset({"x86_64", "aarch64"})
 _DEFAULTS = regex(r'(?m)^[ \t]*set default="([^"]*)"\s*$')
 _NO_TIMEOUT = regex(r"(?m)^[ \t]*set timeout=-1\s*$")
@@ -150,7 +150,7 @@ def _kexec(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the
 def _boot_folder(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
     table = require_known(reader.read(_MOUNTINFO), _MOUNTINFO)
     root, boot = holding(table, "/"), holding(table, FOLDER)
-    if root is None or root.fstype in _VOLATILE:
+    if root is None or root.fstype in NOT_LASTING_ROOT:
         yield f"the root file system is {'not told' if root is None else root.fstype}: it does not keep what is written"
     if boot is not None and "data=journal" in boot.super_options:
         yield f"the file system of {FOLDER} journals data, so its journal could bring back what GRUB has cleared"

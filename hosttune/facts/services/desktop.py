@@ -14,13 +14,13 @@ from hosttune.facts.reading import require_known, sure
 from hosttune.facts.services.systemd_config import settings
 from hosttune.facts.work import is_display
 from hosttune.frozen import frozen
+from hosttune.host.known.unit_folders import ADMIN, LASTING
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-_TARGETS = ("/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 _NO_SERVERS = frozenset({"sddm", "gdm-x-session", "gdm-wayland-ses", "lightdm"})  # they start one
 _NEVER = frozenset({"no", "false", "off", "0", "n", "f"})  # systemd.syntax(7), booleans
 _IDLE_ACTIONS = frozenset({"suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate", "poweroff", "halt"})
@@ -46,7 +46,7 @@ def collect(reader: Reader, facts: Facts) -> Desktop:  # noqa: ARG001 - the inte
 
 
 def _default_target(reader: Reader) -> str:
-    for folder in _TARGETS:
+    for folder in LASTING:
         target = sure(reader.link(f"{folder}/default.target"))
         if target is not ABSENT:
             return target.rpartition("/")[2]
@@ -71,7 +71,7 @@ def _servers(reader: Reader) -> tuple[str, ...]:
 def _may_suspend(reader: Reader) -> bool:
     if settings(reader, "sleep.conf", "Sleep").get("AllowSuspend", ("yes", ""))[0].lower() in _NEVER:
         return False
-    links = [sure(reader.link(f"{_TARGETS[0]}/{name}")) for name in ("sleep.target", "suspend.target")]
+    links = [sure(reader.link(f"{ADMIN}/{name}")) for name in ("sleep.target", "suspend.target")]
     return "/dev/null" not in links
 
 

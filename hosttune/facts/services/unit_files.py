@@ -12,16 +12,13 @@ from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import if_absent, names_in, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.host.known.unit_folders import ADMIN, CONTROL, RUNTIME, SPLIT, VENDOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hosttune.host.door import Reader
 
-ADMIN = "/etc/systemd/system"
-_CONTROL = "/etc/systemd/system.control"  # what `systemctl set-property` keeps
-_RUNTIME = "/run/systemd/system"
-_VENDOR = ("/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
 _INSTALL = ("WantedBy", "RequiredBy", "UpheldBy", "Alias")
 LINK_FOLDERS = (".wants", ".requires", ".upholds")
 
@@ -56,10 +53,10 @@ class UnitFiles:
     @cached_property
     def folders(self) -> tuple[str, ...]:
         """Where units lie, the first that counts first."""
-        runtime = () if self.reader.persistent_only else (_RUNTIME,)
+        runtime = () if self.reader.persistent_only else (RUNTIME,)
         # Before /usr was merged, /lib was a folder of its own; now it is a link.
-        split = () if isinstance(self.reader.link("/lib"), str) else ("/lib/systemd/system",)
-        return (ADMIN, *runtime, *_VENDOR, *split)
+        split = () if isinstance(self.reader.link("/lib"), str) else (SPLIT,)
+        return (ADMIN, *runtime, *VENDOR, *split)
 
     def names(self, folder: str) -> tuple[str, ...]:
         if folder not in self._lists:
@@ -87,7 +84,7 @@ class UnitFiles:
             return name, "", "not-found"
         if is_mask(self.reader, path):
             return real, path, "masked-runtime" if path.startswith("/run/") else "masked"
-        for folder, word in ((ADMIN, "enabled"), (_RUNTIME, "enabled-runtime")):
+        for folder, word in ((ADMIN, "enabled"), (RUNTIME, "enabled-runtime")):
             if folder in self.folders and self._is_linked_in(folder, real):
                 return real, path, word
         if is_linked:
@@ -113,7 +110,7 @@ class UnitFiles:
             if not isinstance(target, str) or target in {"/dev/null", ""}:
                 return name, path, False
             full = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-            if posixpath.dirname(full) not in {*self.folders, "/lib/systemd/system"}:
+            if posixpath.dirname(full) not in {*self.folders, SPLIT}:
                 return name, full, True
             base = posixpath.basename(full)
             if base in {name, template_of(name)}:  # the same unit from another folder
@@ -144,7 +141,7 @@ class UnitFiles:
         """The *.conf files that change a unit, in the order in which systemd reads them (by base name)."""
         chosen: dict[str, str] = {}
         for part in drop_in_folders(name):
-            for folder in (_CONTROL, *self.folders):
+            for folder in (CONTROL, *self.folders):
                 if self._has(folder, part):
                     for base in self.names(f"{folder}/{part}"):
                         if base.endswith(".conf"):

@@ -38,6 +38,7 @@ from hosttune.facts.storage.ageing_sourced import (
 )
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.host.known.unit_folders import ADMIN, LOCAL, PACKAGES, RUNTIME, SPLIT
 from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -55,8 +56,7 @@ _CRON = (
     "/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly", "/etc/cron.yearly",
 )  # fmt: skip
 SPOOL = "/var/spool/cron/crontabs"  # of users; only root may look
-_UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/etc/systemd/user")
-_VENDOR_UNITS = ("/usr/lib/systemd/system", "/lib/systemd/system")
+_UNITS = (ADMIN, RUNTIME, LOCAL, "/etc/systemd/user")
 _SLURM_FOLDERS = ("/etc/slurm/prolog.d", "/etc/slurm/epilog.d")
 _HOMES = "/home"
 _LINGER = "/var/lib/systemd/linger"  # a file for each user whose units run without a session (loginctl(1))
@@ -147,8 +147,7 @@ class _AgeingReader(Files):
     def units(self) -> None:
         for folder in _UNITS:
             self._units(self._unit_paths(folder, self.names(folder)))
-        vendor = _VENDOR_UNITS[0] if isinstance(self.reader.link("/lib"), str) else _VENDOR_UNITS[1]
-        folders = tuple(dict.fromkeys((_VENDOR_UNITS[0], vendor)))
+        folders = (PACKAGES,) if isinstance(self.reader.link("/lib"), str) else (PACKAGES, SPLIT)
         started = {unit for folder in (*_UNITS, *folders) for unit in self._timed(folder)}
         patterns = [unit for unit in started if _WILD.search(unit)]
         for folder in folders:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.storage.mounts import mount_of
+from hosttune.host.known.file_systems import IN_MEMORY, LAYERED
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 # over an empty file that it cannot write systemd mounts a machine id of only this boot: with it, no note would last
 _LASTING = ("/", "/etc", "/etc/machine-id", "/var/lib/hosttune/ready.json")
 _RAM_DISK = regex(r"/dev/(?:ram|zram)\d+$|/live-rw$")  # live-rw: dracut's copy-on-write over an image
-_LAYERED = frozenset({"overlay", "aufs"})
-_IN_MEMORY = frozenset({"tmpfs", "ramfs", "rootfs", *_LAYERED})
 
 
 def why_nothing_lasts(facts: Facts) -> str:
@@ -40,12 +39,12 @@ def volatile_root(facts: Facts) -> str:
     if root is None or isinstance(root, Unreadable) or not (why := _why_in_memory(root)):
         return ""
     upper = next((one for one in root.super_options if one.startswith("upperdir=")), "its upper layer")
-    unless = f", unless {upper} is on a disk" if root.fstype in _LAYERED else ""
+    unless = f", unless {upper} is on a disk" if root.fstype in LAYERED else ""
     return f"{why}: what is changed here is gone after the next boot{unless}. Change the image that this host boots."
 
 
 def _why_in_memory(mount: Mount) -> str:
     """`/ is tmpfs`; empty for a mount that is not in memory."""
-    if mount.fstype in _IN_MEMORY:
+    if mount.fstype in IN_MEMORY | LAYERED:
         return f"{mount.target} is {mount.fstype}"
     return f"{mount.target} is {mount.source}" if _RAM_DISK.search(mount.source) else ""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, keep_last, lazy
 from hosttune.facts.services.systemd_config import settings
-from hosttune.facts.services.unit_files import ADMIN, UnitFiles, assignments, is_mask
+from hosttune.facts.services.unit_files import UnitFiles, assignments, is_mask
 from hosttune.facts.storage.fstab import FstabEntry
 from hosttune.facts.storage.fstab_lines import PATH as FSTAB
 from hosttune.facts.storage.fstab_lines import clean_path
@@ -23,6 +23,7 @@ from hosttune.facts.storage.fstab_options import is_automount, masked
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mounts import is_network, target_of, unit_name
 from hosttune.frozen import frozen
+from hosttune.host.known.unit_folders import ADMIN
 from hosttune.host.mountinfo import folders_above
 from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex

@@ -19,6 +19,8 @@ from hosttune.facts.storage.fstab_lines import PATH as FSTAB
 from hosttune.facts.storage.fstab_lines import describe_place
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.frozen import frozen
+from hosttune.host.known.file_systems import IN_RAM
+from hosttune.host.known.unit_folders import ADMIN, RUNTIME, VENDOR
 from hosttune.host.mounters import UTAB, users_in
 from hosttune.host.mountinfo import MountLine, folders_above, ids_of_any_server, parse, topmost_at, visible
 from hosttune.host.named import waits_for_server
@@ -66,12 +68,6 @@ _SYSTEM_TREES = (
 )  # fmt: skip
 _OF_PEOPLE = "/run/media/"  # where udisks mounts what people plug in
 _ESCAPED = regex(r"(?:\\x[0-9a-f]{2})+")
-_UNIT_FOLDERS = (
-    "/etc/systemd/system",
-    "/run/systemd/system",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-)
 
 
 @frozen
@@ -212,7 +208,7 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     wanted = [one for one in lines if not is_on_demand(one.options)]
     wanted += [one.entry for one in mounting if one.is_started and not one.is_conditional]
     # One in memory holds nobody's data, and /tmp as one comes with the next boot (storage-tmp-tmpfs).
-    wanted = [one for one in wanted if one.fstype not in {"tmpfs", "ramfs"}]
+    wanted = [one for one in wanted if one.fstype not in IN_RAM]
     # What is mounted by hand is missed once a service that runs writes below it.
     by_hand = [one for one in lines if is_on_demand(one.options) and not is_automount(one.options)]
     by_hand += [one.entry for one in mounting if not (one.is_started or one.is_automounted)]
@@ -528,7 +524,7 @@ class _MountDisks:
     def unit(self, target: str) -> str:
         """The unit file that mounts `target`, or nothing. Names as systemd-escape(1) makes them."""
         name = unit_name(target)
-        for folder in _UNIT_FOLDERS[:2] if target in self.listed() else _UNIT_FOLDERS:
+        for folder in (ADMIN, RUNTIME, *(() if target in self.listed() else VENDOR)):
             if getattr(self.reader.stat(f"{folder}/{name}"), "type", "") == "file":
                 return f"{folder}/{name}"
         return ""

@@ -14,6 +14,7 @@ from hosttune.facts.storage.mounts import is_measured, mount_below
 from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
+from hosttune.host.known.file_systems import IN_MEMORY
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -25,7 +26,6 @@ _PATHS = (
     "/", "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker", "/var/lib/containerd",
     "/var/lib/enroot", "/var/spool/slurmd",
 )  # fmt: skip
-_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
 
 @frozen
@@ -104,7 +104,7 @@ def _place(mount: Mount, holds: tuple[str, ...]) -> tuple[LocalPlace, ...]:
         return ()
     one = LocalPlace(
         mount.target, holds, mount.total_bytes, mount.available_bytes, mount.total_inodes, mount.available_inodes,
-        is_memory=mount.fstype in _MEMORY, user_limit_bytes=user_limit(mount),
+        is_memory=mount.fstype in IN_MEMORY, user_limit_bytes=user_limit(mount),
     )  # fmt: skip
     return (one,)
 
@@ -121,7 +121,7 @@ def _caches(reader: Reader, facts: Facts) -> tuple[CacheHome, ...]:
             CacheHome(
                 one.name, one.value, one.place,
                 exists=ways.way(one.value)[1] or hasattr(reader.stat(one.value), "type"),
-                is_network=is_network, is_memory=mount is not None and mount.fstype in _MEMORY,
+                is_network=is_network, is_memory=mount is not None and mount.fstype in IN_MEMORY,
                 removed_after="" if one.name.endswith("TMPDIR") else age_of(one.value, facts),
             )
         )  # fmt: skip

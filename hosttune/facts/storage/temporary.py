@@ -19,6 +19,7 @@ from hosttune.facts.storage.fstab_words import USER_WORDS, is_noexec
 from hosttune.facts.storage.mounts import mount_below
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
+from hosttune.host.known.file_systems import IN_RAM
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _elsewhere(reader: Reader, facts: Facts) -> str:
     way, is_remote = Ways(reader, facts).way(VAR_TMP)
     below = None if is_remote else mount_below(facts, way)
     told = []
-    if below is not None and below.fstype not in {"tmpfs", "ramfs"} and "noexec" not in below.options and _room(below):
+    if below is not None and below.fstype not in IN_RAM and "noexec" not in below.options and _room(below):
         age = age_of(VAR_TMP, facts)
         told.append(VAR_TMP + (f", where files are removed after {age}" if age else ""))
     data = [one for one in facts.mounts.local_data if "noexec" not in one.options and _room(one)]

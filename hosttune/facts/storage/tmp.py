@@ -12,6 +12,7 @@ from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.reading import texts
 from hosttune.facts.services.unit_files import assignments, is_mask
 from hosttune.frozen import frozen
+from hosttune.host.known.unit_folders import LOAD_PATH, OF_ADMINISTRATORS, PACKAGES, SPLIT
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -23,12 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 UNIT = "tmp.mount"
-ETC = "/etc/systemd/system"
-FOLDERS = (
-    "/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient", ETC, "/run/systemd/system",
-    "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system",
-)  # fmt: skip
-_ADMIN = FOLDERS[:5]
 _WANTS = "local-fs.target.wants"
 OWN = "60-hosttune-"  # our drop-ins; they are no decision of somebody else
 
@@ -76,7 +71,7 @@ def collect(reader: Reader, facts: Facts) -> Tmp:
         size_bytes=lazy(live, lambda found: found.total_bytes if _is_tmpfs(found) else None, None),
         disk_bytes=lazy(live, lambda found: found.total_bytes, 0),
         disk_used_bytes=lazy(live, lambda found: found.total_bytes - found.available_bytes, 0),
-        has_usr_unit=lazy(lambda: any(_exists(reader, f"{folder}/{UNIT}") for folder in FOLDERS[-2:])),
+        has_usr_unit=lazy(lambda: any(_exists(reader, f"{folder}/{UNIT}") for folder in (PACKAGES, SPLIT))),
         drop_ins=lazy(drop_ins),
         unit_options=lazy(lambda: _settings(reader, fragment()[0], drop_ins()).get("Options", "")),
     )
@@ -101,7 +96,7 @@ def _is_tmpfs(mount: Mount) -> bool:
 def _drop_ins(reader: Reader) -> tuple[str, ...]:
     """By file name; a name in an earlier folder hides the same name in a later one (systemd.unit(5))."""
     found: dict[str, str] = {}
-    for folder in FOLDERS:
+    for folder in LOAD_PATH:
         names = reader.list(f"{folder}/{UNIT}.d")
         for name in names if isinstance(names, tuple) else ():
             if name.endswith(".conf"):
@@ -115,7 +110,7 @@ def _fragment(reader: Reader) -> tuple[str, bool]:
     A mask in /run is gone by then: the package of systemd puts an empty file there when an upgrade to Ubuntu 26.04
     finds a /tmp on disk.
     """
-    for folder in FOLDERS:
+    for folder in LOAD_PATH:
         path = f"{folder}/{UNIT}"
         is_passing = folder.startswith("/run/")
         if is_passing and reader.persistent_only:
@@ -137,7 +132,7 @@ def _home(
 ) -> tuple[str, str]:  # fmt: skip
     if is_masked:
         return "masked", f"{fragment} masks {UNIT}"
-    is_admin = fragment.startswith(tuple(f"{folder}/" for folder in _ADMIN))
+    is_admin = fragment.startswith(tuple(f"{folder}/" for folder in OF_ADMINISTRATORS))
     if other := _no_tmpfs(reader, fragment if is_admin else "", drop_ins):
         return other
     foreign = [path for path in drop_ins if not path.rpartition("/")[2].startswith(OWN)]
@@ -150,7 +145,7 @@ def _home(
     entry = facts.fstab.by_path.get("/tmp")
     if entry is not None:
         return ("fstab" if entry.fstype == "tmpfs" else "fstab-other"), f"/etc/fstab line {entry.line}: {entry.text}"
-    if fragment and any(_exists(reader, f"{folder}/{_WANTS}/{UNIT}") for folder in FOLDERS):
+    if fragment and any(_exists(reader, f"{folder}/{_WANTS}/{UNIT}") for folder in LOAD_PATH):
         return _no_tmpfs(reader, fragment, drop_ins) or ("usr-unit", f"{fragment} mounts /tmp")
     return "none", "nothing mounts /tmp at boot" + (f" ({fragment} is not enabled)" if fragment else "")
 

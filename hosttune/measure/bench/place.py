@@ -10,12 +10,12 @@ from hosttune.facts.storage.mounts import NETWORK_TYPES
 from hosttune.frozen import frozen
 from hosttune.host.attributes import mount_id
 from hosttune.host.bounded import MOST_NAMES, names_in, own_mounts
+from hosttune.host.known.file_systems import IN_MEMORY
 from hosttune.host.mountinfo import MountLine, parse
 from hosttune.host.named import served_mounts
 from hosttune.host.paths import ResolvedPath, walk
 from hosttune.measure.underneath import KERNEL as KERNEL_TYPES
 
-MEMORY_TYPES = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _BY_UUID = "/dev/disk/by-uuid"
 
 
@@ -49,7 +49,7 @@ class Place:
 
     @property
     def is_memory(self) -> bool:
-        return self.fstype in MEMORY_TYPES
+        return self.fstype in IN_MEMORY
 
 
 def look_at(path: str) -> Place:

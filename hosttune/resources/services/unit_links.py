@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.services.unit_files import ADMIN, LINK_FOLDERS, UnitFiles, assignments, template_of
+from hosttune.facts.services.unit_files import LINK_FOLDERS, UnitFiles, assignments, template_of
+from hosttune.host.known.unit_folders import ADMIN
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 

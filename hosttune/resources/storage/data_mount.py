@@ -16,6 +16,7 @@ from hosttune.facts.storage.filesystems import look
 from hosttune.facts.storage.mounts import LOCAL_TYPES, MOUNTINFO, unit_name
 from hosttune.facts.storage.written_below import describe_rescue, describe_writers, find_writers
 from hosttune.host.door import Stat
+from hosttune.host.known.unit_folders import ADMIN, VENDOR
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.regex import regex
 from hosttune.resources.base import AddressKind, FieldSpec, WishKind, in_general
@@ -369,7 +370,7 @@ class _DataMountComparison:
 
     def _unit(self) -> str:
         name = unit_name(self.target)
-        for folder in ("/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"):
+        for folder in (ADMIN, *VENDOR):
             if isinstance(self.facts.reader.stat(f"{folder}/{name}"), Stat):
                 return f"{folder}/{name}"
         return ""

@@ -15,6 +15,7 @@ from hosttune.facts.storage.fstab_lines import FstabLine, FstabText, LineKind, l
 from hosttune.facts.storage.fstab_options import atime_words, decode, set_atime
 from hosttune.facts.storage.mounts import LOCAL_TYPES, is_system
 from hosttune.frozen import frozen
+from hosttune.host.known.file_systems import IN_RAM
 from hosttune.resources.storage.fstab_document import Edit, edited, spliced
 from hosttune.resources.storage.fstab_lint import LineErrors
 from hosttune.resources.storage.mount_policy import OF_THE_KERNEL, View, written_obstacle
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 WORD = "noatime"
 _LOCAL = frozenset(name.encode() for name in LOCAL_TYPES)
-_NEVER = frozenset(name.encode() for name in OF_THE_KERNEL) | {b"tmpfs", b"ramfs"}  # not worth a word
+_NEVER = frozenset(name.encode() for name in OF_THE_KERNEL | IN_RAM)  # not worth a word
 
 
 class LineOutcome(str, Enum):

@@ -6,10 +6,10 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.facts.services.unit_files import ADMIN
 from hosttune.facts.storage.fstab_lines import parse
 from hosttune.facts.storage.fstab_options import encode
 from hosttune.facts.storage.sources import sources_of
+from hosttune.host.known.unit_folders import ADMIN
 from hosttune.resources.storage.fstab_boot import (
     HARMLESS,
     MAY_FAIL,

@@ -1,0 +1,1 @@
+"""Outside knowledge that several parts need, each piece in one module."""
