@@ -59,6 +59,9 @@ def hold_text(kind: str, detail: str) -> str:
     return f"{HOLDS.get(kind, '')} {detail}".strip() if detail else HOLDS.get(kind, "").rstrip(":")
 
 
+KINDS = {"wants": "changes", "advises": "advice only"}  # of rules
+
+
 @frozen
 class FitnessWord:
     """What is said of a node: the heading of its points, and the verdict with what it means."""

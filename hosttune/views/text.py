@@ -55,15 +55,19 @@ def text(document: Document, screen: Screen) -> str:
 
 
 def blocks_text(blocks: Iterable[Block], screen: Screen) -> str:
-    """Blocks with a blank line between them."""
+    """Blocks with a blank line between them, but for the rows of labelled sections."""
     lines: list[str] = []
     for _, them in groupby(blocks, lambda block: isinstance(block, Section)):
         run = tuple(them)
         label = _label(run)
-        for block in run:
-            is_next = bool(lines) and not (isinstance(block, Section) and block.label and block is not run[0])
-            lines += [*([""] if is_next else []), *block_lines(block, screen, "", label)]
+        for number, block in enumerate(run):
+            is_row = number and _has_label(block) and _has_label(run[number - 1])
+            lines += [*([""] if lines and not is_row else []), *block_lines(block, screen, "", label)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _has_label(block: Block) -> bool:
+    return isinstance(block, Section) and bool(block.label)
 
 
 def block_lines(block: Block, screen: Screen, indent: str = "", label: int = 0) -> list[str]:
