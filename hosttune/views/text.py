@@ -190,7 +190,7 @@ def _labelled(section: Section, screen: Screen) -> list[str]:
         for item in items:
             steps = (_told(one) if one.head else f"    {one.sentence}" for one in item.items)
             texts = [text for text in (item.sentence, *steps) if text] or [""]
-            head = f"{padded(item.head, width)}  " if item.head else ""
+            head = f"{padded(item.head, width)}  " if item.head else " " * (len(rest) - _LABEL)
             first = padded(section.label, _LABEL) + head
             own = wrapped(texts[0], screen.columns, first=first, rest=rest) or [first.rstrip()]
             if width_of(own[0]) > screen.columns:  # its first word has no room beside the name
