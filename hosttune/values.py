@@ -12,7 +12,6 @@ from enum import Enum
 from typing import Any, Final, TypeAlias, TypeVar, final
 
 from hosttune.frozen import frozen
-from hosttune.verdict_words import hold_text
 
 T = TypeVar("T")
 
@@ -220,6 +219,8 @@ class Hold:
 
     def __str__(self) -> str:
         """Half a sentence, in the words for people."""
+        from hosttune.verdict_words import hold_text  # only who prints a hold needs it
+
         return hold_text(self.kind.value, self.detail)
 
 

@@ -182,7 +182,7 @@ def test_check_tells_what_differs_and_the_next_command(run):
     )
     assert f"\n{H100}: " in out[:200]
     assert " changes now" in out[:300]
-    assert "memory-swappiness       vm.swappiness should be at most 10" in out
+    assert "CHANGE  memory-swappiness  vm.swappiness should be at most 10" in out
     assert f"/opt/hosttune/bin/hosttune plan --host {H100}" in out
     assert "apply" not in out
 
