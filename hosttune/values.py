@@ -226,9 +226,10 @@ class Hold:
         return self.kind is not HoldKind.NONE
 
     def __str__(self) -> str:
-        """Half a sentence; a detail that is a sentence itself comes after a colon."""
-        colon = ":" if self.detail and self.kind in {HoldKind.BUSY, HoldKind.REFUSED, HoldKind.EDITED} else ""
-        return f"{self.kind}{colon} {self.detail}".strip()
+        """Half a sentence, in the words for people."""
+        from hosttune.verdict_words import hold_text  # only who prints a hold needs it
+
+        return hold_text(self.kind.value, self.detail)
 
 
 @frozen

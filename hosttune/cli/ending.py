@@ -1,6 +1,6 @@
 """How a command ends: its exit status, and what becomes of an error.
 
-Exit status as in diff(1): 0 as it should be, 1 not so, 2 trouble.
+Exit status as in diff(1): 0 ok, 1 not so, 2 trouble.
 """
 
 from __future__ import annotations

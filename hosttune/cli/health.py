@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from hosttune.cli.options import HealthFormat, LookOnly, Option, ShowHealth
 from hosttune.errors import HosttuneError
+from hosttune.verdict_words import FITNESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ def health(
         bool, Option("--learn", help="Keep what this healthy host has, and how its errors count, to hold it against.")
     ] = False,
 ) -> int:
-    """Check whether this node is fit to take jobs. It is fit, impaired, unfit or unknown. Changes nothing.
+    """Check whether this node is fit to take jobs. It is fit, degraded, not fit or unknown. Changes nothing.
 
     --learn stores the state of this healthy host. With --host RECORD, the state of a sibling is stored for this one.
 
@@ -122,7 +123,8 @@ def _learned(look: LookOnly, show: ShowHealth, within: str) -> int:
     require_root(["health", "--learn"], look)
     found, session = _looked(look, within, without=BASELINE)
     if found.fitness > Fitness.UNKNOWN:
-        message = f"nothing was learned, for the host is {found.fitness}: {found.points[0].sentence}"
+        verdict = FITNESS[found.fitness.value].verdict
+        message = f"nothing was learned, for the host is {verdict}: {found.points[0].sentence}"
         hint = "solve it first; or waive it in the policy, with who says so and until when"
         raise HosttuneError(message, hint=hint)
     own = Facts(LiveReader())

@@ -39,7 +39,7 @@ def report(
     With --policy, --rules, --profile, --select or --ignore the records are judged by these instead of by what is on
     the hosts: what would it change?
 
-    Exit status: 0 every host is as it should be, 1 one is not, gave no answer or could not be read, 2 trouble.
+    Exit status: 0 every host is ok, 1 one is not, gave no answer or could not be read, 2 trouble.
     """
     from hosttune.actions.fleet import Ask, changes_of, survey
     from hosttune.cli.reports import deliver

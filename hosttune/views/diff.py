@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
 from hosttune.host.cleaned import clean
+from hosttune.verdict_words import STATES
 from hosttune.views.comparison import DifferenceKind, files_of, set_by
 from hosttune.views.document import Document, Item, Items, Say, Section, rendered
 from hosttune.views.findings import BY_OUTCOME, explain_finding
@@ -32,7 +33,7 @@ def diff_report(comparison: CheckComparison, page: Page) -> str:
         blocks.append(Section(title, (Items(items, is_aligned=True),), BY_OUTCOME[found[0].cost].style))
     if comparison.unknown and page.is_whole:
         names = Items(tuple(Item(text=clean(rule)) for rule in comparison.unknown))
-        blocks.append(Section("Unknown on both sides", (names,), "red"))
+        blocks.append(Section("Could not be checked on either side", (names,), STATES["unknown"].style))
     explain_finding = Say(" ".join([_decision(comparison), *map(clean, comparison.notes)]), "decision")
     head = (Items((_side("-", comparison.a), _side("+", comparison.b)), is_aligned=True), explain_finding)
     name = f"{clean(comparison.a.host)} and {clean(comparison.b.host)}"
@@ -74,7 +75,7 @@ def _decision(comparison: CheckComparison) -> str:
     parts = [f"{counted(len(differing), 'rule')} {'tells' if len(differing) == 1 else 'tell'} them apart"]
     parts += [f"{len(one_only)} on one side only"] if one_only else []
     rest = [f"{comparison.alike} alike"] if comparison.alike else []
-    rest += [f"{len(comparison.unknown)} unknown on both sides"] if comparison.unknown else []
+    rest += [f"{len(comparison.unknown)} could not be checked on either side"] if comparison.unknown else []
     if not comparison.differences:
         return f"No rule tells them apart ({', '.join(rest) or 'none says anything'})."
     return f"{', '.join([*parts, *rest])}."
@@ -96,7 +97,7 @@ def _title(one: Difference) -> str:
 def _item(one: Difference, comparison: CheckComparison, page: Page) -> Item:
     """The verdicts and the risk, what each side says, who set it and when; with all told what the rule brings."""
     words = [f"{clean(one.subject)}:"] if one.subject else []
-    sides = (standing(one.a) if one.a else "absent", standing(one.b) if one.b else "absent")
+    sides = [STATES[standing(side)].of_one if side else "absent" for side in (one.a, one.b)]
     words.append(sides[0] if sides[0] == sides[1] else f"{sides[0]} -> {sides[1]}")
     points = []
     a, b = _written(one.a, comparison.a), _written(one.b, comparison.b)
@@ -113,7 +114,7 @@ def _item(one: Difference, comparison: CheckComparison, page: Page) -> Item:
 def _side_texts(finding: Finding, page: Page) -> Iterator[str]:
     said = explain_finding(finding, page)
     sentence = Item(text=said.reason, evidence=said.evidence[: page.evidence]).sentence
-    yield sentence or str(finding.verdict)
+    yield sentence or STATES[finding.verdict.value].of_one
     if said.why_not:
         yield f"why not: {said.why_not}"
     others = [clean(who) for who in set_by(finding)]

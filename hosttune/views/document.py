@@ -177,6 +177,7 @@ class Section(Block):
     is_alarm: bool = False  # it belongs to the head of a page
     is_quiet: bool = False  # a page folds it away
     is_prose: bool = False  # paragraphs, with room between them
+    label: str = ""  # on a terminal each point begins with it, in place of the heading
 
 
 @frozen

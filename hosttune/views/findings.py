@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
+from hosttune.regex import regex
 from hosttune.values import HoldKind, Verdict
+from hosttune.verdict_words import STATES, hold_text
 from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of
 from hosttune.views.document import Fold, Item, Items, Say, Section
 from hosttune.views.record_gaps import gaps_text, missing_answer
-from hosttune.views.summary import NEEDS_LEAVE, NOT_SAFE, OWNED, WAITS, is_fault, rules_in
+from hosttune.views.summary import ASIDE, NEEDS_LEAVE, NOT_SAFE, OWNED, WAITS, is_fault, rules_in
 from hosttune.views.terminal import counted, join_words
 
 if TYPE_CHECKING:
@@ -27,27 +29,43 @@ if TYPE_CHECKING:
 LATER = "only the machine that runs these files can tell"
 BY_RECORD = " (--hardware RECORD answers for its hardware)"
 NOTHING: Mapping[str, About] = {}
+LEAST_OF_A_CLAUSE, MOST_OF_A_CLAUSE = 25, 70  # characters of a gain on a line
+_GOES_ON = regex(r": | \(|, (?:after|also|and|as|before|because|but|in|or|since|so|where|which|while|with)\b")
+_OPEN = frozenset({Verdict.DIFFERS, Verdict.ADVICE})
 SHOWN_SUBJECTS = 2  # things of which a finding says the same, on one screen
 
 
 @frozen
 class FindingGroup:
-    """The findings that stand under one heading."""
+    """The findings under one heading; `state` is a key of STATES."""
 
-    title: str
-    style: str
+    state: str
     holds: Callable[[Finding], bool]
 
     @property
+    def title(self) -> str:
+        return STATES[self.state].heading
+
+    @property
+    def style(self) -> str:
+        return STATES[self.state].style
+
+    @property
     def key(self) -> str:
-        """The title as a word of a program: `left-alone`."""
-        return self.title.lower().replace(" ", "-")
+        """The state as a word of a program: `left-alone`."""
+        return self.state.replace(" ", "-")
 
     def section(self, items: Iterable[Item], count: int, *, is_aligned: bool = False) -> Section:
         """The findings as points of a list; `count` is not told where it is 0."""
         explain_finding = Items(refer_back(items), is_aligned=is_aligned)
         return Section(
-            self.title, (explain_finding,), self.style, str(count) if count else "", self.key, is_quiet=self in QUIET
+            self.title,
+            (explain_finding,),
+            self.style,
+            str(count) if count else "",
+            self.key,
+            is_quiet=self in QUIET,
+            label=STATES[self.state].label if is_aligned else "",
         )
 
 
@@ -71,29 +89,25 @@ def _held(*kinds: HoldKind) -> Callable[[Finding], bool]:
     return lambda finding: finding.hold.kind in kinds and not is_fault(finding)
 
 
-FAULTS = FindingGroup("Faults", "red", is_fault)
-DIFFERS = FindingGroup("Differs", "yellow", _is(Verdict.DIFFERS))
-UNKNOWN = FindingGroup("Unknown", "red", _is(Verdict.UNKNOWN))
-WAITING = FindingGroup("Waits", "yellow", _held(*WAITS))
-LEFT_ALONE = FindingGroup("Left alone", "cyan", _held(*OWNED, *NOT_SAFE, *NEEDS_LEAVE))
-ORPHANED = FindingGroup("Left from earlier runs", "cyan", _held(HoldKind.ORPHANED))
-DEFERRED = FindingGroup("Deferred", "dim", _held(HoldKind.DEFERRED))
-ADVICE = FindingGroup("Advice", "cyan", _is(Verdict.ADVICE))
-WAIVED = FindingGroup("Waived by the policy", "dim", _held(HoldKind.WAIVED))
-OK = FindingGroup("As it should be", "green", _is(Verdict.OK))
-NOT_APPLICABLE = FindingGroup("Does not apply", "dim", _is(Verdict.NOT_APPLICABLE))
+FAULTS = FindingGroup("fault", is_fault)
+DIFFERS = FindingGroup("differs", _is(Verdict.DIFFERS))
+UNKNOWN = FindingGroup("unknown", _is(Verdict.UNKNOWN))
+WAITING = FindingGroup("waits", _held(*WAITS))
+BLOCKED = FindingGroup("refused", _held(*NOT_SAFE))
+SKIPPED = FindingGroup("left alone", _held(*OWNED, *NEEDS_LEAVE))
+ORPHANED = FindingGroup("orphaned", _held(HoldKind.ORPHANED))
+DEFERRED = FindingGroup("deferred", _held(HoldKind.DEFERRED))
+ADVICE = FindingGroup("advice", _is(Verdict.ADVICE))
+WAIVED = FindingGroup("waived", _held(HoldKind.WAIVED))
+OK = FindingGroup("ok", _is(Verdict.OK))
+NOT_APPLICABLE = FindingGroup("not applicable", _is(Verdict.NOT_APPLICABLE))
 
-HELD = (WAITING, LEFT_ALONE, ORPHANED, DEFERRED)
+HELD = (WAITING, BLOCKED, SKIPPED, ORPHANED, DEFERRED)
 WORST_FIRST = (FAULTS, DIFFERS, UNKNOWN, *HELD, ADVICE)
 LISTED = (*WORST_FIRST, WAIVED)  # without --verbose; the others are only counted
 QUIET = (WAIVED, OK, NOT_APPLICABLE)
 ALL = (*WORST_FIRST, *QUIET)
-# what a fleet and a comparison call the same outcomes
-BY_OUTCOME = {
-    "fault": FAULTS, "differs": DIFFERS, "unknown": UNKNOWN, "waits": WAITING, "left alone": LEFT_ALONE,
-    "advice": ADVICE, "deferred": DEFERRED, "orphaned": ORPHANED, "waived": WAIVED, "ok": OK,
-    "not applicable": NOT_APPLICABLE,
-}  # fmt: skip
+BY_OUTCOME = {group.state: group for group in ALL}  # by what a fleet and a comparison call them
 
 
 def gather_findings(findings: Iterable[Finding], *, most: int = 0) -> list[Finding]:
@@ -131,7 +145,7 @@ def explain_finding(finding: Finding, page: Page) -> Told:
 def _why_not(finding: Finding) -> str:
     """A reason that the first line gives already is not repeated."""
     hold = finding.hold
-    return clean(str(hold.kind if hold.detail == finding.reason else hold))
+    return clean(hold_text(hold.kind.value, "" if hold.detail == finding.reason else hold.detail))
 
 
 def sections(
@@ -148,8 +162,7 @@ def _section(group: FindingGroup, findings: list[Finding], page: Page, about: Ma
     if missing:
         return _unknown_section(findings, missing, page, about)
     told_of = gather_findings(findings, most=_most_subjects(page))
-    items = (_item(finding, page, about.get(finding.rule)) for finding in told_of)
-    section = group.section(items, rules_in(findings), is_aligned=True)
+    section = group.section(_items(told_of, page, about), rules_in(findings), is_aligned=True)
     if group is DEFERRED and page.is_terse:  # the reason is the same for all
         names = join_words([clean(rule) for rule in dict.fromkeys(finding.rule for finding in findings)])
         more = "" if " --hardware " in page.options else BY_RECORD
@@ -162,31 +175,43 @@ def _unknown_section(
 ) -> Section:
     """Of a record that lacks answers: one sentence for all `missing` findings, which are listed where all is."""
     listed = [one for one in findings if page.is_whole or not missing_answer(one.reason, page)]
-    items = [_item(one, page, about.get(one.rule)) for one in gather_findings(listed, most=_most_subjects(page))]
+    items = _items(gather_findings(listed, most=_most_subjects(page)), page, about)
     section = UNKNOWN.section(items, rules_in(findings), is_aligned=True)
     rules = () if page.is_whole else [one.rule for one in missing]
     said = Say(gaps_text([one.reason for one in missing], rules, page), is_hanging=True)
     return replace(section, blocks=(*(section.blocks if items else ()), said))
 
 
+def _items(findings: Iterable[Finding], page: Page, about: Mapping[str, About]) -> list[Item]:
+    """The findings as points; what a rule brings is said at its first one."""
+    items, said = [], set()
+    for one in findings:
+        items.append(_item(one, page, about.get(one.rule), has_gain=one.rule not in said))
+        said.add(one.rule)
+    return items
+
+
 def _most_subjects(page: Page) -> int:
     return SHOWN_SUBJECTS if page.is_terse else 0
 
 
-def _item(finding: Finding, page: Page, about: About | None) -> Item:
-    """The finding: what is wrong, the evidence, why it is not acted on, what to do. Of a waived one who accepts it and
-    why is enough for one screen.
+def _item(finding: Finding, page: Page, about: About | None, *, has_gain: bool) -> Item:
+    """The finding: what is wrong, the evidence, what its rule brings, why it is not acted on, what to do. Of a waived
+    one who accepts it and why is enough for one screen.
     """
     one = explain_finding(finding, page)
     if finding.hold.kind is HoldKind.WAIVED and page.is_terse:
         detail = clean(finding.hold.detail)
         return Item(one.rule, f"{one.subject}: {detail}" if one.subject else detail)
-    points = [Item("why not", one.why_not, look="label")] if one.why_not else []
+    is_open = is_fault(finding) or (finding.verdict in _OPEN and finding.hold.kind not in ASIDE)
+    has_gain = has_gain and is_open and not page.folds
+    points = [Item("why", first_clause(about.gain), look="label")] if about and about.gain and has_gain else []
+    points += [Item("why not", one.why_not, look="label")] if one.why_not else []
     points += todo_items(one.steps)
     is_said = one.reason or one.evidence or finding.hold
     return Item(
         one.rule,
-        one.reason if is_said else str(finding.verdict),
+        one.reason if is_said else STATES[finding.verdict.value].of_one,
         tuple(points),
         look="strong",
         group=clean(group_of(finding.rule)),
@@ -194,6 +219,16 @@ def _item(finding: Finding, page: Page, about: About | None) -> Item:
         evidence=one.evidence[: page.evidence],
         folded=_folded(finding, about) if page.folds else (),
     )
+
+
+def first_clause(gain: str) -> str:
+    """The first clause of a gain that names one. What is longer than a line ends where a further clause begins."""
+    clauses = clean(" ".join(gain.split())).replace(". ", "; ").split("; ")
+    clause: str = next((one for one in clauses if not one.startswith(("none", "nothing"))), clauses[0])
+    if len(clause) <= MOST_OF_A_CLAUSE:
+        return clause
+    heads = (clause[: at.start()] for at in _GOES_ON.finditer(clause, LEAST_OF_A_CLAUSE))
+    return next((head for head in heads if head.count("(") == head.count(")")), clause)
 
 
 def refer_back(items: Iterable[Item]) -> tuple[Item, ...]:

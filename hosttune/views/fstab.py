@@ -11,6 +11,7 @@ from hosttune.host.cleaned import safe
 from hosttune.resources.storage.fstab_lint import RemarkLevel
 from hosttune.resources.storage.fstab_plan import LineOutcome
 from hosttune.values import steps_of
+from hosttune.verdict_words import STATES
 from hosttune.views.terminal import columned, counted, join_words, width_of, wrapped
 
 if TYPE_CHECKING:
@@ -173,7 +174,11 @@ def left_text(tuning: Tuning, screen: Screen) -> str:
     held = [step for step in tuning.steps if step.outcome in (LineOutcome.LEFT, LineOutcome.REFUSED)]
     fine = sum(step.outcome is LineOutcome.OK for step in tuning.steps)
     changed = sum(step.outcome is LineOutcome.CHANGED for step in tuning.steps)
-    numbers = [f"{counted(changed, 'line')} to change", f"{fine} noatime already", f"{len(held)} left alone"]
+    numbers = [
+        f"{counted(changed, 'line')} to change",
+        f"{fine} noatime already",
+        f"{len(held)} {STATES['left alone'].said}",
+    ]
     rows: list[tuple[str, ...]] = []
     for step in held:
         todo = f"; {step.todo}" if step.todo else ""

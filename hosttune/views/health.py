@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION
 from hosttune.engine.health import Fitness, HealthPoint, NodeHealth
 from hosttune.host.cleaned import clean
+from hosttune.verdict_words import FITNESS
 from hosttune.views.document import Document, Item, Items, Say, Section, Table
 from hosttune.views.findings import refer_back, todo_items
 from hosttune.views.prometheus import metrics
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
 SLURM_BYTES = 255  # of a reason: Slurm's accounting keeps it as tinytext
 NPD_BYTES = 80  # of a message: max_output_length of node-problem-detector's custom plugins
 _STYLES = {Fitness.FIT: "green", Fitness.UNKNOWN: "yellow", Fitness.IMPAIRED: "yellow", Fitness.UNFIT: "red"}
-_MEANS = {
-    Fitness.FIT: "it may take work",
-    Fitness.UNKNOWN: "something that would tell could not be seen",
-    Fitness.IMPAIRED: "it works, but slower, or not for long",
-    Fitness.UNFIT: "drain it: it does not do its work",
-}
 # Within NPD_BYTES after `fit, `
 _SHORT_REACH = "of AMD and Intel GPUs only driver, memory errors and resets are judged"
 _NOT_FIT = tuple(fitness for fitness in Fitness if fitness is not Fitness.FIT)
@@ -48,8 +43,8 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus:
     """The verdict in one line; below it `gpus`, their names by slot, with what is wrong with each; then each point with
     its cause and what to do, the worst first. With --verbose also the rules that found nothing, by their titles.
     """
-    asked = "" if health.points else f" ({counted(len(health.asked), 'rule')} asked)"
-    verdict = f"{health.fitness}: {_fit_words(health) if not health.points else _MEANS[health.fitness]}{asked}"
+    asked = "" if health.points else f" ({counted(len(health.asked), 'check')})"
+    verdict = f"{_fit_words(health) if not health.points else FITNESS[health.fitness.value].sentence}{asked}"
     host = clean(page.host)
     head: list[Block] = [Say(verdict, "decision", name=host, style=_STYLES[health.fitness])]
     head += [Say(reach)] if (reach := reach_text(health.asked)) else []
@@ -57,7 +52,7 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus:
     sections = []
     for fitness in reversed(Fitness):
         if own := [point for point in health.points if point.fitness is fitness]:
-            title = str(fitness).capitalize()
+            title = FITNESS[fitness.value].heading
             sections.append(
                 Section(title, _blocks(own, page), _STYLES[fitness], str(len({point.rule for point in own})))
             )
@@ -65,7 +60,7 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus:
         items = tuple(Item(clean(name), clean(titles.get(name, "")), look="strong") for name in fine)
         title = "Asked, and nothing against work"
         sections.append(Section(title, (Items(items, is_aligned=True),), "green", str(len(fine))))
-    status = f"Exit status 1: {health.fitness}." if health.fitness is not Fitness.FIT else ""
+    status = f"Exit status 1: {FITNESS[health.fitness.value].verdict}." if health.fitness is not Fitness.FIT else ""
     return text(Document(host, host, tuple(head), tuple(sections), status=status), page.screen)
 
 
@@ -74,8 +69,8 @@ def _gpu_rows(health: NodeHealth, gpus: Mapping[str, str]) -> Iterator[tuple[str
     for slot in sorted(gpus):
         own = [point for point in health.points if point.subject == slot]  # the worst first
         rules = dict.fromkeys(point.rule for point in own if point.fitness is own[0].fitness)
-        verdict = f"{own[0].fitness}: {join_words(list(rules))}" if own else "nothing of its own"
-        yield clean(slot), clean(gpus[slot]), clean(verdict if health.points else str(health.fitness))
+        verdict = f"{FITNESS[own[0].fitness.value].verdict}: {join_words(list(rules))}" if own else "nothing of its own"
+        yield clean(slot), clean(gpus[slot]), clean(verdict if health.points else FITNESS[health.fitness.value].verdict)
 
 
 def _blocks(points: list[HealthPoint], page: Page) -> tuple[Block, ...]:
@@ -185,7 +180,7 @@ def nagios_text(health: NodeHealth) -> str:
 
 def _fit_words(health: NodeHealth) -> str:
     """What `fit` means here: of GPUs of others than NVIDIA little is looked at, which no reader may take for all."""
-    return _MEANS[Fitness.FIT] + (f"; {_SHORT_REACH}" if is_reach_short(health.asked) else "")
+    return FITNESS["fit"].verdict + (f"; {_SHORT_REACH}" if is_reach_short(health.asked) else "")
 
 
 def _worst(health: NodeHealth) -> str:

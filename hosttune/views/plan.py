@@ -160,7 +160,7 @@ def describe_consent(plan: Plan) -> list[str]:
         elif more_of(change):
             lines.append(f"Undoing {address_text(change.address)}: {more_of(change)}")
     if any(UNKNOWN.holds(finding) for finding in plan.findings):
-        lines.append("Something could not be read, so there may be more to change: see Unknown.")
+        lines.append(f"Something could not be read, so there may be more to change: see {UNKNOWN.title}.")
     return lines
 
 

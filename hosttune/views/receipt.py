@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.host.cleaned import clean
 from hosttune.values import Phase
+from hosttune.verdict_words import STATES
 from hosttune.views.change import address_text, diff_of
 from hosttune.views.document import CommandBlock, Document, Item, Items, Lines, Say, Section, rendered
 from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections, todo_items
@@ -67,7 +68,7 @@ def receipt_report(
         *_list("Done", map(_title, standing)),
         *_list("Taken back, because another change of the rule failed", map(_title, back)),
         *_list("Not begun", (Item(diff_of(one, is_short=True).title, look="code") for one in receipt.left), "yellow"),
-        *_list("Waits", map(_sentence, receipt.waiting), "yellow"),
+        *_list(STATES["waits"].heading, map(_sentence, receipt.waiting), "yellow"),
         *_list("Needs a reboot", map(_sentence, receipt.reboot_reasons), "yellow"),
         *_list("No reboot before this is solved", map(_sentence, receipt.reboot_obstacles), "red"),
         *sections((FAULTS,), receipt.faults, page),

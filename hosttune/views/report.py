@@ -10,6 +10,7 @@ from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import reboot_blockers, waits_for_reboot
 from hosttune.host.cleaned import clean
 from hosttune.values import Activation, Verdict
+from hosttune.verdict_words import STATES
 from hosttune.views.document import Document, Item, Items, Say, Steps, Warnings, rendered
 from hosttune.views.findings import ADVICE, ALL, FAULTS, LISTED, WAIVED, sections
 from hosttune.views.masking import masked
@@ -32,7 +33,7 @@ _REBOOT = "reboot when it suits you, then check again."
 def check_report(hosts: tuple[Checked, ...], *, strict: bool = False) -> str:
     """The reports of these hosts in the medium of their page; `strict`: advice counts for the exit status.
 
-    What is as it should be, or does not apply, is counted where it cannot be folded away. Where nothing differs, a
+    What is ok, or not applicable, is counted where it cannot be folded away. Where nothing differs, a
     terminal counts what is waived and advice, too, as far as they go beyond its screen; a pipe gets all of it.
     """
     documents = [check_outline(one, strict=strict) for one in hosts]
@@ -77,11 +78,11 @@ def status_text(why: str) -> str:
 def _named(findings: Iterable[Finding]) -> list[Items]:
     """A line for each group except faults: how many rules, and which."""
     every = tuple(findings)
-    found = [(group.title, [clean(one.rule) for one in every if group.holds(one)]) for group in LISTED]
+    found = [(STATES[group.state].label, [clean(one.rule) for one in every if group.holds(one)]) for group in LISTED]
     items = (
-        Item(f"{title} ({rules})", ", ".join(names))
-        for title, own in found
-        if title != FAULTS.title and (names := dict.fromkeys(own)) and (rules := len(names))
+        Item(f"{label} ({rules})", ", ".join(names))
+        for label, own in found
+        if label != STATES[FAULTS.state].label and (names := dict.fromkeys(own)) and (rules := len(names))
     )
     listed = tuple(items)
     return [Items(listed, is_aligned=True)] if listed else []
@@ -151,17 +152,19 @@ def decision_text(plan: Plan) -> str:
     summary = summarize(plan)
     faults = [f"{text};" for text in [faults_text(plan.findings)] if text]
     now = f"{counted(summary.changes_now, 'change')} now" if summary.changes_now else "nothing to change now"
+    rest = ((summary.unknown, "unknown"), (summary.deferred, "deferred"))
     at_boot = sum(change.activation is Activation.REBOOT for change in plan.changes)
     if at_boot:
         verb = "takes" if at_boot == 1 else "take"
         now += f" ({at_boot if at_boot < summary.changes_now else 'which'} {verb} effect at the next reboot)"
-    parts = [now, *_numbers((summary.after_drain, "after a drain"), (summary.after_reboot - at_boot, "after a reboot"))]
-    parts += _numbers((summary.waiting, "waiting"), (summary.unknown, "unknown"), (summary.deferred, "deferred"))
+    parts = [now, *_numbers((summary.after_drain, "waiting for GPU work"))]
+    parts += _numbers((summary.after_reboot - at_boot, "waiting for reboot"), (summary.waiting, "waiting"))
+    parts += [f"{number} {STATES[state].said}" for number, state in rest if number]
     undo = f"{summary.irreversible} cannot be undone." if summary.irreversible else "All can be undone."
     aside = _numbers(
-        (summary.owned, "left to others"),
+        (summary.owned, "managed elsewhere"),
         (summary.needs_leave, "beyond what the policy allows"),
-        (summary.refused, "refused"),
+        (summary.refused, STATES["refused"].said),
     )
     sentences = [*faults, f"{', '.join(parts)}."]
     sentences += [undo] if summary.changes_now else []
@@ -201,9 +204,8 @@ def warning_texts(one: Checked) -> list[str]:
 
 def quiet_text(summary: Summary, waived: int = 0) -> str:
     """What a report only counts; `waived`: rules of that sort which it does not list."""
-    return join_words(
-        _numbers((summary.ok, "as it should be"), (summary.not_applicable, "not applicable here"), (waived, "waived"))
-    )
+    counts = ((summary.ok, "ok"), (summary.not_applicable, "not applicable"), (waived, "waived"))
+    return join_words([f"{number} {STATES[state].said}" for number, state in counts if number])
 
 
 def _counted(plan: Plan, page: Page, hidden: set[int]) -> str:
@@ -212,7 +214,7 @@ def _counted(plan: Plan, page: Page, hidden: set[int]) -> str:
     advice, waived = (rules_in(filter(group.holds, folded)) for group in (ADVICE, WAIVED))
     parts = [f"Advice of {counted(advice, 'more rule')}"] if advice else []
     parts += [quiet] if (quiet := quiet_text(summarize(plan), waived)) else []
-    return f"{'; '.join(parts)}{' (--verbose lists them)' if page.is_terse else ''}." if parts else ""
+    return f"{'; '.join(parts)}{' (-v lists them)' if page.is_terse else ''}." if parts else ""
 
 
 def next_steps(one: Checked) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.engine.rule import Status
 from hosttune.host.cleaned import clean
+from hosttune.verdict_words import KINDS
 from hosttune.views.terminal import columned, counted, wrapped
 
 if TYPE_CHECKING:
@@ -106,7 +107,11 @@ def _profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noq
 
 
 def _kind(rule: Rule) -> str:
-    return verb_of(rule) if rule.status is Status.STABLE else f"{verb_of(rule)} ({rule.status})"
+    return kind_text(rule) if rule.status is Status.STABLE else f"{kind_text(rule)} ({rule.status})"
+
+
+def kind_text(rule: Rule) -> str:
+    return KINDS[verb_of(rule)]
 
 
 def verb_of(rule: Rule) -> str:

@@ -8,7 +8,7 @@ from hosttune.views.document import Medium
 from hosttune.views.explain import Explained, explain_outline, profiles_of
 from hosttune.views.markdown import cell, markdown, table_lines
 from hosttune.views.page import Page
-from hosttune.views.rules import verb_of
+from hosttune.views.rules import kind_text
 from hosttune.views.terminal import counted
 from hosttune.views.wording import Wording
 
@@ -25,7 +25,7 @@ Written by `hosttune rules doc > docs/rules.md` from the rule files; edit those.
 and what the rule finds on this host. What hosttune leaves alone on purpose stands in [folklore.md](folklore.md), how
 to choose in [policy.md](policy.md), how to write rules of your own in [custom-rules.md](custom-rules.md).
 
-*Kind* `wants` changes the host when `apply --yes` says so, `advises` never does.
+*Kind*: `changes` changes the host when `apply --yes` says so, `advice only` never does.
 """
 
 
@@ -48,7 +48,7 @@ def _profile_cells(profile: Profile) -> tuple[str, ...]:
 
 
 def _rule_cells(rule: Rule) -> tuple[str, ...]:
-    return f"[{rule.id}](#{rule.id})", verb_of(rule), str(rule.risk), cell(rule.title)
+    return f"[{rule.id}](#{rule.id})", kind_text(rule), str(rule.risk), cell(rule.title)
 
 
 def _section(rule: Rule, catalog: Catalog) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.engine.plan import after_run, waits_for_reboot
 from hosttune.frozen import frozen
 from hosttune.values import Activation, HoldKind, Verdict
+from hosttune.verdict_words import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -125,7 +126,7 @@ def counts(finding: Finding, *, strict: bool) -> bool:
 
 
 def exit_status(plan: Plan, *, strict: bool) -> int:
-    """Of `check` and `plan`: 0 as it should be, 1 not so."""
+    """Of `check` and `plan`: 0 where nothing counts, else 1."""
     return int(bool(why_status(plan, strict=strict)))
 
 
@@ -158,10 +159,8 @@ def _causes(findings: Collection[Finding]) -> str:
 
 _CAUSES = {
     FAULT: ("fault", "faults"),
-    "differs": ("rule differs", "rules differ"),
-    "held": ("left alone", "left alone"),
-    "waits": ("waits", "wait"),
-    "unknown": ("unknown", "unknown"),
+    "differs": ("rule to change", "rules to change"),
+    **{state: (STATES[state].said,) * 2 for state in ("refused", "left alone", "waits", "unknown")},
     "waiver": ("waiver is over", "waivers are over"),
     "advice": ("piece of advice", "pieces of advice"),
 }
@@ -174,7 +173,7 @@ def _cause(finding: Finding) -> str:
     if finding.hold.kind in WAITS:
         return "waits"
     if finding.hold:
-        return "held"
+        return "refused" if finding.hold.kind in NOT_SAFE else "left alone"
     if finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN}:
         return str(finding.verdict.value)
     return "waiver" if finding.is_waiver_over else "advice"

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 _IN = "  "
+_LABEL, _HANG = 8, 22  # columns of a label, and where what is said of a finding goes on
+_NARROW = 60  # columns of a screen on which that begins behind the label
 
 
 ONE_SCREEN = 24  # lines of a terminal that was not enlarged
@@ -53,14 +55,19 @@ def text(document: Document, screen: Screen) -> str:
 
 
 def blocks_text(blocks: Iterable[Block], screen: Screen) -> str:
-    """Blocks with a blank line between them."""
+    """Blocks with a blank line between them, but for the rows of labelled sections."""
     lines: list[str] = []
     for _, them in groupby(blocks, lambda block: isinstance(block, Section)):
         run = tuple(them)
         label = _label(run)
-        for block in run:
-            lines += [*([""] if lines else []), *block_lines(block, screen, "", label)]
+        for number, block in enumerate(run):
+            is_row = number and _has_label(block) and _has_label(run[number - 1])
+            lines += [*([""] if lines and not is_row else []), *block_lines(block, screen, "", label)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _has_label(block: Block) -> bool:
+    return isinstance(block, Section) and bool(block.label)
 
 
 def block_lines(block: Block, screen: Screen, indent: str = "", label: int = 0) -> list[str]:
@@ -162,6 +169,40 @@ def _heading(section: Section, screen: Screen) -> list[str]:
     return [screen.paint(section.title, "bold", *style) + (f" ({section.count})" if section.count else "")]
 
 
+def _section(section: Section, screen: Screen, indent: str, label: int) -> list[str]:
+    if section.label:
+        return _labelled(section, screen)
+    roomy: type[Block] = Say if section.is_prose else Panel
+    return _inside(_heading(section, screen), section.blocks, screen, indent, label, roomy)
+
+
+def _labelled(section: Section, screen: Screen) -> list[str]:
+    """Each point on a line that begins with the label of its section; what follows it is at one column for all."""
+    lines: list[str] = []
+    rest = " " * (_LABEL if screen.columns < _NARROW else _HANG)
+    least = len(rest) - _LABEL - 2
+    for block in section.blocks:
+        if not isinstance(block, (Items, Say)):
+            lines += block_lines(block, screen, " " * _LABEL)
+            continue
+        items = block.items if isinstance(block, Items) else (Item("", block.text),)
+        width = max(least, *(width_of(item.head) for item in items), 0)
+        for item in items:
+            steps = (_told(one) if one.head else f"    {one.sentence}" for one in item.items)
+            texts = [text for text in (item.sentence, *steps) if text] or [""]
+            head = f"{padded(item.head, width)}  " if item.head else " " * (len(rest) - _LABEL)
+            first = padded(section.label, _LABEL) + head
+            own = wrapped(texts[0], screen.columns, first=first, rest=rest) or [first.rstrip()]
+            if width_of(own[0]) > screen.columns:  # its first word has no room beside the name
+                own = [first.rstrip(), *wrapped(texts[0], screen.columns, first=rest, rest=rest)]
+            own[0] = own[0].replace(section.label, screen.paint(section.label, "bold", section.style), 1)
+            lines += own
+            for text in texts[1:]:
+                inner = rest + " " * (len(text) - len(text.lstrip()))
+                lines += wrapped(text, screen.columns, first=inner, rest=inner)
+    return lines
+
+
 def _title(card: Panel, screen: Screen, indent: str) -> list[str]:
     """What a card is about, and at the right edge its note."""
     title = indent + screen.paint(card.title, "bold")
@@ -218,7 +259,5 @@ _LINES: dict[type[Block], Callable[[Any, Screen, str, int], list[str]]] = {
     Panel: lambda card, screen, indent, label: _inside(
         _title(card, screen, indent), card.blocks, screen, indent, label
     ),
-    Section: lambda section, screen, indent, label: _inside(
-        _heading(section, screen), section.blocks, screen, indent, label, Say if section.is_prose else Panel
-    ),
+    Section: _section,
 }

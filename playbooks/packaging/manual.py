@@ -38,7 +38,7 @@ def manual(root: Command, version: str, seconds: int) -> str:
         ".SH COMMANDS\n" + "".join(_command(one) for one in root.walk() if one.path and not one.commands),
         ".SH COMMON OPTIONS\n" + _panels(root),
         ".SH EXIT STATUS\n"
-        + _item("\\fB0\\fP", "The host is as it should be, or it was done.")
+        + _item("\\fB0\\fP", "The host is ok, or it was done.")
         + _item("\\fB1\\fP", "Something differs, is unknown or waits, or a change failed.")
         + _item("\\fB2\\fP", "hosttune could not do its work: usage, trouble."),
         f".SH TIMER\n{TIMER}\n",

@@ -224,9 +224,9 @@ def test_apply_busy_gpus_put_a_change_off_and_the_next_run_makes_it(
         work.wait()
     assert first.status == 2, first.output
     assert first.failed() == {"gpu02"}
-    assert "not as it should be: waits for running GPU work: site-somaxconn (" in first.output
+    assert "not as it should be: waiting for GPU work: site-somaxconn (" in first.output
     assert first.changed() == ALL
-    held = f"1 host: put off until the GPUs are free\n  gpu02: site-somaxconn (process {pid} (sleep, root) holds a GPU)"
+    held = f"1 host: waiting for GPU work\n  gpu02: site-somaxconn (process {pid} (sleep, root) holds a GPU)"
     assert held in first.output
     assert [host.name for host in fleet.hosts if host.read("/proc/sys/net/core/somaxconn").strip() != "65535"] == [
         "gpu02"
@@ -234,7 +234,7 @@ def test_apply_busy_gpus_put_a_change_off_and_the_next_run_makes_it(
     second = controller.play("apply.yml", **options)
     assert second.status == 0, second.output
     assert second.changed() == {"gpu02"}
-    assert "put off" not in second.output
+    assert "waiting for GPU work" not in second.output
     assert fleet["gpu02"].read("/proc/sys/net/core/somaxconn").strip() == "65535"
 
 
@@ -251,7 +251,7 @@ def test_what_the_reboot_makes_possible_is_for_the_next_run(controller: Controll
         work.wait()
     assert seen.status == 2, seen.output
     assert fleet["gpu01"].boots == 2
-    assert "host: put off" not in seen.output
+    assert "host: waiting for GPU work" not in seen.output
     (told,) = re.findall(r"^1 host: more to make by the next run\n  (gpu01: .*)$", seen.output, re.MULTILINE)
     assert told.endswith("(site-somaxconn)")
     again = controller.play("apply.yml", "--limit", "gpu01", **options)
@@ -267,13 +267,13 @@ def test_host_that_nothing_can_be_changed_on_is_never_nothing_to_change(controll
         assert seen.status == 2, seen.output
         assert "nothing to change" not in seen.output
         assert "1 host: nothing that hosttune changes, and not as it should be\n  gpu01\n" in seen.output
-        refused = seen.output.partition("\n1 host: refused\n")[2].partition("\n\n")[0]
+        refused = seen.output.partition("\n1 host: blocked\n")[2].partition("\n\n")[0]
         assert "  gpu01: /etc/fstab cannot be written: /etc is mounted read-only (storage-noatime)" in refused
         assert "  gpu02: larger than 1 MiB or 10,000 lines, which no fstab is (" in seen.output
-        alone = "1 host: left alone\n  gpu03: owned by an explicit `strictatime` in /etc/fstab line 6 (storage-noatime)"
+        alone = "1 host: skipped\n  gpu03: managed by an explicit `strictatime` in /etc/fstab line 6 (storage-noatime)"
         assert alone in seen.output
         assert seen.failed() == {"gpu01", "gpu02", "gpu03"}
-        assert "left alone: storage-noatime (-e " in seen.output
+        assert "skipped: storage-noatime (-e " in seen.output
     again = controller.play("apply.yml", "--limit", "gpu03", hosttune_require_compliant=False)
     assert again.status == 0, again.output
     assert "1 host: nothing that hosttune changes, and not as it should be\n  gpu03\n" in again.output

@@ -146,7 +146,7 @@ def test_two_lines_of_one_target_keep_no_other_line_from_its_edit(image):
     plan = examine(writer, CATALOG, POLICY).plan()
     assert "fstab:/data" in [str(change.address) for change in plan.changes]
     held = next(one for one in plan.findings if (one.rule, one.subject) == ("storage-noatime", "/z"))
-    assert str(held.hold) == "refused: /etc/fstab:4: /z is in line 5 too: which line counts depends on who mounts"
+    assert str(held.hold) == "blocked: /etc/fstab:4: /z is in line 5 too: which line counts depends on who mounts"
     assert held.todo == "leave one line for each target"
     data = FSTAB + b"LABEL=c /z ext4 nofail 0 0\n"
     said = [
@@ -242,7 +242,7 @@ def test_apply_of_an_image_is_done_where_only_the_running_machine_could_tell_mor
     assert run(["apply", "--yes", "--root", str(image)]) == 0
     said = capsys.readouterr().out
     assert "changes are made and read back" in said
-    assert "Deferred (" in said
+    assert "IMAGE   " in said
     assert "--hardware RECORD" in " ".join(said.split())
     assert run(["apply", "--yes", "--root", str(image)]) == 0
     assert run(["check", "--root", str(image)]) == 0

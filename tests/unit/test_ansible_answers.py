@@ -161,7 +161,7 @@ def test_summary_shows_one_diff_a_class_and_everybody_who_needs_a_look():
     text = "\n".join(classes["summary"](found, answers, {"c": "it was not asked"}))
     assert text.count("+sysctl:vm.swappiness = 10") == 1
     assert "2 hosts: 1 change to make\n  a, b\n" in text
-    assert "1 host: put off until the GPUs are free\n  a: gpu-modes (process 7 on GPU 0)" in text
+    assert "1 host: waiting for GPU work\n  a: gpu-modes (process 7 on GPU 0)" in text
     assert "1 host: to reboot\n  b: storage-tmp-tmpfs: /tmp" in text
     assert "1 host: failed or gave no answer\n  c: it was not asked" in text
 
@@ -229,19 +229,19 @@ READ_ONLY = {"verdict": "differs", "kind": "refused", "detail": "/etc is mounted
     ("one", "heading", "line"),
     [
         (finding("advice") | {"is_fault": True, "reason": "r"}, "faults", "r (a-rule)"),
-        (finding(**READ_ONLY), "refused", "/etc is mounted read-only (a-rule)"),
-        (finding(kind="owned by", detail="TuneD"), "left alone", "owned by TuneD (a-rule)"),
-        (finding(kind="edited by hand", detail="sysctl:a"), "left alone", "edited by hand sysctl:a (a-rule)"),
+        (finding(**READ_ONLY), "blocked", "/etc is mounted read-only (a-rule)"),
+        (finding(kind="owned by", detail="TuneD"), "skipped", "managed by TuneD (a-rule)"),
+        (finding(kind="edited by hand", detail="sysctl:a"), "skipped", "edited by hand sysctl:a (a-rule)"),
         (
             finding(kind="above max_risk", detail="medium"),
             "beyond what the policy allows",
             "above max_risk medium (a-rule)",
         ),
-        (finding("unknown") | {"reason": "needs root"}, "unknown", "needs root (a-rule)"),
-        (finding("unknown", "refused", "2.5 MB"), "refused", "2.5 MB (a-rule)"),
+        (finding("unknown") | {"reason": "needs root"}, "could not be checked", "needs root (a-rule)"),
+        (finding("unknown", "refused", "2.5 MB"), "blocked", "2.5 MB (a-rule)"),
         (
             finding() | {"evidence": ["a GPU is lost", "x"]},
-            "differs, and hosttune does not change it",
+            "to change, and hosttune does not change it",
             "a GPU is lost (a-rule)",
         ),
         (finding("advice") | {"is_waiver_over": True, "reason": "r"}, "the waiver is over", "r (a-rule)"),
@@ -291,7 +291,7 @@ def test_rules_with_one_reason_are_one_line_and_those_of_the_plan_are_told_there
     findings = [finding(rule=rule, **READ_ONLY) for rule in rules] + [finding(rule="memory-swappiness")]
     answers = {"a": told("1" * 64, compliant=False, findings=findings)}
     text = "\n".join(classes["summary"]([], answers, {}))
-    assert text == "1 host: refused\n  a: /etc is mounted read-only (rule-0, rule-1, rule-2, rule-3 and 2 more)\n"
+    assert text == "1 host: blocked\n  a: /etc is mounted read-only (rule-0, rule-1, rule-2, rule-3 and 2 more)\n"
 
 
 def test_container_where_nothing_was_judged_is_not_called_fine(capsys):
@@ -385,16 +385,16 @@ def test_host_that_failed_elsewhere_has_not_nothing_to_change():
 
 def test_impaired_host_is_told_with_its_rule():
     text = "\n".join(classes["summary"]([], {"a": told("", compliant=True, findings=[IMPAIRED])}, {}))
-    assert "1 host: impaired: slower, or not for long\n  a: " in text
+    assert "1 host: degraded: slower, or not for long\n  a: " in text
 
 
 @pytest.mark.parametrize(
     ("one", "why"),
     [
         (told("1" * 64, compliant=False, changes=[change()]), "1 change to make"),
-        (told("", compliant=False, findings=[finding("unknown", rule="b")]), "unknown: b"),
-        (told("", compliant=False, findings=[], deferred=[{"rule": "b"}]), "waits for running GPU work: b"),
-        (told("", compliant=False, findings=[], reboot_reasons=["b: host"]), "waits for a reboot: b: host"),
+        (told("", compliant=False, findings=[finding("unknown", rule="b")]), "could not be checked: b"),
+        (told("", compliant=False, findings=[], deferred=[{"rule": "b"}]), "waiting for GPU work: b"),
+        (told("", compliant=False, findings=[], reboot_reasons=["b: host"]), "waiting for reboot: b: host"),
         (told("", compliant=False, findings=[finding(rule="b")], undone_run="r1"), "not taken back: b"),
     ],
 )

@@ -125,7 +125,7 @@ def test_json_is_short_for_its_format(run):
 def test_explain_without_a_rule_lists_what_differs_here(run):
     status, out, err = run("explain", "--host", H100)
     assert (status, err) == (0, "")
-    assert re.search(r"^memory-swappiness +Differs ", out, re.MULTILINE)
+    assert re.search(r"^memory-swappiness +To change ", out, re.MULTILINE)
     assert out.endswith(f"Explain one: /opt/hosttune/bin/hosttune explain --host {H100} RULE\n")
     assert run("explain", "--host", H100, "--json")[0] == 2
 
@@ -182,7 +182,7 @@ def test_check_tells_what_differs_and_the_next_command(run):
     )
     assert f"\n{H100}: " in out[:200]
     assert " changes now" in out[:300]
-    assert "memory-swappiness       vm.swappiness should be at most 10" in out
+    assert "CHANGE  memory-swappiness  vm.swappiness should be at most 10" in out
     assert f"/opt/hosttune/bin/hosttune plan --host {H100}" in out
     assert "apply" not in out
 

@@ -59,7 +59,12 @@ def test_rules_stand_in_the_order_of_what_they_cost(run, put):
     ordered = ["storage-stopped", "gpu-driver", "memory-max-map-count", "gpu-modes", "memory-swappiness"]
     assert [row["rule"] for row in data["rules"]] == ordered
     _, out, _ = run(*paths)
-    assert out.index("Should not take work") < out.index("Faults\n") < out.index("Differs\n") < out.index("Unknown\n")
+    assert (
+        out.index("Not fit for jobs")
+        < out.index("Faults\n")
+        < out.index("To change\n")
+        < out.index("Could not check\n")
+    )
 
 
 def as_json(run, *argv):
@@ -74,7 +79,7 @@ def test_hosts_that_are_fine_end_with_0_and_others_with_1(run, put):
     assert run(fine)[0] == 0
     status, out, _ = run(fine, other)
     assert status == 1
-    assert out.startswith("2 hosts: 1 differs, 1 without findings.\n")
+    assert out.startswith("2 hosts: 1 to change, 1 without findings.\n")
 
 
 def test_host_without_an_answer_and_file_that_is_broken_end_with_1(run, put):
@@ -385,8 +390,8 @@ def test_hosts_that_should_not_take_work_stand_first(tmp_path, capsys):
         (tmp_path / f"{host}.json").write_text(json.dumps(document(entry(host, findings))))
     app.run(["report", str(tmp_path)])
     sections = capsys.readouterr().out.split("\n\n")
-    assert sections[1] == "Should not take work (2)\n  gpu-errors: gpu01, gpu02"
-    assert sections[2] == "Impaired: they work slower, or not for long (1)\n  gpu-throttle: gpu02"
+    assert sections[1] == "Not fit for jobs: drain these (2)\n  gpu-errors: gpu01, gpu02"
+    assert sections[2] == "Degraded: they work slower, or not for long (1)\n  gpu-throttle: gpu02"
     app.run(["report", str(tmp_path), "--format", "json"])
     told = json.loads(capsys.readouterr().out)
     assert [one["value"] for one in told["unfit"]["values"]] == ["gpu-errors"]

@@ -196,5 +196,5 @@ def test_record_goes_to_standard_output_where_that_is_asked_for(tmp_path):
 
 def test_dash_is_standard_output_for_every_answer_and_no_plan_beside_one(tmp_path):
     assert run(["check", "--host", H100, "--output", "-"], str(tmp_path / "a")).returncode == 1
-    assert "Differs" in (tmp_path / "a").read_text()
+    assert "CHANGE" in (tmp_path / "a").read_text()
     assert run(["plan", "--host", H100, "--save", "-"], "/dev/null").returncode == 2

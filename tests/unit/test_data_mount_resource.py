@@ -222,7 +222,7 @@ def test_disk_that_two_mounts_name_differently_is_mounted_once():
     first, second = DataMountWish().compare(wishes, Context(facts, state, {}, Risk.LOW, Disturbs.NOTHING))
 
     assert [str(one.address) for one in first.changes][1:] == ["fstab-line:/data", "data-mount:/data"]
-    assert str(second.hold) == "refused: /dev/sdb is /dev/sdb, which data_mounts of the policy mounts at /data too"
+    assert str(second.hold) == "blocked: /dev/sdb is /dev/sdb, which data_mounts of the policy mounts at /data too"
     assert (second.changes, second.todo) == ((), "leave one target for each disk")
 
 

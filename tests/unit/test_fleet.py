@@ -184,8 +184,8 @@ def test_host_that_has_lost_what_its_siblings_have_comes_first(setting, siblings
 
 def test_host_that_is_left_alone_says_why():
     held = Finding("a-rule", "", Verdict.DIFFERS, Hold(HoldKind.REFUSED, "/etc is mounted read-only"))
-    assert value_of(held) == "refused: /etc is mounted read-only"
-    assert value_of(replace(held, reason="now 60")) == "now 60 (refused: /etc is mounted read-only)"
+    assert value_of(held) == "blocked: /etc is mounted read-only"
+    assert value_of(replace(held, reason="now 60")) == "now 60 (blocked: /etc is mounted read-only)"
     assert value_of(replace(held, reason="/etc is mounted read-only")) == "/etc is mounted read-only"
 
 

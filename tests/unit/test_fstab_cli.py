@@ -84,7 +84,7 @@ DIFF = """\
 """
 
 LEFT = """\
-3 lines to change, 0 noatime already, 2 left alone:
+3 lines to change, 0 noatime already, 2 skipped:
   line 2  /      the system itself lives there
   line 7  /cifs  with cifs the server or its helper decides about access times
 """

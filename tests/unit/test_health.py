@@ -32,6 +32,7 @@ from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.textfiles import own_file
 from hosttune.values import FileValue, Finding, Hold, HoldKind, Verdict
+from hosttune.verdict_words import FITNESS
 from hosttune.views.health import NPD_BYTES, SLURM_BYTES, health_json, health_line, health_prometheus, health_status
 from tests.hosts.built import HOSTS
 
@@ -93,7 +94,7 @@ LONG = replace(DEAD, reason='a | "very" long\n reason ' * 40)
         ("npd", [SLOW], 0, "b-slow: 0000:1b:00.0: 8 lanes of 16\n"),
         ("npd", [DEAD], 1, "c-dead: no GPU computes\n"),
         ("npd", [UNSEEN], 2, "d-unseen: the kernel log: permission denied\n"),
-        ("nagios", [OK], 0, "HOSTTUNE OK - it may take work | unknown=0;;;0 impaired=0;;;0 unfit=0;;;0\n"),
+        ("nagios", [OK], 0, "HOSTTUNE OK - FIT | unknown=0;;;0 impaired=0;;;0 unfit=0;;;0\n"),
         ("nagios", [SLOW], 1, "HOSTTUNE WARNING - b-slow: 0000:1b:00.0: 8 lanes of 16 | unknown=0;;;0 impaired=1;;;0 unfit=0;;;0\n"),
         (
             "nagios", [UNSEEN, DEAD], 2,
@@ -322,7 +323,7 @@ def test_command_on_every_built_host(record, capsys):
     jsonschema.validate(data, json.loads(own_file("schemas/health.json")))
     assert status == (data["fitness"] != "fit")
     assert app.run(["health", "--host", str(record)]) == status
-    assert f": {data['fitness']}: " in capsys.readouterr().out
+    assert f": {FITNESS[data['fitness']].verdict}" in capsys.readouterr().out
     expected = {"a100-cloud-vm": "unfit", "workstation-rtx4090": "unfit", "container-docker": "unknown"}
     assert data["fitness"] == expected.get(record.stem, "fit")
 
@@ -424,7 +425,7 @@ def test_only_root_learns_and_only_of_a_healthy_host(capsys, monkeypatch):
     monkeypatch.setattr("hosttune.host.live.LiveReader.is_privileged", True)
     monkeypatch.setattr("hosttune.cli.health._looked", lambda *_, **__: (judge([DEAD]), None))
     assert app.run(words) == 2
-    assert "nothing was learned, for the host is unfit: no GPU computes" in capsys.readouterr().err
+    assert "nothing was learned, for the host is NOT FIT: no GPU computes" in capsys.readouterr().err
     assert app.run(["health", "--learn", "--root", "/"]) == 2
 
 

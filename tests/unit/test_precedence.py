@@ -131,7 +131,7 @@ def test_value_of_sysctl_conf_that_nothing_reads_is_named_and_respected():
     files = {"/run/systemd/system/x": "", "/proc/sys/vm/swappiness": "60\n", "/etc/sysctl.conf": "vm.swappiness = 60\n"}
     found = One(host(files, queries={}), "- sysctl: vm.swappiness\n  at_most: 10").finding()
     assert "/etc/sysctl.conf:1 (vm.swappiness = 60) is not read at boot" in found.evidence
-    assert str(found.hold) == "owned by /etc/sysctl.conf:1 (vm.swappiness = 60), which is not read at boot"
+    assert str(found.hold) == "managed by /etc/sysctl.conf:1 (vm.swappiness = 60), which is not read at boot"
     assert "move it to /etc/sysctl.d if it is meant" in found.todo
 
 

@@ -80,7 +80,7 @@ def test_tuned_that_sets_it_is_named():
     }
     links = {"/etc/systemd/system/multi-user.target.wants/tuned.service": "/usr/lib/systemd/system/tuned.service"}
     finding = One(thp(files, links=links), MADVISE).finding()
-    assert str(finding.hold) == "owned by TuneD profile site"
+    assert str(finding.hold) == "managed by TuneD profile site"
 
 
 def test_file_that_sets_it_already_is_enough():

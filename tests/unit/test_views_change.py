@@ -224,7 +224,7 @@ def test_set_of_packages_is_told_by_its_details():
 
 def test_hold_without_a_sentence_of_its_own_stands_first():
     text = plan_report(Checked(plan_of(finding(Verdict.DIFFERS, HoldKind.REFUSED, "no such kernel")), made.PAGE))
-    assert "  a-rule  why not: refused: no such kernel" in text
+    assert "BLOCKED a-rule        why not: blocked: no such kernel" in text
 
 
 def as_file(rows):

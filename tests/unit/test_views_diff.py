@@ -68,8 +68,10 @@ def test_compare_keeps_what_a_rule_knows(a, b, kind):
 def test_what_is_unknown_on_both_sides_is_not_alike(findings):
     comparison = compared([*findings, finding(Verdict.OK, "b")], [*findings, finding(Verdict.OK, "b")])
     assert (comparison.differences, comparison.alike, comparison.unknown) == ((), 1, ("a-low",))
-    assert "No rule tells them apart (1 alike, 1 unknown on both sides)." in diff_report(comparison, Page())
-    assert "Unknown on both sides\n  a-low" in diff_report(comparison, Page(is_verbose=True))
+    assert "No rule tells them apart (1 alike, 1 could not be checked on either side)." in diff_report(
+        comparison, Page()
+    )
+    assert "Could not be checked on either side\n  a-low" in diff_report(comparison, Page(is_verbose=True))
     document = diff_json(comparison)
     assert (document["rules_alike"], document["rules_unknown"]) == (1, ["a-low"])
     assert faults(document, "diff") == []
@@ -163,8 +165,8 @@ def test_text_shows_both_sides_and_escapes_them():
         "- host  2026-10-09 03:15:02 UTC\n"
         "+ host  2026-10-09 03:15:02 UTC\n"
         "1 rule tells them apart. The same machine.\n\n"
-        "Differs\n"
-        "  a-high  ok -> differs (risk high)\n"
+        "To change\n"
+        "  a-high  ok -> to change (risk high)\n"
         "          - now 1\n"
         "          + should be 1 (now 2\\x1b[2J, password=(masked))\n"
         "          + set by: /etc/x.conf:9\n"
@@ -322,7 +324,7 @@ def test_of_a_sibling_parts_are_compared_and_errors_are_not(run, tmp_path):
 def test_part_that_cannot_be_read_is_not_lost(run, tmp_path):
     later = with_files(H100, tmp_path, {"/proc/meminfo": "nothing\n"})
     _, out, _ = run("diff", learned_of_record(H100, tmp_path), later)
-    assert "GiB of memory: ok -> unknown" in " ".join(out.split())
+    assert "GiB of memory: ok -> could not be checked" in " ".join(out.split())
 
 
 def test_what_was_not_learned_is_not_lost_in_a_later_file(run, tmp_path):
@@ -332,7 +334,7 @@ def test_what_was_not_learned_is_not_lost_in_a_later_file(run, tmp_path):
     second = tmp_path / "second.json"
     second.write_text(json.dumps({**data, "parts": kept, "learned_at": data["learned_at"] + 60}))
     _, out, _ = run("diff", first, second)
-    assert "GPUs: ok -> unknown" in " ".join(out.split())
+    assert "GPUs: ok -> could not be checked" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("other", ["check", "day"])

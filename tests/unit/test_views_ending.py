@@ -56,8 +56,12 @@ def test_text_of_one_screen_says_its_verdict_once():
     [
         ((OK, ADVICE), False, ""),
         ((OK, ADVICE), True, "1 piece of advice"),
-        ((FAULT, DIFFERS, UNKNOWN, WAITING, OWNED), False, "1 fault, 1 rule differs, 1 left alone, 1 waits, 1 unknown"),
-        ((DIFFERS, DIFFERS), False, "1 rule differs"),
+        (
+            (FAULT, DIFFERS, UNKNOWN, WAITING, OWNED),
+            False,
+            "1 fault, 1 rule to change, 1 skipped, 1 waiting, 1 could not be checked",
+        ),
+        ((DIFFERS, DIFFERS), False, "1 rule to change"),
     ],
 )
 def test_status_of_check_has_its_reason(findings, strict, why):
@@ -83,7 +87,7 @@ def test_fault_on_a_screen_leaves_a_line_for_each_other_group():
     plan = plan_of(FAULT, DIFFERS, OWNED, ADVICE)
     terminal = Screen(80, is_terminal=True)
     on_screen = text(check_outline(Checked(plan, Page(screen=terminal))), terminal)
-    assert "Differs (1)     memory-swappiness\n" in on_screen
+    assert "CHANGE (1)   memory-swappiness\n" in on_screen
     assert "should be 10" not in on_screen
     in_a_pipe = text(check_outline(Checked(plan, Page(screen=Screen(80)))), Screen(80))
     verbose = text(check_outline(Checked(plan, Page(screen=terminal, is_verbose=True))), terminal)
@@ -105,7 +109,10 @@ def test_fault_comes_first_among_the_next_commands():
 def test_status_of_apply_has_its_reason():
     receipt = Receipt("run", "d" * 64, ())
     assert (why_applied(plan_of(OK), receipt), applied_status(plan_of(OK), receipt)) == ("", 0)
-    assert (why_applied(plan_of(UNKNOWN), receipt), applied_status(plan_of(UNKNOWN), receipt)) == ("1 unknown", 1)
+    assert (why_applied(plan_of(UNKNOWN), receipt), applied_status(plan_of(UNKNOWN), receipt)) == (
+        "1 could not be checked",
+        1,
+    )
 
 
 def test_health_says_once_what_holds_for_several_gpus_and_steps_once():
@@ -118,9 +125,9 @@ def test_health_says_once_what_holds_for_several_gpus_and_steps_once():
     gpus = dict.fromkeys(("0000:10:00.0", *slots), "NVIDIA H200")
     said = health_text(NodeHealth(Fitness.UNFIT, points, ("gpu-errors",)), Page(screen=Screen(80)), {}, gpus)
     assert "GPU           model        verdict\n0000:10:00.0  NVIDIA H200  nothing of its own\n" in said
-    assert said.count("NVIDIA H200  unfit: gpu-driver-health\n") == 3
+    assert said.count("NVIDIA H200  NOT FIT: gpu-driver-health\n") == 3
     assert said.count("is lost") == 1
     assert "0000:18:00.0, 0000:30:00.0 and 0000:48:00.0: is lost" in said
     assert said.count("sudo nvidia-smi --gpu-reset") == 1
     assert "do: as for gpu-driver-health" in said
-    assert said.endswith("Exit status 1: unfit.\n")
+    assert said.endswith("Exit status 1: NOT FIT.\n")

@@ -119,7 +119,7 @@ def test_findings_carry_outcome_and_group_for_the_filter():
     groups = {a["data-group"] for _, a in page.elements if "data-group" in a}
     assert outcomes <= offered
     assert groups == {a["value"] for tag, a in page.elements if tag == "input" and a["name"] == "group"}
-    assert {"differs", "unknown", "waits", "left-alone", "as-it-should-be", "does-not-apply"} <= outcomes
+    assert {"differs", "unknown", "waits", "left-alone", "ok", "not-applicable"} <= outcomes
 
 
 def test_without_a_script_nothing_is_hidden_but_the_filter():

@@ -16,6 +16,7 @@ from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.values import Disturbs, Risk
 from hosttune.views.checked import Checked
+from hosttune.views.document import Medium
 from hosttune.views.findings import ALL
 from hosttune.views.page import Page
 from hosttune.views.report import check_report, decision_text, quiet_text
@@ -56,14 +57,14 @@ def test_what_cannot_be_read_of_the_machine_is_unknown():
 @pytest.mark.parametrize("path", BUILT, ids=lambda path: path.stem)
 def test_numbers_of_a_report_are_those_of_its_headings(path):
     plan = examine(read_record(str(path)), CATALOG, POLICY).plan(prove=False)
-    text = check_report((Checked(plan, Page(is_verbose=True)),))
+    text = check_report((Checked(plan, Page(is_verbose=True, medium=Medium.MARKDOWN)),))
     headings = {section.title: 0 for section in ALL}
-    headings |= {title: int(number) for title, number in re.findall(r"^(\S.*) \((\d+)\)$", text, re.MULTILINE)}
+    headings |= {title: int(number) for title, number in re.findall(r"^### (\S.*) \((\d+)\)$", text, re.MULTILINE)}
     quiet = quiet_text(summarize(plan))
-    assert f"{headings['As it should be']} as it should be" in quiet
-    assert f"{headings['Does not apply']} not applicable here" in quiet
-    unknown = re.search(r"(\d+) unknown", decision_text(plan))
-    assert int(unknown[1] if unknown else 0) == headings["Unknown"]
+    assert f"{headings['Ok']} ok" in quiet
+    assert f"{headings['Not applicable']} not applicable" in quiet
+    unknown = re.search(r"(\d+) could not be checked", decision_text(plan))
+    assert int(unknown[1] if unknown else 0) == headings["Could not check"]
 
 
 @pytest.mark.parametrize("path", BUILT, ids=lambda path: path.stem)

@@ -69,16 +69,16 @@ def fleet_outline(
     )
     unread = (Item(clean(one.place), clean(one.reason), look="code") for one in fleet.unread)
     blocks = [
-        *_tally("Should not take work", "red", fleet.unfit, page),
+        *_tally("Not fit for jobs: drain these", "red", fleet.unfit, page),
         *_section("First these", first, "red", is_alarm=True),
         *_section("Gave no answer", missing, "red", fleet.missing_count, is_alarm=True, is_aligned=True),
         *_section("Could not be read", unread, "red", fleet.unread_count, is_alarm=True),
-        *_tally("Impaired: they work slower, or not for long", "yellow", fleet.impaired, page),
+        *_tally("Degraded: they work slower, or not for long", "yellow", fleet.impaired, page),
         *_rules(fleet, page, about),
         *_siblings(fleet, page),
         *_tally("Pending reboots", "yellow", fleet.reboots, page),
         *_tally("Expired waivers", "yellow", fleet.expired, page),
-        *_tally("Left from earlier runs", "cyan", fleet.orphaned, page),
+        *_tally(BY_OUTCOME["orphaned"].title, "cyan", fleet.orphaned, page),
         *_tally("Attention", "red", fleet.problems, page),
         *_plans(fleet, plans, page),
     ]

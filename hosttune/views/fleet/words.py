@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.engine.fleet_seen import FAULT, LONGEST, NOT_APPLICABLE, OK, OUTCOMES, WAIVED
+from hosttune.engine.fleet_seen import FINE as AS_WANTED
 from hosttune.engine.fleet_values import FSTAB, MOUNT, NO_LINE, NOT_MOUNTED
 from hosttune.host.cleaned import clean
 from hosttune.numbers import parse_digits
+from hosttune.verdict_words import STATES
 from hosttune.views.document import Item
 from hosttune.views.terminal import counted, join_words
 
@@ -16,19 +18,6 @@ if TYPE_CHECKING:
     from hosttune.views.page import Page
 
 MOST_TOLD = 5  # values of one rule or setting in a text
-_OUTCOMES = {
-    "fault": ("with a fault", "with a fault"),
-    "differs": ("differs", "differ"),
-    "unknown": ("unknown", "unknown"),
-    "waits": ("waits", "wait"),
-    "left alone": ("left alone", "left alone"),
-    "advice": ("with advice", "with advice"),
-    "deferred": ("deferred", "deferred"),
-    "orphaned": ("left from earlier runs", "left from earlier runs"),
-    "waived": ("waived", "waived"),
-    "ok": ("as it should be", "as they should be"),
-    "not applicable": ("does not apply", "do not apply"),
-}
 FINE = frozenset({OK, NOT_APPLICABLE})
 QUIET = FINE | {WAIVED}
 
@@ -44,17 +33,17 @@ def hosts_word(count: int) -> str:
 
 def headline(fleet: Fleet) -> str:
     """How the fleet stands, in one sentence or two."""
-    parts = [f"{format_count(one.hosts.count)} {_state(one.value, one.hosts.count)}" for one in fleet.states]
+    parts = [f"{format_count(one.hosts.count)} {_state(one.value)}" for one in fleet.states]
     text = f"{hosts_word(fleet.hosts)}: {', '.join(parts)}." if parts else "No host could be looked at."
     lost = [f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else []
     lost += [f"{counted(fleet.unread_count, 'file')} could not be read"] if fleet.unread_count else []
     return f"{text} {join_words(lost).capitalize()}." if lost else text
 
 
-def _state(state: str, count: int) -> str:
-    # What no rule finds may still have lost memory that the siblings have: "as it should be" would be too much.
-    words = {"ok": "without findings", "unknown": "can only be judged in part"}
-    return words.get(state) or _OUTCOMES[state][count > 1]
+def _state(state: str) -> str:
+    # What no rule finds may still have lost memory that the siblings have: "ok" would be too much.
+    words = {"ok": "without findings", "unknown": "could only be checked in part"}
+    return words.get(state) or STATES[state].said
 
 
 def span(fleet: Fleet) -> str:
@@ -146,10 +135,8 @@ def _lost(setting: str, value: str, most: str) -> str:
 
 
 def outcomes(row: RuleRow) -> str:
-    """`551 differ, 11 waived, 1,435 as they should be`."""
-    return ", ".join(
-        f"{format_count(one.hosts.count)} {_OUTCOMES[one.value][one.hosts.count > 1]}" for one in row.outcomes
-    )
+    """`551 to change, 11 waived, 1,435 ok`."""
+    return ", ".join(f"{format_count(one.hosts.count)} {STATES[one.value].said}" for one in row.outcomes)
 
 
 def outcome_items(row: RuleRow, page: Page, *, is_whole: bool, but: frozenset[str] = frozenset()) -> tuple[Item, ...]:
@@ -159,7 +146,7 @@ def outcome_items(row: RuleRow, page: Page, *, is_whole: bool, but: frozenset[st
     most = max(row.outcomes, key=lambda one: one.hosts.count)
     told = row.outcomes if is_whole else [one for one in row.outcomes if one is not most]
     return tuple(
-        _hosts(f"{_OUTCOMES[one.value][one.hosts.count > 1]} ({format_count(one.hosts.count)})", one.hosts, page)
+        _hosts(f"{STATES[one.value].said} ({format_count(one.hosts.count)})", one.hosts, page)
         for one in told
         if (one.value not in but if is_whole else one.value != NOT_APPLICABLE)
     )
@@ -180,7 +167,7 @@ def value_items(tally: ValueTally, page: Page) -> tuple[Item, ...]:
     """The majority, without names unless all is told, then each other value with the hosts that have it."""
     majority = tally.majority
     if tally.is_common and tally.values:
-        return (Item(text=f"everywhere {clean(tally.values[0].value)}"),)
+        return (Item(text=f"everywhere {_value(tally.values[0])}"),)
     items = []
     if majority:
         head = f"mostly {_counted(majority)}"
@@ -207,5 +194,9 @@ def folded(hosts: HostNames, page: Page) -> str:
     return name_hosts(hosts) if page.folds and len(hosts.names) > page.names else ""
 
 
+def _value(one: Valued) -> str:
+    return STATES[OK].said if one.value == AS_WANTED else clean(one.value)
+
+
 def _counted(one: Valued) -> str:
-    return f"{clean(one.value)} ({format_count(one.hosts.count)})"
+    return f"{_value(one)} ({format_count(one.hosts.count)})"

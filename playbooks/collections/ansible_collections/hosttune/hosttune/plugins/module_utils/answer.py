@@ -184,7 +184,7 @@ def warnings_of(result, *, is_asked_trial):
         )
     if waits := result.get("deferred"):
         rules = ", ".join(sorted({one["rule"] for one in waits}))
-        found.append("put off until the GPUs are free: {} ({})".format(rules, waits[0]["reason"]))
+        found.append("waiting for GPU work: {} ({})".format(rules, waits[0]["reason"]))
     found += result.get("waiting", ())
     trial = result.get("trial", {})
     found += ["no trial is possible here: " + sentence for sentence in trial.get("obstacles") or ()]

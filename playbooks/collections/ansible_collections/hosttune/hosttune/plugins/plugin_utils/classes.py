@@ -32,9 +32,10 @@ ORDER = (
 WORKED_OUT = ("sysctl", "sysfs", "sysfs-set")
 
 # Why a host is not as it should be, where no change of a plan says it already: what a heading says, by the hold.
-REFUSED, ALONE, BEYOND, WAITS = "refused", "left alone", "beyond what the policy allows", "waiting"
-IMPAIRED = "impaired: slower, or not for long"
-FAULT, UNKNOWN, DIFFERS, EXPIRED = "faults", "unknown", "differs, and hosttune does not change it", "the waiver is over"
+REFUSED, ALONE, BEYOND, WAITS = "blocked", "skipped", "beyond what the policy allows", "waiting"
+IMPAIRED = "degraded: slower, or not for long"
+FAULT, UNKNOWN, EXPIRED = "faults", "could not be checked", "the waiver is over"
+DIFFERS = "to change, and hosttune does not change it"
 HELD = {
     "refused": REFUSED,
     "owned by": ALONE,
@@ -45,6 +46,8 @@ HELD = {
     "would disturb": BEYOND,
     "waiting for": WAITS,
 }
+# What is said of a hold for its kind; the others keep theirs (as in hosttune/verdict_words.py).
+SAID = {"owned by": "managed by", "reverted by somebody": "set back by hand"}
 REASONS = (FAULT, IMPAIRED, UNKNOWN, REFUSED, ALONE, BEYOND, DIFFERS, EXPIRED, NEXT, WAITS)
 ASIDE = ("waived", "orphaned", "deferred", "busy")  # nobody's alarm, and what has a section of its own
 RULES_NAMED = 4
@@ -137,6 +140,10 @@ def kind_of(finding, in_plan):
     return IMPAIRED if finding.get("impairs") else ""
 
 
+def _said(finding):
+    return SAID.get(finding["hold"]["kind"], finding["hold"]["kind"])
+
+
 def _kept_back(answers):
     """Each reason for which hosts are not as they should be, with its rules and its hosts."""
     found = {}
@@ -146,7 +153,7 @@ def _kept_back(answers):
         for finding in findings_of(one) if "undone_run" not in one else []:
             if kind := kind_of(finding, in_plan):
                 hold = finding["hold"]["detail"]
-                why = hold if kind == REFUSED else "{kind} {detail}".format(**finding["hold"]).strip() if hold else ""
+                why = hold if kind == REFUSED or not hold else f"{_said(finding)} {hold}"
                 why = why or finding["reason"] or "; ".join((finding.get("evidence") or ())[:1])
                 if len(own) >= LINES_OF_HOST and (kind, why) not in own:
                     why = "more reasons than are shown of one host"
@@ -241,8 +248,8 @@ def shortfall(one, act, *, is_planned=False):
             found.setdefault(kind, {})[finding["rule"]] = True
     parts += [f"{kind}: {named(list(rules), RULES_NAMED)}" for kind, rules in found.items()]
     waits = list(dict.fromkeys(entry["rule"] for entry in one.get("deferred") or ()))
-    parts += [f"waits for running GPU work: {named(waits, RULES_NAMED)}"] if waits else []
-    parts += [f"waits for a reboot: {named(one['reboot_reasons'], RULES_NAMED)}"] if one.get("reboot_reasons") else []
+    parts += [f"waiting for GPU work: {named(waits, RULES_NAMED)}"] if waits else []
+    parts += [f"waiting for reboot: {named(one['reboot_reasons'], RULES_NAMED)}"] if one.get("reboot_reasons") else []
     return "; ".join(parts) or "it gives no reason"
 
 
@@ -257,7 +264,7 @@ def summary(classes, answers, failed, moved=None):
         if "undone_run" in answer
         for text in shortened(
             [
-                "{rule} ({hold[kind]} {hold[detail]})".format(**one).replace(" )", ")")
+                "{} ({} {})".format(one["rule"], _said(one), one["hold"]["detail"]).replace(" )", ")")
                 for one in answer.get("findings") or ()
             ]
         )
@@ -274,7 +281,7 @@ def summary(classes, answers, failed, moved=None):
     lines += _section("to know of earlier runs", texts, sum(map(bool, earlier.values())))
     held = {host: one["deferred"] for host, one in answers.items() if one.get("deferred")}
     lines += _section(
-        "put off until the GPUs are free",
+        "waiting for GPU work",
         [
             "{}: {} ({})".format(host, ", ".join(one["rule"] for one in held[host]), held[host][0]["reason"])
             for host in sorted(held)
