@@ -51,7 +51,7 @@ _OTHERS = (*(one for one in UNIT_PATTERNS if one != _KUBELET), "crio.service", "
 _QUOTED = regex(r"[\"']([^\"'\n]+)[\"']")
 _MOST_IMPORTS = 64
 _LXC, _MOST_LXC = "/etc/pve/lxc", 1000
-_GIVES_UVM = regex(r"^(?:dev\d{1,3}|lxc\.mount\.entry)[ \t]*[:=][ \t]*(?:path=)?/dev/nvidia-uvm\b", re.MULTILINE)
+_GIVES_UVM = regex(r"^(?:dev\d{1,3}|lxc\.mount\.entry)[ \t]*[:=][ \t]*(?:path=)?/dev/nvidia-uvm(?![\w-])", re.MULTILINE)
 _OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
 _MODE = regex(r"^[ \t]*mode[ \t]*=[ \t]*[\"']([^\"']+)", re.MULTILINE)
 
