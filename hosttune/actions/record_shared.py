@@ -31,7 +31,7 @@ _SETTINGS = regex(
     r"tmpfiles\.d/|tmpreaper\.conf|cachefilesd\.conf|robinhood\.d/|udev/rules\.d/|apt/apt\.conf|apt/preferences|"
     r"initramfs-tools/|dracut\.conf|dracut/|kernel/|systemd/[^/]+\.conf|systemd/[^/]+-preset/|systemd/(?:resolve|timesync|seats|shutdown)/|"
     r"docker/|containerd/|lact/config\.yaml$|cdi/|nvidia-container-runtime/|nvidia/|nvidia-imex/|needrestart/|nfs\.conf|slurm|apparmor\.d/|tuned/|sysfs\.|login\.defs|"
-    r"wsl\.conf|dgx-|resolv\.conf|skyhook/|hosttune/|default/(?:grub|kexec)|libvirt/|custom_supported_gpus|"
+    r"wsl\.conf|pve/lxc/|dgx-|resolv\.conf|skyhook/|hosttune/|default/(?:grub|kexec)|libvirt/|custom_supported_gpus|"
     r"lsb-release|debian_version|mtab|reboot-required|cloud/cloud-init\.disabled|slurm/)|/var/run/cdi/|"
     r"/var/lib/(?:dkms|shim-signed|kubelet/config\.yaml|systemd|fastrak|tcpx)|"
     r".*/(?:slurm|gres|cgroup|topology|oci)\.conf$|.*/slurmd?/conf"

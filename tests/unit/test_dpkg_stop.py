@@ -21,6 +21,7 @@ from hosttune.facts.gpu.package_roles import is_driver_package
 from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.gpu.strangers import DriverMember, mixture_of
 from hosttune.facts.packages import REPAIR, Packages, parse_held_absent, parse_status
+from hosttune.facts.placed import Placed
 from hosttune.facts.relations import depends_of, provided_in, starts_in, unmet_of
 from tests.unit.driver_machine import NOW, GivenArchives, tables
 
@@ -94,6 +95,35 @@ def test_failed_build_gives_way_to_prebuilt_modules_of_every_kernel_that_needs_o
     assert "dpkg stopped half-way with" in stop.evidence
     assert (broken(facts), dkms_failed(facts)) == (None, (stop.evidence, stop.repair))
     assert repair_of(facts) == stop.repair
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/ /", "write ubuntu2404 there"),
+        ("file:///var/cuda-repo-ubuntu2404-12-4-local /", "install the package cuda-keyring"),
+        ("https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/ /", ""),
+    ],
+)
+def test_build_that_failed_leads_to_the_archive_that_has_newer_drivers(source, words):
+    """NVIDIA/open-gpu-kernel-modules issue 855, GoogleCloudDataproc/initialization-actions pull request 1400. An archive
+    of NVIDIA's without any supported branch is no way out."""
+    cuda = [paragraph(name, "590.48.01-1ubuntu1", state) for name, state in
+            (("nvidia-kernel-common", "installed"), ("nvidia-dkms-open", HALF), ("nvidia-driver-590-open", UNPACKED))]  # fmt: skip
+    facts = host(*cuda, META, dkms=(FAILED,), ubuntu=False)  # Ubuntu's own driver would be the way out before
+    facts.os.name = "Ubuntu"
+    kinds = (
+        "nvidia-open",
+        *(f"nvidia-{kind}-{branch}" for kind in ("driver-pinning", "open") for branch in (580, 595)),
+    )
+    facts.archives.lacking = kinds
+    facts.apt.sources = (Placed(source, "/etc/apt/sources.list.d/cuda.list", 1),)
+    ways = find_stop(facts).repair.splitlines()
+    assert ways[0].startswith("a supported branch, at a maintenance: /etc/apt/sources.list.d/cuda.list:1 has") is bool(
+        words
+    )
+    assert words in ways[0]
+    assert any(way.endswith(f"fix what {FAILED.log} names") for way in ways)
 
 
 def test_driver_of_nvidias_archive_gets_no_module_of_ubuntus():

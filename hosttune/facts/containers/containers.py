@@ -50,6 +50,8 @@ _KUBELET = "kubelet.service"
 _OTHERS = (*(one for one in UNIT_PATTERNS if one != _KUBELET), "crio.service", "cri-docker.service")
 _QUOTED = regex(r"[\"']([^\"'\n]+)[\"']")
 _MOST_IMPORTS = 64
+_LXC, _MOST_LXC = "/etc/pve/lxc", 1000
+_GIVES_UVM = regex(r"^(?:dev\d{1,3}|lxc\.mount\.entry)[ \t]*[:=][ \t]*(?:path=)?/dev/nvidia-uvm(?![\w-])", re.MULTILINE)
 _OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
 _MODE = regex(r"^[ \t]*mode[ \t]*=[ \t]*[\"']([^\"']+)", re.MULTILINE)
 
@@ -77,6 +79,7 @@ class Containers(Fact):
     has_containerd_nvidia: bool  # that, or a file that it imports, has the runtime `nvidia` or nvidia-container-runtime
     has_operator_toolkit: bool  # the GPU Operator installed its toolkit here
     has_enroot: bool
+    given_uvm: tuple[str, ...]  # files of Proxmox VE's containers that give them /dev/nvidia-uvm (pct.conf(5)), sorted
     has_uvm: bool  # /dev/nvidia-uvm, which only root can make
     cdi: tuple[CdiSpec, ...]
     missing_char_links: tuple[str, ...]  # of GPUs: /dev/char/195:0 ...
@@ -137,10 +140,17 @@ def collect(reader: Reader, facts: Facts) -> Containers:
         has_containerd_nvidia=lazy(lambda: any(map(_NVIDIA.search, _configs(reader, config())))),
         has_operator_toolkit=lazy(is_there, reader, f"{_OPERATOR_TOOLKIT}/nvidia-container-runtime"),
         has_enroot=lazy(lambda: facts.packages["enroot"].is_installed),
+        given_uvm=lazy(_given_uvm, reader),
         has_uvm=lazy(is_there, reader, "/dev/nvidia-uvm"),
         cdi=lazy(_cdi, reader),
         missing_char_links=lazy(_char_links, reader),
     )
+
+
+def _given_uvm(reader: Reader) -> tuple[str, ...]:
+    """`dev0: /dev/nvidia-uvm`, or `lxc.mount.entry: /dev/nvidia-uvm dev/nvidia-uvm ...`."""
+    paths = [f"{_LXC}/{name}" for name in names_in(reader, _LXC) if name.endswith(".conf")][:_MOST_LXC]
+    return tuple(sorted(path for path in paths if _GIVES_UVM.search(if_absent(text(reader, path), ""))))
 
 
 def _runs_pods(reader: Reader, facts: Facts, config: Callable[[], str]) -> bool:
