@@ -93,9 +93,8 @@ def _obstacle(facts: Facts) -> tuple[str, str]:
     driver = facts.driver
     if found := fabric_packages(facts):
         way_out = check_commands(facts, str(found[1]))[0]
-        starts = driver.is_loaded and not driver.is_mismatched and not facts.units[SERVICE].is_active
-        # A new version replaces a running one by itself; packages leave one that never ran switched off.
-        return found[0], f"{way_out}\nsudo systemctl enable --now {SERVICE}" if starts else way_out
+        # Packages leave the service switched off.
+        return found[0], way_out if facts.units[SERVICE].exists else f"{way_out}\nsudo systemctl enable --now {SERVICE}"
     if facts.units[SERVICE].is_active:
         return "", ""
     if driver.is_mismatched or not driver.is_loaded:

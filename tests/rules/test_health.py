@@ -34,6 +34,19 @@ def health_of(rule: str, case):
     return judge(ask(examine(host_of(case), CATALOG, replace(BASE, sole=ASKED, params=params), collect=False), 60))
 
 
+def health_where(questions, name: str):
+    """Of a sound host whose nvidia-smi says something odd to these questions."""
+    record = host_of({"host": "h100-8x-2socket"}).base
+    queries = [
+        {"argv": one["argv"], "status": 0, "stderr": "", **ODD[name](one["stdout"])}
+        if tuple(one["argv"]) in questions
+        else one
+        for one in record.data["queries"]
+    ]
+    said = Overlay(RecordReader({**record.data, "queries": queries}, record.file))
+    return judge(ask(examine(said, CATALOG, replace(BASE, sole=ASKED), collect=False), 60))
+
+
 @cache
 def is_fit_as_built(host: str) -> bool:
     return not health_of("", {"host": host}).points
@@ -91,12 +104,16 @@ def test_fault_is_said_first(rule, case):
 @pytest.mark.parametrize("question", [QUERY, QUERIES[0], STATUS], ids=["driver", "state", "links"])
 @pytest.mark.parametrize("name", ODD)
 def test_answer_of_nvidia_smi_that_is_none_leaves_no_host_fit(question, name):
-    record = host_of({"host": "h100-8x-2socket"}).base
-    sound = next(one["stdout"] for one in record.data["queries"] if tuple(one["argv"]) == question)
-    rest = [one for one in record.data["queries"] if tuple(one["argv"]) != question]
-    queries = [*rest, {"argv": list(question), "status": 0, "stderr": "", **ODD[name](sound)}]
-    said = Overlay(RecordReader({**record.data, "queries": queries}, record.file))
-    assert judge(ask(examine(said, CATALOG, replace(BASE, sole=ASKED), collect=False), 60)).fitness is not Fitness.FIT
+    assert health_where({question}, name).fitness is not Fitness.FIT
+
+
+@pytest.mark.parametrize("questions", [{QUERY, *QUERIES}, set(QUERIES)], ids=["from the first question on", "later"])
+def test_nvidia_smi_that_hangs_is_one_fault_with_a_way_out(questions):
+    health = health_where(questions, "hung")
+    faults = [point for point in health.points if point.fitness is Fitness.UNFIT]
+    assert [point.rule for point in faults] == ["gpu-driver-health"]
+    assert "power the host off and on" in faults[0].todo
+    assert {point.rule for point in health.points} - {"gpu-driver-health"} <= {"gpu-errors", "gpu-nvlink"}
 
 
 def test_there_are_many_variations():

@@ -187,7 +187,7 @@ def host(
         pressure=SimpleNamespace(uptime_days=67.0 if "long" in here else 3.0),
         storage_log=SimpleNamespace(hung=hung),
         gsp_firmware=GspFirmware(failures),
-        health=SimpleNamespace(gpus=()),
+        health=SimpleNamespace(gpus=(), is_stuck=False),
         reader=SimpleNamespace(now=lambda: now, has_tried_packages=False, persistent_only=True, stat=lambda _: ABSENT),
         apt=SimpleNamespace(
             pins=(PIN,), disabled_sources=(SWITCHED_OFF,), sources=(), would=defaultdict(lambda: Transaction(would))

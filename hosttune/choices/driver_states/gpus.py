@@ -298,7 +298,11 @@ def without_room(facts: Facts) -> Told | None:
 
 def refused(facts: Facts) -> Told | None:
     """nvidia-smi says no, or nothing at all, and nothing above says why."""
-    if not facts.driver.is_loaded or facts.nvidia.smi not in ("refused", "hangs"):
+    if not facts.driver.is_loaded:
+        return None
+    if facts.nvidia.smi == "answers":
+        return _hanging(facts, facts.health.problem) if facts.health.is_stuck else None
+    if facts.nvidia.smi not in ("refused", "hangs"):
         return None
     if facts.nvidia.refusal == "no permission":
         raise UnknownFact(facts.nvidia.problem)
@@ -308,14 +312,13 @@ def refused(facts: Facts) -> Told | None:
     if holds(swapped, facts) and is_undriven_until_boot(facts):
         return None
     if facts.nvidia.smi == "hangs":
-        return _hanging(facts)
+        return _hanging(facts, facts.nvidia.problem)
     return facts.nvidia.problem, f"see why: {KERNEL_LOG}\nif that does not say, {RUN_REPORT}: sudo nvidia-bug-report.sh"
 
 
-def _hanging(facts: Facts) -> Told:
+def _hanging(facts: Facts, problem: str) -> Told:
     """Tasks of the driver that the kernel calls blocked prove that it is not slow. What such a task holds is let go by
     no signal, so that a shutdown may wait for it, too (NVIDIA/nvidia-persistenced issue 15)."""
-    problem = facts.nvidia.problem
     off = f"see why: {KERNEL_LOG}\n{REBOOT}\nif the shutdown does not end, power the host off and on"
     if is_known_hang(facts):
         known = f"as it is known of HGX B200 with the open module after {_LINKS_HANG_DAYS} days without a reboot"

@@ -64,7 +64,7 @@ from hosttune.facts.gpu.health_smi import (
     word,
     yes,
 )
-from hosttune.facts.gpu.nvidia import narrowed
+from hosttune.facts.gpu.nvidia import HANGS, narrowed
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.nvidia_smi import instead, slots_of
 from hosttune.facts.gpu.smi_words import BROKEN, asks_for_reset, is_supported, word_of
@@ -230,6 +230,18 @@ class Health(Fact):
         tuple[str, ...] | None
     )  # of the MIG devices of this host, one for each: 1g.10gb; None in an older record
     problem: str  # a sentence where nvidia-smi is not asked, or did not answer
+
+    @property
+    def is_told(self) -> bool:
+        """nvidia-smi tells something of the state of a GPU, or nobody knows whether."""
+        problem = attempt(lambda: self.problem)
+        return isinstance(problem, Unreadable) or not problem
+
+    @property
+    def is_stuck(self) -> bool:
+        """nvidia-smi lists the GPUs, and does not come to an end when it is asked for their state."""
+        problem = attempt(lambda: self.problem)
+        return isinstance(problem, str) and HANGS in problem
 
     @property
     def ecc_models(self) -> tuple[str, ...]:

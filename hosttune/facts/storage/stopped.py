@@ -38,7 +38,7 @@ _DASHES = 4
 _STAT = regex(r"^(write|read|flush|corruption|generation)_errs (\d+)$", re.MULTILINE)
 _EIO = ": Input/output error"  # how the door's reason ends
 MISSING = "is missing"  # ends what is told of a disk that a btrfs lacks
-_CHECKS = {"xfs": "xfs_repair", "btrfs": "btrfs check"}
+_CHECKS = {"xfs": "sudo xfs_repair", "btrfs": "sudo btrfs check"}
 _NEVER_FREE = ("/", "/usr", "/var")
 
 
@@ -58,7 +58,7 @@ class LocalFilesystem(Fact):
     @property
     def way_to_check(self) -> str:
         """One step: the program that checks it, where nothing has it mounted (systemd-fsck@.service(8))."""
-        check = f"sudo {_CHECKS.get(self.fstype, 'e2fsck -f')} {quote(self.source)}"
+        check = f"{_CHECKS.get(self.fstype, 'sudo e2fsck -f')} {quote(self.source)}"
         if self.target not in _NEVER_FREE:
             return f"unmount it, and check it: {check}"
         if self.fstype in _CHECKS:
