@@ -297,3 +297,18 @@ def test_cpus_that_others_have_a_part_of_are_no_proof_that_the_job_needs_them(co
     one = tick(4.0, 90.0, cpu=65, idle=idle, children=(0.2,) * 4, main=0.25)
     seen = replace(one, tree=replace(one.tree, cores=cores, wanting=wanting), host=HostTick(float(idle), 0.0, 1.99))
     assert step(HeldState(), seen) == HeldState(State.CPU, 0, trust)
+
+
+def test_look_that_meets_a_writer_between_two_waits_does_not_end_its_wait():
+    """As of wandb#950: two fsync(2) for each step, which storage pressure counts as 5 %."""
+    one = tick(7.0, 90.0, io=(5, 5), idle=0, main=0.43, read=0.0)
+    writes = replace(one, tree=replace(one.tree, blocked=1, written_bytes=4e4, most_runnable=0.43))
+    between = replace(writes, tree=replace(writes.tree, blocked=0))
+    assert state_of(writes) is State.DISK
+    assert state_of(between, State.DISK) is State.DISK
+    assert state_of(between) is not State.DISK
+    computes = replace(between, tree=replace(between.tree, most_runnable=0.8))
+    rests = replace(between, tree=replace(between.tree, written_bytes=0.0))
+    sleeps = replace(between, wait=Wait(Want.TIMER))
+    for other in (computes, rests, sleeps):
+        assert state_of(other, State.DISK) is not State.DISK

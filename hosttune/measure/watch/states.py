@@ -190,10 +190,15 @@ def _waits_for_pages(tick: Tick) -> bool:
 
 def _waits_for_writes(tick: Tick, *, held: bool) -> bool:
     """fsync(2), a journal's commit, metadata: tasks are in uninterruptible sleep for something that the job writes, and
-    the kernel counts a part of that as no pressure.
+    the kernel counts a part of that as no pressure. A look is one moment: once that was seen, a job that writes on, and
+    neither runs nor queues for half of the time nor sleeps on anything else, waits on.
     """
+    tree = tick.tree
     is_served = tick.wait is not None and tick.wait.kind in {Want.NETWORK, Want.PEER}
-    return not is_served and _is_blocked(tick, held=held) and bool(tick.tree and tick.tree.written_bytes)
+    if is_served or tree is None or not tree.written_bytes:
+        return False
+    waits_on = held and tick.wait is None and not _at_least(tree.most_runnable, LIMITS.runnable)
+    return _is_blocked(tick, held=held) or (waits_on and tree.most_runnable is not None)
 
 
 def _touches_devices(tick: Tick) -> bool | None:
