@@ -108,13 +108,14 @@ def forget_streams() -> None:
     """Let go of what others read to its end: a child that the kernel holds would keep them waiting. What a person sees
     on a terminal stays, and standard input, which may be a file that is to be read.
     """
-    null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
-    for number in (1, 2):
-        if not os.isatty(number):
-            os.dup2(null, number)
-    os.close(null)
-    for fd in lock.HELD:
-        os.close(fd)
+    with suppress(OSError):  # a chroot may have none
+        null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+        for number in (1, 2):
+            if not os.isatty(number):
+                os.dup2(null, number)
+        os.close(null)
+    while lock.HELD:
+        os.close(lock.HELD.pop())
 
 
 def _is_gone(child: int) -> bool:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from threading import current_thread, main_thread
 from typing import Any, Final, NoReturn
 
+from hosttune.host.bounded import MOST_NAMES, names_in
 from hosttune.host.effort import EFFORT
 from hosttune.host.in_time import forget_imports, forget_streams
 from hosttune.values import Unreadable
@@ -89,9 +90,7 @@ class Looker:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             forget_streams()
-            low, high = sorted((reading, writing))
-            for start, end in ((3, low), (low + 1, high), (high + 1, os.sysconf("SC_OPEN_MAX"))):
-                os.closerange(start, end)
+            _close_all_but({0, 1, 2, reading, writing})
             while request := _receive(reading):
                 before = EFFORT.spent
                 answer: Any
@@ -123,6 +122,13 @@ class Looker:
         with suppress(ChildProcessError):
             os.waitpid(self._child, os.WNOHANG)
         self._child = self._to = self._from = -1
+
+
+def _close_all_but(kept: set[int]) -> None:
+    with suppress(OSError):  # a chroot may have no /proc
+        for fd in {*map(int, names_in("/proc/self/fd", MOST_NAMES)[0])} - kept:
+            with suppress(OSError):
+                os.close(fd)
 
 
 def _send(fd: int, content: bytes) -> None:

@@ -17,6 +17,7 @@ from hosttune.engine.trusted import read_trusted
 from hosttune.errors import HosttuneError
 from hosttune.facts import Facts
 from hosttune.facts.trusted import link_stranger
+from hosttune.host import lock
 from hosttune.host.code_owner import owner_of_code, owner_of_file
 from hosttune.host.live import LiveReader
 from hosttune.host.output import open_stream, save
@@ -26,7 +27,7 @@ from hosttune.measure.bench import scratch
 from hosttune.measure.bench.read_python import user_python
 from hosttune.resources.storage.fstab_places import look_at_places
 from hosttune.values import ABSENT, Unreadable
-from tests.live.namespace import loop_disk, own_etc, passes, run
+from tests.live.namespace import ROOT, loop_disk, own_etc, passes, run
 
 HERE = __file__
 EVE, BOB = 54311, 54312
@@ -295,3 +296,34 @@ def scenario_names(folder: Path) -> None:
     finally:
         if is_new:
             ray.rmdir()
+
+
+LOOK = """
+import sys
+from hosttune.host import late_mounts, lock, named
+from hosttune.host.console import leave
+from hosttune.host.gathered import list_files
+from hosttune.host.live import LiveReader
+late_mounts.ANSWER_S = named.ANSWER_S = 1.0
+named.served_mounts = lambda: ()  # mounted after the look at the mount table
+with lock.locked(sys.argv[2]):
+    print(LiveReader().stat(sys.argv[1] + "/file"))
+    print(*list_files([sys.argv[1]]))
+leave(0)
+"""
+
+
+def test_command_ends_where_a_server_takes_a_request_and_never_answers(folder):
+    passes(HERE, "ends", folder)
+
+
+def scenario_ends(folder: Path) -> None:
+    """No signal ends such a wait, and no process ends in which a thread waits so. Nor is an output or a lock kept."""
+    (folder / "eve").mkdir()
+    os.chown(folder / "eve", EVE, EVE)
+    with broken(folder / "eve", 300):
+        words = (sys.executable, "-c", LOOK, folder / "eve", folder / "lock")
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+        assert done.stdout.count("gives no answer") == 2, done.stdout + done.stderr
+        with lock.locked(str(folder / "lock")):
+            pass

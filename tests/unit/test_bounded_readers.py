@@ -18,7 +18,7 @@ OF_OTHERS = {"cmdline", "environ", "exe", "iterdir", "glob", "open_files", "proc
 DOORS = {
     "host/bounded.py": ("read_head", "names_in", "process_ids"),
     "host/confined_child.py": ("confine",),
-    "host/gathered.py": ("_from_folder",),
+    "host/gathered.py": ("_list_entries",),
     "host/named.py": ("_read_pipe",),
     "host/proc.py": ("_Look.devices",),
     "host/process.py": ("_run_to_the_end", "_drain"),
@@ -39,8 +39,10 @@ DOORS = {
 OWN = {
     "cli/app.py": ("main",),  # /dev/null for a closed stream
     "engine/compiled.py": ("_documents_from_yaml",),  # the package's rules
+    "host/apart.py": ("_relay",),  # what its own child prints
     "host/in_time.py": ("_frames",),  # what its own child answers
     "host/kept.py": ("_names", "_content", "_all_of", "_replace"),  # files of root only, 4 KiB or LIMIT of each
+    "host/late_mounts.py": ("_take",),  # what its own child answers, and is asked
     "host/lock.py": ("locked",),  # hosttune's lock
     "host/output.py": ("save", "_save"),  # writes
     "host/rehearsal_child.py": ("main", "units_in", "trial"),  # what its parent hands over, in a tmpfs of its own
