@@ -15,6 +15,7 @@ from hosttune.facts.gpu.nvidia_smi import messages_in
 from hosttune.facts.kernel import host_log, kernel_log
 from hosttune.facts.memory import memory_modules
 from hosttune.facts.storage import pools, storage_log
+from hosttune.facts.storage.crypttab import PATH as CRYPTTAB
 from hosttune.host.command_secrets import MASK
 from hosttune.host.door import Completed, Process, Space, Stat, Usage
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
@@ -62,6 +63,9 @@ _GRUB_PASSWORD = regex(
     r"(?m)((?:^|[;{]|\b(?:then|else|do)\b)[ \t]*password[ \t]+[^\s;]+[ \t]+)"
     r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s;])+"
 )
+# The third field of crypttab(5), where it is neither a file, a device nor none: what keyscript= is given, which with
+# `keyscript=/bin/echo` is the passphrase itself.
+_CRYPT_KEY = regex(r"(?m)^([ \t]*[^\s#]\S*[ \t]+\S+[ \t]+)(?!(?:/\S*|-|none|[A-Z]+=\S*)(?:\s|$))\S+")
 _TOO_LONG = "left out of this record, which would be longer than hosttune reads"
 _LEAST = 256  # characters of an answer that saves nothing where it is left out
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
@@ -204,7 +208,7 @@ class _Encoder:
                 return {"unreadable": LEFT_OUT}
         else:
             kept = short_job(mask_secrets(content), kind_of(path)) if _is_job(path, content) else content
-        return self.redactor.text(_without_grub_password(path, kept))
+        return self.redactor.text(_without_place_secrets(path, kept))
 
     def query(self, argv: tuple[str, ...], answer: Answer[Completed]) -> dict[str, Any]:
         has_addresses = argv[0] not in _SPEAK_OF_VERSIONS
@@ -303,7 +307,10 @@ def _is_job(path: str, content: str) -> bool:
     return path.startswith((_CRONTABS, *_HOMES)) or is_script
 
 
-def _without_grub_password(path: str, content: str) -> str:
+def _without_place_secrets(path: str, content: str) -> str:
+    """Without secrets that only their place in a line makes known."""
+    if path == CRYPTTAB:
+        return _CRYPT_KEY.sub(rf"\1{MASK}", content)
     return _GRUB_PASSWORD.sub(rf"\1{MASK}", content) if path.startswith(_BOOT) else content
 
 

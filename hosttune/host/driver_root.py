@@ -31,7 +31,7 @@ def contained(argv: Sequence[str], root: str = ROOT, beside: str = BESIDE) -> tu
     if isinstance(locate("nvidia-smi"), str):
         return ()
     is_contained = os.path.lexists(f"{root}/{_SMI}")
-    if not is_contained and not os.path.lexists(f"{beside}/{_SMI_BESIDE}"):
+    if not is_contained and not _is_beside(beside):
         return ()
     where = f"in the driver's container ({root})" if is_contained else f"in {beside}"
     if os.geteuid() != 0:
@@ -53,6 +53,17 @@ def contained(argv: Sequence[str], root: str = ROOT, beside: str = BESIDE) -> tu
 def words_beside(beside: str = BESIDE) -> tuple[str, str]:
     """What env(1) is given so that it starts the nvidia-smi that is beside its own libraries."""
     return f"LD_LIBRARY_PATH={beside}/lib64", f"{beside}/{_SMI_BESIDE}"
+
+
+def _is_beside(beside: str) -> bool:
+    """Whether there is one. The home folder of a user who is called kubernetes is not entered: nothing there is a
+    driver, and a file system that the user mounted may give no answer.
+    """
+    try:
+        is_of_root = os.lstat(os.path.dirname(os.path.dirname(beside))).st_uid == 0
+    except OSError:
+        return False
+    return is_of_root and os.path.lexists(f"{beside}/{_SMI_BESIDE}")
 
 
 def _why_not_beside(beside: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
@@ -36,15 +37,23 @@ def check_report(hosts: tuple[Checked, ...], *, strict: bool = False) -> str:
     What is ok, or not applicable, is counted where it cannot be folded away. Where nothing differs, a
     terminal counts what is waived and advice, too, as far as they go beyond its screen; a pipe gets all of it.
     """
-    documents = [check_outline(one, strict=strict) for one in hosts]
-    for number, one in enumerate(hosts):
-        folded, most = 0, 0
-        if one.page.is_terse and one.page.screen.is_terminal and not exit_status(one.plan, strict=False):
-            most = sum(ADVICE.holds(finding) or WAIVED.holds(finding) for finding in one.plan.findings)
-        while folded < most and text(documents[number], one.page.screen).count("\n") > ONE_SCREEN:
-            folded += 1
-            documents[number] = check_outline(one, folded, strict=strict)
+    documents = [_on_screen(one, strict=strict) for one in hosts]
     return rendered("hosttune check", documents, hosts[0].page, is_filtered=True)
+
+
+def _on_screen(one: Checked, *, strict: bool) -> Document:
+    """The report of one host; where nothing differs, with as few findings only counted as a terminal asks for. The number
+    is found by halves: findings can be many, and each try makes the whole report.
+    """
+    most = 0
+    if one.page.is_terse and one.page.screen.is_terminal and not exit_status(one.plan, strict=False):
+        most = sum(ADVICE.holds(finding) or WAIVED.holds(finding) for finding in one.plan.findings)
+
+    def fits(folded: int) -> bool:
+        return text(check_outline(one, folded, strict=strict), one.page.screen).count("\n") <= ONE_SCREEN
+
+    folded = 0 if not most or fits(0) else 1 + bisect_left(range(1, most), True, key=fits)
+    return check_outline(one, folded, strict=strict)
 
 
 def check_outline(one: Checked, folded: int = 0, *, strict: bool = False) -> Document:

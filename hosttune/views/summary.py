@@ -64,7 +64,7 @@ def summarize(plan: Plan) -> Summary:
         changes_now=len(plan.changes),
         after_drain=_count(held, HoldKind.BUSY),
         after_reboot=sum(change.activation is Activation.REBOOT for change in plan.changes) + rules_in(for_reboot),
-        waiting=rules_in(finding for finding in waiting if finding not in for_reboot),
+        waiting=rules_in(finding for finding in waiting if not waits_for_reboot(finding)),
         needs_leave=_count(held, *NEEDS_LEAVE),
         irreversible=sum(is_irreversible(change) for change in plan.changes),
         owned=rules_in(owned),

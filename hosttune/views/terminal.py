@@ -103,7 +103,7 @@ def columned(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 0, fi
 
 def _longest_word(rows: list[tuple[str, ...]], number: int) -> int:
     """The columns of the longest word in the last cell of a row and of those that go on with it."""
-    after = takewhile(lambda row: not any(row[:-1]), rows[number + 1 :])
+    after = takewhile(lambda row: not any(row[:-1]), map(rows.__getitem__, range(number + 1, len(rows))))
     return max((width_of(word) for row in (rows[number], *after) for word in row[-1].split()), default=0)
 
 

@@ -133,3 +133,19 @@ def test_nvidia_smi_of_googles_nodes_that_others_can_change_is_not_run(beside, s
     command = contained(("nvidia-smi",), str(beside), str(beside))
     assert isinstance(command, Unreadable)
     assert re.search(said, command.reason), command.reason
+
+
+def test_home_of_a_user_called_kubernetes_is_not_entered(root, monkeypatch):
+    """The user's program is no driver, and a file system of theirs there could hold root for ever."""
+    (root / SMI).unlink()
+    home = root / "home/kubernetes"
+    program = home / "bin/nvidia/bin/nvidia-smi"
+    program.parent.mkdir(parents=True)
+    program.write_text(SCRIPT)
+    os.chown(home, 1001, 1001)
+    looked = []
+    monkeypatch.setattr(driver_root.os.path, "lexists", lambda path: looked.append(path) or os.path.exists(path))
+    assert contained(("nvidia-smi",), str(root), str(home / "bin/nvidia")) == ()
+    assert not [path for path in looked if path.startswith(str(home))]
+    os.chown(home, 0, 0)
+    assert isinstance(contained(("nvidia-smi",), str(root), str(home / "bin/nvidia")), Unreadable)

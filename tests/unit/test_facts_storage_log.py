@@ -82,6 +82,16 @@ def test_option_of_a_mount_in_a_user_namespace_is_no_evidence_and_hides_nothing(
     assert not regex(JOURNAL[-2].removeprefix("--grep=")).match(f"{fstype}: Unknown parameter 'noatime'")
 
 
+@pytest.mark.parametrize("option", ["x", "y" * 100])
+def test_options_that_a_user_has_refused_hide_no_cause_of_a_failed_mount(option):
+    """In a user namespace, also of types that only root can mount: `unshare -Urm mount -t ext4 -o x none /mnt`."""
+    failed = (
+        "1794990000.100000 kernel: XFS (sdb1): Superblock has unknown read-only compatible features (0x20) enabled."
+    )
+    found = log(failed, *(f"1794990001.{n:06} kernel: ext4: Unknown parameter '{option}{n}'" for n in range(500)))
+    assert ("sdb1", "Superblock has") in [(one.name, one.words[:14]) for one in found.mount_errors]
+
+
 def test_mounts_that_fail_again_and_again_hide_no_file_system_that_stopped():
     stopped = "1794990000.100000 kernel: EXT4-fs (sda1): Remounting filesystem read-only"
     failed = [f"1794990001.{n:06} kernel: EXT4-fs (sdb1): VFS: Can't find ext4 filesystem" for n in range(500)]

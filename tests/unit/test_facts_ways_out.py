@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -116,16 +117,30 @@ def reader(*services, **more):
     return FakeReader(files={f"/sys/fs/cgroup/system.slice/{name}/cgroup.procs": "1\n" for name in services}, **more)
 
 
+GKE = "/home/kubernetes/bin/nvidia"
+BESIDE = (f"{GKE}/bin/nvidia-smi", f"{GKE}/lib64/libnvidia-ml.so.1")
+
+
 @pytest.mark.parametrize(
     ("files", "root"),
     [
-        (("/home/kubernetes/bin/nvidia/bin/nvidia-smi",), "/home/kubernetes/bin/nvidia"),
-        (("/home/kubernetes/bin/nvidia/bin/nvidia-smi", "/usr/bin/nvidia-smi"), ""),
-        (("/home/kubernetes/bin/nvidia/bin/nvidia-smi", "/run/nvidia/driver/usr/bin/nvidia-smi"), "/run/nvidia/driver"),
+        (BESIDE, GKE),
+        ((*BESIDE, "/usr/bin/nvidia-smi"), ""),
+        ((*BESIDE, "/run/nvidia/driver/usr/bin/nvidia-smi"), "/run/nvidia/driver"),
     ],
 )
 def test_programs_of_the_driver_are_found_where_another_one_put_them(files, root):
     assert find_place(FakeReader(files=dict.fromkeys(files, "")), Here()).driver_root == root
+
+
+@pytest.mark.parametrize("place", ["/home/kubernetes", f"{GKE}/lib64", f"{GKE}/bin/nvidia-smi"])
+@pytest.mark.parametrize(("uid", "mode"), [(1001, 0o755), (0, 0o775)])
+def test_program_that_a_user_could_put_there_is_in_no_step(place, uid, mode):
+    """A user can be called kubernetes, and has that home: the steps are typed with sudo."""
+    reader = FakeReader(files=dict.fromkeys(BESIDE, ""))
+    reader.stats[place] = replace(reader.stat(place), uid=uid, mode=mode)
+    found = find_place(reader, Here())
+    assert not any("/home/" in step for step in steps_of(way_of(("RESET_GPU",), SLOT, found)))
 
 
 def test_services_that_hold_gpus_are_found_by_their_control_groups():

@@ -234,6 +234,8 @@ FILES = (
     ("/opt/site/core.xml", "<name>fs.s3a.secret.key</name>\n<value>{}</value><db.password>{}</db.password>\n"),
     ("/etc/sysctl.d/11-a.conf", "~kernel.core_pattern = |/opt/site/agent {} -p%p --key={}\n"),
     ("/proc/sys/kernel/core_pattern", "~|/opt/site/agent {} -p%p\n"),
+    ("/etc/crypttab", "data UUID=1-2 {} luks,keyscript=/bin/echo\n b\t/dev/sdb1  {}\tluks,keyscript=printf\n"),
+    ("/etc/crypttab", "c PARTUUID=3 {}\n"),
     ("/etc/tmpfiles.d/a.conf", "~f+ /root/.agent 0600 root root - {} {}\n"),
     ("/opt/site/agent.conf", "~plain {}\n"),
 )  # fmt: skip
@@ -294,6 +296,10 @@ SHARED = {
     "/etc/sysctl.d/1.conf": "kernel.core_pattern = |/usr/lib/systemd/systemd-coredump %P %u %h\nvm.swappiness = 1\n",
     "/etc/tmpfiles.d/1.conf": "w /sys/kernel/mm/ksm/run - - - - 0\nd /tmp 1777 root root 10d\n",
     "/etc/docker/daemon.json": '{"x": [{"name": "token", "value": "(masked)"}]}',
+    "/etc/crypttab": (
+        "a UUID=1-2 none luks,discard\nb /dev/sdb1 /etc/keys/b luks\nc /dev/sdc - luks\nd LABEL=x\n"
+        "s /dev/sdd /dev/urandom swap\nk UUID=3 UUID=4 luks\np UUID=5 /dev/disk/by-label/usb:/k:5 keyscript=/lib/x\n"
+    ),
     "/etc/cdi/1.yaml": "token:\n  a: 1\n  password:\n  - b\nname: password\n",
 }
 

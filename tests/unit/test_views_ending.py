@@ -1,10 +1,13 @@
 """What a terminal shows last: the verdict, why the exit status is 1, and the next commands."""
 
+from dataclasses import replace
+
 import pytest
 
 from hosttune.actions.examine import open_session
 from hosttune.engine.health import Fitness, HealthPoint, NodeHealth
 from hosttune.values import Finding, Hold, HoldKind, Plan, Receipt, Verdict
+from hosttune.views import report
 from hosttune.views.checked import Checked
 from hosttune.views.document import Document, Medium, Say, Steps
 from hosttune.views.health import health_text
@@ -93,6 +96,23 @@ def test_fault_on_a_screen_leaves_a_line_for_each_other_group():
     verbose = text(check_outline(Checked(plan, Page(screen=terminal, is_verbose=True))), terminal)
     without = text(check_outline(Checked(plan_of(DIFFERS), Page(screen=terminal))), terminal)
     assert all("should be 10" in said for said in (in_a_pipe, verbose, without))
+
+
+@pytest.mark.parametrize("many", [3, 30, 2000])
+def test_report_of_many_pieces_of_advice_is_made_a_few_times(many, monkeypatch):
+    """A record of somebody else may have any number of them, and rules of its own."""
+    made = []
+
+    def outline(one, folded=0, **more):
+        made.append(folded)
+        assert len(made) <= 2 + many.bit_length()
+        return check_outline(one, folded, **more)
+
+    monkeypatch.setattr(report, "check_outline", outline)
+    said = check_report((Checked(plan_of(*(replace(ADVICE, reason=f"x {n}") for n in range(many))), Page()),))
+    assert said.count("\n") <= ONE_SCREEN
+    shown = sum(f"x {n}\n" in said for n in range(many))
+    assert shown == many if many == 3 else ONE_SCREEN - 6 < shown < ONE_SCREEN
 
 
 def test_fault_comes_first_among_the_next_commands():

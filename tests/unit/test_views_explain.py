@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from hosttune.resources.steps import CommandLine
 from hosttune.values import ABSENT, Action, Address, Change, Disturbs, FileValue, Finding, Hold, HoldKind, Risk, Verdict
 from hosttune.views.by_hand import describe_by_hand
 from hosttune.views.document import Medium, Section
-from hosttune.views.explain import explain_outline, explain_report, explained
+from hosttune.views.explain import explain_json, explain_outline, explain_report, explained
 from hosttune.views.page import Page
 from hosttune.views.rule_words import todo_texts, told_wishes, ways_of
 from hosttune.views.rules_doc import rules_markdown
@@ -237,3 +239,13 @@ def test_step_of_a_change(change, do, undo):
 )
 def test_expression_in_words(source, words):
     assert in_words(ast.parse(source, mode="eval").body) == words
+
+
+def test_secret_of_the_host_is_in_no_part_of_the_json():
+    """Also where the rule does not apply, with the reason, and in the way by hand."""
+    secret = "Zx9hunter2Qq"
+    finding = Finding("services-core-size", "", Verdict.NOT_APPLICABLE, reason=f"|/usr/bin/x --token {secret} %p")
+    one = replace(explanation("services-core-size", BUILT[0]), findings=(finding,))
+    one = replace(one, wording=Wording({**one.wording.params}, None))
+    assert secret in one.why_in_general
+    assert secret not in json.dumps(explain_json(one))

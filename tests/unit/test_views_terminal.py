@@ -140,3 +140,17 @@ def test_a_sentence_that_is_not_wrapped_is_measured_once(monkeypatch):
     monkeypatch.setattr(terminal, "width_of", lambda text: measured.append(len(text)) or len(text))
     assert len(wrapped("word, " * 1000, 1 << 30)) == 1
     assert sum(measured) < 2 * len("word, " * 1000)
+
+
+def test_columned_looks_at_each_row_a_few_times_however_many_there_are():
+    class Counted(list):
+        looks = 0
+
+        def __getitem__(self, place):
+            found = super().__getitem__(place)
+            Counted.looks += len(found) if isinstance(place, slice) else 1
+            return found
+
+    rows = Counted([("rule", "says so"), ("", "and so")] * 300)
+    assert len(columned(rows, Screen())) == 600
+    assert Counted.looks < 10 * len(rows)

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.measure.watch.account import MOST_COLD, Account
+from hosttune.measure.watch.account import MOST_COLD, MOST_NAMES, Account
 from hosttune.measure.watch.gaps import gaps
 from hosttune.measure.watch.history import History, joined, point, segments
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
+from hosttune.measure.watch.tick import DiskTick, Mounted
 from hosttune.measure.watch.verdict import Confidence, VerdictKind, judge, judged
 from hosttune.views.measure.watch import watch_text
 from hosttune.views.measure.watch_words import details, evidence
@@ -248,3 +249,16 @@ def test_gpus_that_do_not_answer_are_said_whatever_the_verdict(source, is_said):
     )
     assert verdict.is_confident
     assert (f"GPUs: {reason} (hosttune driver says which)" in evidence(verdict, account)) is is_said
+
+
+def test_record_that_names_others_in_each_tick_grows_no_account():
+    """Who writes a record for somebody else chooses all names in it, in a megabyte a line."""
+    account = Account(WATCHED)
+    for number in range(80):
+        mounts = tuple(Mounted(f"/m{number}-{one}", "x", "s", "") for one in range(8))
+        disks = tuple(DiskTick(f"d{number}-{one}", 1.0, 1.0) for one in range(100))
+        gpus = tuple(gpu(1.0, 1.0, index=number * 100 + one) for one in range(100))
+        account.add(replace(at([DISK], float(number))[0], mounts=mounts, disks=disks, gpus=gpus))
+    assert len(account.mounts) == MOST_NAMES
+    assert len(account.disk_bytes) < 5000
+    assert len(account.gpus) < 5000

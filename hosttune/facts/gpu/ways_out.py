@@ -22,7 +22,9 @@ from hosttune.facts.gpu.platforms import FABRIC_MANAGER
 from hosttune.facts.managers import running_services
 from hosttune.facts.reading import is_there
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
 from hosttune.host.driver_root import BESIDE, ROOT, words_beside
+from hosttune.host.mountinfo import folders_above
 from hosttune.regex import regex
 from hosttune.values import Steps, Unreadable
 
@@ -92,7 +94,7 @@ def find_place(reader: Reader, facts: Facts) -> RecoveryPlace:
     )
     has_own = _known(lambda: is_there(reader, "/usr/bin/nvidia-smi"), True)
     is_contained = not has_own and _known(lambda: is_there(reader, f"{ROOT}/usr/bin/nvidia-smi"), False)
-    is_beside = not has_own and not is_contained and _known(lambda: is_there(reader, words_beside()[1]), False)
+    is_beside = not has_own and not is_contained and _is_of_root(reader, words_beside()[1], f"{BESIDE}/lib64")
     return RecoveryPlace(
         host=_known(lambda: facts.host.hostname, ""),
         is_kubernetes=is_kubernetes,
@@ -107,6 +109,13 @@ def find_place(reader: Reader, facts: Facts) -> RecoveryPlace:
         is_persistence_kept=is_kept and not is_contained,
         driver_root=ROOT if is_contained else BESIDE if is_beside else "",
     )
+
+
+def _is_of_root(reader: Reader, *paths: str) -> bool:
+    """Whether these are there and root alone has a say in them, from / on: no step runs what a user could put there."""
+    places = dict.fromkeys(place for path in paths for place in (*folders_above(path), path))
+    stats = (reader.stat(place, follow=False) for place in places)
+    return all(isinstance(one, Stat) and one.uid == 0 and not one.mode & 0o022 for one in stats)
 
 
 def _known(look: Callable[[], T], otherwise: T) -> T:

@@ -52,6 +52,9 @@ _OF_DEVICE = regex(
     r"(?P<words>.{1,200})"
 )
 _OF_OPTION = regex(r"(?P<name>\w+): (?P<words>Unknown parameter '[^']{1,64}')")
+# In a user namespace mount(2) reads the options before it asks for the right to mount that type (fs/namespace.c,
+# do_new_mount): each user can have this said as often as they like.
+_BY_ANY_USER = regex(r"\w{1,32}: Unknown parameter '")
 _MOUNTED = ("mounted filesystem", "Ending clean mount", "Ending recovery")
 _OF_A_SERVER = ("rpc_", "nfs")  # functions of the kernel in which a task waits for one of the network
 # Where the other threads of a program wait while the kernel writes its core dump; before Linux 6.12 no signal reaches
@@ -144,7 +147,7 @@ def chosen(log: str) -> tuple[str, ...]:
         elif match := _EXT4.match(words) or _NFS.match(words) or _HUNG.match(words):
             others.append(((match.re, match[1]), one))
         elif _FAILED_MOUNT.match(words):
-            others.append(((_FAILED_MOUNT, ""), one))
+            others.append(((_FAILED_MOUNT, match[0] if (match := _BY_ANY_USER.match(words)) else ""), one))
     return (*newest_of_each(errors, _MOST), *newest_of_each(others, _MOST))
 
 

@@ -35,6 +35,7 @@ MOST_COLD = 1000  # ticks; a job that is stopped in its warm-up may stay so for 
 LOST_S = 30.0
 LOST_TICKS = 10
 MOST_NAMES = 64
+_MOST_DEVICES = 4096  # disks, and GPUs: a record of somebody else can name others in each line
 EARLY_S = 5.0
 KNOWN_WAIT = 0.3  # of the time that it waited, in which a look has seen what for
 
@@ -189,7 +190,8 @@ class Account:
         self._others(tick)
         for disk in tick.disks or ():
             moved = (disk.read_bytes + disk.written_bytes) * tick.seconds
-            self.disk_bytes[disk.name] = self.disk_bytes.get(disk.name, 0.0) + moved
+            if disk.name in self.disk_bytes or len(self.disk_bytes) < _MOST_DEVICES:
+                self.disk_bytes[disk.name] = self.disk_bytes.get(disk.name, 0.0) + moved
         self._add_mounts(tick)
         self.works_with.update(tick.works_with or ())
         return self.held
@@ -296,11 +298,14 @@ class Account:
 
     def _add_mounts(self, tick: Tick) -> None:
         for place, one in enumerate(tick.mounts or (), 1):
-            self.mounts[one.target] = one
-            self._mounted_s[one.target] = self._mounted_s.get(one.target, 0.0) + tick.seconds / place
+            if one.target in self.mounts or len(self.mounts) < MOST_NAMES:
+                self.mounts[one.target] = one
+                self._mounted_s[one.target] = self._mounted_s.get(one.target, 0.0) + tick.seconds / place
         self.mounts = dict(sorted(self.mounts.items(), key=lambda one: -self._mounted_s[one[0]]))
 
     def _gpu(self, gpu: GpuSample, seconds: float) -> None:
+        if (gpu.index, gpu.uuid) not in self.gpus and len(self.gpus) >= _MOST_DEVICES:
+            return
         kept = self.gpus.setdefault((gpu.index, gpu.uuid), GpuAccount(gpu))
         kept.last = gpu
         kept.was_lost = kept.was_lost or gpu.lost
