@@ -42,8 +42,8 @@ def check_report(hosts: tuple[Checked, ...], *, strict: bool = False) -> str:
 
 
 def _on_screen(one: Checked, *, strict: bool) -> Document:
-    """The report of one host; where nothing differs, with as few findings only counted as a terminal asks for. The number
-    is found by halves: findings can be many, and each try makes the whole report.
+    """The report of one host; where nothing differs, with as few findings only counted as a terminal asks for. The
+    number is found by halves: findings can be many, and each try makes the whole report.
     """
     most = 0
     if one.page.is_terse and one.page.screen.is_terminal and not exit_status(one.plan, strict=False):

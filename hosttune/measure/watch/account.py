@@ -188,13 +188,16 @@ class Account:
         if is_counted:
             self._count(tick)
         self._others(tick)
+        self._add_disks(tick)
+        self._add_mounts(tick)
+        self.works_with.update(tick.works_with or ())
+        return self.held
+
+    def _add_disks(self, tick: Tick) -> None:
         for disk in tick.disks or ():
             moved = (disk.read_bytes + disk.written_bytes) * tick.seconds
             if disk.name in self.disk_bytes or len(self.disk_bytes) < _MOST_DEVICES:
                 self.disk_bytes[disk.name] = self.disk_bytes.get(disk.name, 0.0) + moved
-        self._add_mounts(tick)
-        self.works_with.update(tick.works_with or ())
-        return self.held
 
     def settled(self) -> Account:
         """What is judged at the end. A GPU that is starved may never work enough to end the warm-up: where the watch
