@@ -150,12 +150,14 @@ def _in_lists(none: Candidates, facts: Facts) -> Candidates:
     """What apt's own lists have, where `ubuntu-drivers` is not here, or offers none: it reads the same fields of them.
     An empty step to another branch is no driver. Which of them fit the GPUs is never taken from `ubuntu-drivers`."""
     try:
+        if not facts.os.is_ubuntu:
+            return none
         named = {
             one.name: found
             for one in facts.packaging.packages.values()
             if one.tells and (found := _candidate(one.name))
         }
-        if not facts.os.is_ubuntu or not named:
+        if not named:
             return none
         offers = facts.archives.offers_of(named)
     except UnknownFact:
