@@ -80,8 +80,7 @@ def fabric_packages(facts: Facts) -> Told | None:
 
 def _is_awaited(facts: Facts) -> bool:
     """There is no service of Fabric Manager's, and a GPU that waits for its fabric: nothing else brought one."""
-    waits = attempt(lambda: any(gpu.awaits_fabric for gpu in facts.nvlink.gpus))
-    return waits is True and attempt(lambda: facts.units[SERVICE].exists) is False
+    return not facts.units[SERVICE].exists and any(gpu.awaits_fabric for gpu in facts.nvlink.gpus)
 
 
 def _in_version(facts: Facts, package: str, wanted: str) -> str | ByPolicy:

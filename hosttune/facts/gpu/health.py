@@ -230,12 +230,7 @@ class Health(Fact):
         tuple[str, ...] | None
     )  # of the MIG devices of this host, one for each: 1g.10gb; None in an older record
     problem: str  # a sentence where nvidia-smi is not asked, or did not answer
-
-    @property
-    def is_told(self) -> bool:
-        """nvidia-smi tells something of the state of a GPU, or nobody knows whether."""
-        problem = attempt(lambda: self.problem)
-        return isinstance(problem, Unreadable) or not problem
+    is_refused: bool  # nvidia-smi refuses or hangs, and so tells nothing of any GPU
 
     @property
     def is_stuck(self) -> bool:
@@ -265,6 +260,7 @@ def collect(reader: Reader, facts: Facts) -> Health:
         switch_way_out=lazy(told.switch_way_out),
         mig_profiles=lazy(told.mig_profiles),
         problem=lazy(told.problem),
+        is_refused=lazy(told.is_refused),
     )
 
 
@@ -292,6 +288,11 @@ class _Told:
     def problem(self) -> str:
         """A sentence where nvidia-smi is not asked, or did not answer."""
         return self.asked()[1]
+
+    def is_refused(self) -> bool:
+        """An answer that cannot be had for another reason is unknown, not refused."""
+        problem, smi = attempt(self.problem), attempt(lambda: self.facts.nvidia.smi)
+        return isinstance(problem, str) and bool(problem) and (smi in {"refused", "hangs"} or HANGS in problem)
 
     def _held(self) -> dict[str, Gpu]:
         """By slot, also one whose driver could not be read: nvidia-smi and the log may have something of it. Those that
