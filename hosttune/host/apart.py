@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
     """The exit status of `act`, done by a child; None where it does not end within `seconds`, or after a signal."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    piped = [number for number in (1, 2) if not os.isatty(number)]
+    piped = [number for number in (1, 2) if _is_read_to_its_end(number)]
     if piped == [1, 2] and _is_one_file():
         relays = dict.fromkeys(piped, os.pipe())  # `2>&1`: in the order in which it is printed
     else:
@@ -84,6 +85,14 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
             while time.monotonic() < end and _status_of(child) is None:
                 _relay(sources, _EVERY_S)
     return None
+
+
+def _is_read_to_its_end(number: int) -> bool:
+    """Whether somebody waits for the end of this stream: of a file or a terminal nobody does."""
+    with suppress(OSError):
+        mode = os.fstat(number).st_mode
+        return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+    return False
 
 
 def _is_one_file() -> bool:
