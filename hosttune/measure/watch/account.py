@@ -193,12 +193,6 @@ class Account:
         self.works_with.update(tick.works_with or ())
         return self.held
 
-    def _add_disks(self, tick: Tick) -> None:
-        for disk in tick.disks or ():
-            moved = (disk.read_bytes + disk.written_bytes) * tick.seconds
-            if disk.name in self.disk_bytes or len(self.disk_bytes) < _MOST_DEVICES:
-                self.disk_bytes[disk.name] = self.disk_bytes.get(disk.name, 0.0) + moved
-
     def settled(self) -> Account:
         """What is judged at the end. A GPU that is starved may never work enough to end the warm-up: where the watch
         was over within the minute that is waited for it, as much counts as without a GPU.
@@ -298,6 +292,12 @@ class Account:
         self.waits[kind] = self.waits.get(kind, 0.0) + tick.seconds
         if what and (what in self.waited_for or len(self.waited_for) < MOST_NAMES):
             self.waited_for[what] = self.waited_for.get(what, 0.0) + tick.seconds
+
+    def _add_disks(self, tick: Tick) -> None:
+        for disk in tick.disks or ():
+            moved = (disk.read_bytes + disk.written_bytes) * tick.seconds
+            if disk.name in self.disk_bytes or len(self.disk_bytes) < _MOST_DEVICES:
+                self.disk_bytes[disk.name] = self.disk_bytes.get(disk.name, 0.0) + moved
 
     def _add_mounts(self, tick: Tick) -> None:
         for place, one in enumerate(tick.mounts or (), 1):
