@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from hosttune.cli.options import HealthFormat, LookOnly, Option, ShowHealth
 from hosttune.errors import HosttuneError
-from hosttune.verdict_words import FITNESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,6 +115,7 @@ def _learned(look: LookOnly, show: ShowHealth, within: str) -> int:
     from hosttune.facts import Facts
     from hosttune.facts.baseline import is_sibling, written
     from hosttune.host.live import LiveReader
+    from hosttune.verdict_words import FITNESS
     from hosttune.views.health import learned_text
 
     if look.root is not None:
