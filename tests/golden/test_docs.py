@@ -16,6 +16,7 @@ from hosttune.engine.policy_file import build_policy
 from hosttune.engine.shapes import rule_shape
 from hosttune.engine.yamlio import load_document
 from hosttune.resources import wish_kinds
+from hosttune.verdict_words import FITNESS, STATES
 from hosttune.views.custom_doc import BEGIN, END, custom_rules_reference
 from hosttune.views.rules_doc import rules_markdown
 from tests.generated import hold
@@ -107,6 +108,12 @@ def test_links_between_documents_lead_somewhere(path):
         target = path.parent / name if name else path
         assert target.is_file(), f"{path.name}: {name}"
         assert not anchor or anchor in anchors(target), f"{path.name}: {name}#{anchor}"
+
+
+def test_every_word_of_a_verdict_has_its_meaning():
+    text = (DOCS / "reference" / "words.md").read_text(encoding="utf-8")
+    assert [word for word in STATES.values() if f"| {word.label}, {word.heading} |" not in text] == []
+    assert [one for key, one in FITNESS.items() if f"| {one.verdict}" not in text or f"| `{key}` |" not in text] == []
 
 
 def test_rules_that_documents_name_are_there():
