@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared, unread
 from hosttune.facts.reading import if_absent, line, names_in, parsed, require_known, sure
+from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -31,6 +32,7 @@ _BLOCK = "/sys/block"
 _THIN_POOL = regex(r"LVM-.*-tpool")
 _NAME = regex(r"[A-Za-z][\w.: -]{0,254}")  # zpoolconcepts(7); never an option
 _TIMEOUT_S = 10.0
+_MOST = 6  # file systems that a sentence names
 _DEAD = frozenset({"FAULTED", "SUSPENDED", "UNAVAIL", "REMOVED", "OFFLINE"})
 _ERRORS = regex(r"^errors: (?:(No known data errors)|(\d+) data errors|(Permanent errors))", re.MULTILINE)
 _COUNT = r" +(\d[\d.]*[A-Z]?)"  # 0, 12, 1.2K
@@ -69,12 +71,12 @@ class Pools(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Pools:
-    return Pools(lazy(lambda: () if reader.persistent_only else (*_of_zfs(reader), *_of_thin(reader, facts))))
+    return Pools(lazy(lambda: () if reader.persistent_only else (*_of_zfs(reader, facts), *_of_thin(reader, facts))))
 
 
-def _of_zfs(reader: Reader) -> tuple[Pool, ...]:
+def _of_zfs(reader: Reader, facts: Facts) -> tuple[Pool, ...]:
     folders = (name for name in names_in(reader, ZFS) if _is_folder(reader, f"{ZFS}/{name}"))
-    return tuple(_zfs(reader, name) for name in folders)
+    return tuple(_zfs(reader, facts, name) for name in folders)
 
 
 def _is_folder(reader: Reader, path: str) -> bool:
@@ -82,7 +84,7 @@ def _is_folder(reader: Reader, path: str) -> bool:
     return isinstance(stat, Stat) and stat.type == "directory"
 
 
-def _zfs(reader: Reader, name: str) -> Pool:
+def _zfs(reader: Reader, facts: Facts, name: str) -> Pool:
     state = require_known(line(reader, f"{ZFS}/{name}/state"), f"{ZFS}/{name}/state")
     if state in _DEAD:
         return Pool(name, "ZFS", state, False, False, 0, 0.0, 0.0)
@@ -97,20 +99,22 @@ def _zfs(reader: Reader, name: str) -> Pool:
         used_percent=lazy(lambda: parsed(percent_of, _zpool(reader, ("zpool", "list", "-H", "-o", "capacity", name)))),
         metadata_percent=0.0,
         erring=lazy(lambda: erring_in(status(), is_whole=state == "ONLINE")),
-        unmounted=lazy(_find_unmounted, reader, name),
+        unmounted=lazy(_find_unmounted, reader, facts, name),
     )
 
 
-def _find_unmounted(reader: Reader, name: str) -> tuple[str, ...]:
+def _find_unmounted(reader: Reader, facts: Facts, name: str) -> tuple[str, ...]:
     """Nothing where zfs is not asked, as in records of before. What has no folder, asks for no mount, or is locked by
     its key is meant so.
     """
     printed = attempt(_zpool, reader, (*DATASETS, name))
     rows = (row.split("\t") for row in printed.splitlines()) if isinstance(printed, str) else ()
-    found = []
+    found: list[str] = []
     for dataset, target, *rest in (row for row in rows if len(row) == len(DATASETS[-1].split(","))):
         if rest[:2] == ["on", "no"] and rest[2] != "unavailable" and target.startswith("/"):
-            names = attempt(names_in, reader, target)
+            if len(found) == _MOST:
+                return (*found, "and more")
+            names = () if ways_of(facts).way(target)[1] else attempt(names_in, reader, target)
             found.append(f"{dataset} ({target}{', which is not empty' if isinstance(names, tuple) and names else ''})")
     return tuple(found)
 
