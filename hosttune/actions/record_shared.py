@@ -70,6 +70,11 @@ _ORIGIN = regex(
     r"(?:,\s?(?:o|origin|l|label|a|suite|archive|c|component|n|codename|site)=[\w${}.*: -]{0,80}){0,9}"
 )
 _OF_BOOT: Final = ("GRUB_", "BOOT_IMAGE")
+# Of a kernel command line (kernel-command-line(7)): a word that is quoted whole, and one of which a part is.
+_KERNEL_VARIABLES = tuple(map(regex, (
+    r"(?m)(?P<name>(?:^|(?<=\s))\"(?P<key>[A-Z][A-Z0-9_]{0,80})=)[^\"\n]*",
+    r"(?m)(?P<name>(?:^|(?<=\s))(?P<key>[A-Z][A-Z0-9_]{0,80})=)(?:\"[^\"\n]*\"?|[^\s\"])+",
+)))  # fmt: skip
 _ENVIRONMENT = regex(r"(?P<name>[\"'\s-](?P<key>[A-Z][A-Z0-9_]{1,80})=)(?P<value>[^\"'\s]+)")
 
 
@@ -78,7 +83,7 @@ def shared_text(path: str, content: str) -> str | None:
     if path.startswith(_STATE) and not path.startswith(_KEPT_STATE):
         return None  # the journal has whole files in it, as they were
     if _AS_IT_IS.match(path) or _OWN.match(path) or path.startswith(_KEPT_STATE):
-        content = _without_variables(content) if _KERNEL_LINES.match(path) else content
+        content = _without_variables(_without_kernel_variables(content)) if _KERNEL_LINES.match(path) else content
         return _shared_pattern(content) if path == "/proc/sys/kernel/core_pattern" else content
     if (kind := kind_of(path)) == "unit":
         return shared_unit(content)
@@ -100,7 +105,9 @@ def _shared_sshd(content: str) -> str:
 
 
 def _settings(path: str, content: str) -> str:
-    if path.endswith((".json", ".xml", "/kernel/cmdline")) or content.lstrip().startswith("{"):
+    if path.endswith("/kernel/cmdline"):
+        return _without_variables(_without_kernel_variables(content))
+    if path.endswith((".json", ".xml")) or content.lstrip().startswith("{"):
         return _without_variables(content)
     rows = [_row(path, row) for row in content.split("\n")]
     if ".conf" in path and "/systemd/" in path:
@@ -165,7 +172,15 @@ def _hook(match: re.Match[str]) -> str:
     return f'"{shared_command(match[1])}"' if match[1] and " " in match[1] else match[0]
 
 
+def _without_kernel_variables(text: str) -> str:
+    for pattern in _KERNEL_VARIABLES:
+        text = pattern.sub(_without_value, text)
+    return text
+
+
 def _without_variables(text: str) -> str:
-    return _ENVIRONMENT.sub(
-        lambda one: one[0] if is_kept(one["key"]) or one["key"].startswith(_OF_BOOT) else f"{one['name']}{MASK}", text
-    )
+    return _ENVIRONMENT.sub(_without_value, text)
+
+
+def _without_value(found: re.Match[str]) -> str:
+    return found[0] if is_kept(found["key"]) or found["key"].startswith(_OF_BOOT) else f"{found['name']}{MASK}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from importlib import import_module
@@ -78,6 +79,8 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
 
 def main() -> NoReturn:
     """Run the command line and exit with its status."""
+    if sys.stdin is None:  # <&-: else a pipe of ours would get its number
+        os.open("/dev/null", os.O_RDONLY)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us (>&-); what is opened here is not handed on
             setattr(sys, name, open("/dev/null", "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end

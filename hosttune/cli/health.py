@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SHORTEST_S, LONGEST_S = 0.5, 600.0
 _NAMES_S = 1.0  # to name the GPUs once more, which rules have read in time
 _OF_GPUS = "gpu-errors"  # the rule that looks at every GPU
-_GRACE_S = 6.0  # to start, to leave behind what hangs, and to print
+_GRACE_S = 6.0 + _NAMES_S + 3.0  # to start, to leave behind what hangs, twice, and to print
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0}
 
 
@@ -99,12 +99,18 @@ def _told(look: LookOnly, show: ShowHealth, within: str) -> int:
     elif show.format is HealthFormat.TEXT:
         titles = {rule.id: rule.title for rule in session.selected}
         own_page = page if show.output is None else replace(page, screen=Screen(width=0))
-        gpus = name_gpus(session, min(_seconds(within), _NAMES_S)) if _OF_GPUS in found.asked else {}
+        gpus = name_gpus(session, min(_seconds(within), _NAMES_S)) if _has_answer(found) else {}
         text = health_text(found, own_page, titles, gpus)
     else:
         text = health_line(found, show.format.value)
     deliver(text, show.output)
     return health_status(found, show.format.value)
+
+
+def _has_answer(found: NodeHealth) -> bool:
+    """Whether GPUs were looked at, and that look did not hang."""
+    is_late = any(point.rule == _OF_GPUS and not point.subject for point in found.points)
+    return _OF_GPUS in found.asked and not is_late
 
 
 def _learned(look: LookOnly, show: ShowHealth, within: str) -> int:

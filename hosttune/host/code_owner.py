@@ -163,7 +163,7 @@ def _take_above(found: _Places, folder: str) -> None:
             _take_library(found, place)
             start = f"{place.rstrip('/')}/lib"
             parts -= {part for part in parts for path in found if path.startswith(start) and path.endswith(part)}
-        if folder == "/":
+        if folder == os.path.dirname(folder):  # `//` too
             return
         folder = os.path.dirname(folder)
 

@@ -80,7 +80,7 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     "aws": _Takes((), ((("configure", "set"), 1),)),
     "ngc": _Takes((), ((("config", "set"), 0),)),
     "vault": _Takes((), ((("login",), 0), (("unwrap",), 0), (("operator", "unseal"), 0))),
-    **dict.fromkeys(("consul", "nomad", "serf"), _Takes(("-encrypt=",))),
+    **dict.fromkeys(("consul", "nomad", "serf"), _Takes(("-encrypt=", "--encrypt="))),
     "cloudflared": _Takes((), ((("service", "install"), 0),)),
     "influx": _Takes(("-t",)),
     "kubectl": _Takes(("--from-literal=",)),

@@ -60,9 +60,13 @@ class Looker:
         silence = Unreadable(f"{path}: its file system gives no answer")
         if top in _silent:
             return silence
-        if self._owner != os.getpid() or self._child < 0:
-            self._start(look)
-        told = self._told(words, ANSWER_S if len(_silent) < _FEW else ANSWER_S / 20)
+        if (self._owner != os.getpid() or self._child < 0) and not self._has_started(look):
+            return look(*words)
+        try:
+            told = self._told(words, ANSWER_S if len(_silent) < _FEW else ANSWER_S / 20)
+        except BaseException:  # its answer would be taken for that of the next question
+            self._leave_behind()
+            raise
         if told is None:
             self._leave_behind()
             _silent.add(top)
@@ -73,15 +77,26 @@ class Looker:
             raise answer
         return answer
 
-    def _start(self, look: Callable[..., Any]) -> None:
-        theirs, self._to = os.pipe()
-        self._from, ours = os.pipe()
-        self._owner, self._child = os.getpid(), os.fork()
-        if self._child == 0:
+    def _has_started(self, look: Callable[..., Any]) -> bool:
+        """Start the child; False where there are no more processes or descriptors."""
+        opened: list[int] = []
+        owner = os.getpid()
+        try:
+            for _ in range(2):
+                opened += os.pipe()
+            child = os.fork()
+        except OSError:
+            for fd in opened:
+                os.close(fd)
+            return False
+        theirs, self._to, self._from, ours = opened
+        self._owner, self._child = owner, child
+        if child == 0:
             self._is_child = True
             self._serve(look, theirs, ours)
         os.close(theirs)
         os.close(ours)
+        return True
 
     def _serve(self, look: Callable[..., Any], reading: int, writing: int) -> NoReturn:
         """Holds nothing of ours while it waits: no lock, and no output that somebody reads to its end."""
@@ -90,6 +105,8 @@ class Looker:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             forget_streams()
+            for fd in (self._to, self._from):  # this child ends when no end of its parent's is left, without /proc too
+                os.close(fd)
             _close_all_but({0, 1, 2, reading, writing})
             while request := _receive(reading):
                 before = EFFORT.spent

@@ -131,7 +131,7 @@ _HEADER = regex(
 )
 # A variable of unknown name on the kernel command line (kernel-command-line(7)): its value is not read here.
 _SETENV = regex(
-    r"(?P<name>(?:[\"']systemd\.setenv=|systemd\.setenv=[\"'])\w{1,128}=)[^\"'\n]+|"
+    r"(?P<name>(?:[\"']systemd\.setenv=|systemd\.setenv=\\?[\"'])\w{1,128}=)[^\"'\n\\]+|"
     r"(?P<bare>systemd\.setenv=\w{1,128}=)(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)"
 )
 _BLOCK = regex(r"-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY[A-Z0-9 ]{0,40})-----")

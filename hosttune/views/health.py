@@ -29,6 +29,7 @@ SLURM_BYTES = 255  # of a reason: Slurm's accounting keeps it as tinytext
 NPD_BYTES = 80  # of a message: max_output_length of node-problem-detector's custom plugins
 _STYLES = {Fitness.FIT: "green", Fitness.UNKNOWN: "yellow", Fitness.IMPAIRED: "yellow", Fitness.UNFIT: "red"}
 # Within NPD_BYTES after `fit, `
+_NAGIOS_FIT = "it may take work"  # a site may look for it
 _SHORT_REACH = "of AMD and Intel GPUs only driver, memory errors and resets are judged"
 _NOT_FIT = tuple(fitness for fitness in Fitness if fitness is not Fitness.FIT)
 HEALTH_METRICS = {
@@ -173,14 +174,15 @@ def nagios_text(health: NodeHealth) -> str:
     word = {Fitness.FIT: "OK", Fitness.UNKNOWN: "UNKNOWN", Fitness.IMPAIRED: "WARNING", Fitness.UNFIT: "CRITICAL"}
     numbers = Counter(point.fitness for point in health.points)
     data = " ".join(f"{fitness}={numbers[fitness]};;;0" for fitness in _NOT_FIT)
-    lines = [f"HOSTTUNE {word[health.fitness]} - {_worst(health) if health.points else _fit_words(health)} | {data}"]
+    said = _worst(health) if health.points else _fit_words(health, _NAGIOS_FIT)
+    lines = [f"HOSTTUNE {word[health.fitness]} - {said} | {data}"]
     lines += [f"{point.fitness}: {_plain(point)}" for point in health.points[1:]]
     return "\n".join(lines) + "\n"
 
 
-def _fit_words(health: NodeHealth) -> str:
+def _fit_words(health: NodeHealth, fit: str = FITNESS["fit"].verdict) -> str:
     """What `fit` means here: of GPUs of others than NVIDIA little is looked at, which no reader may take for all."""
-    return FITNESS["fit"].verdict + (f"; {_SHORT_REACH}" if is_reach_short(health.asked) else "")
+    return fit + (f"; {_SHORT_REACH}" if is_reach_short(health.asked) else "")
 
 
 def _worst(health: NodeHealth) -> str:

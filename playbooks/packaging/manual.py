@@ -39,7 +39,7 @@ def manual(root: Command, version: str, seconds: int) -> str:
         ".SH COMMON OPTIONS\n" + _panels(root),
         ".SH EXIT STATUS\n"
         + _item("\\fB0\\fP", "The host is ok, or it was done.")
-        + _item("\\fB1\\fP", "Something differs, is unknown or waits, or a change failed.")
+        + _item("\\fB1\\fP", "Something is to be changed, could not be checked or waits, or a change failed.")
         + _item("\\fB2\\fP", "hosttune could not do its work: usage, trouble."),
         f".SH TIMER\n{TIMER}\n",
         ".SH FILES\n" + "".join(_item(f"\\fI{_roff(path)}\\fP", what) for path, what in FILES),

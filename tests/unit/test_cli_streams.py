@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.actions import run as run_of_actions
 from hosttune.cli import app
+from hosttune.host import pager
 from hosttune.host.pager import pager_of
 from tests.hosts.built import HOSTS
 
@@ -92,10 +94,12 @@ def test_reader_of_the_talk_that_has_gone_away_ends_nothing():
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def on_a_terminal(argv: list[str], columns: int, starter: Sequence[str] = ("-m", "hosttune"), **more: str) -> str:
-    """What a command prints on a terminal of this width; `more` of the environment."""
+def on_a_terminal(
+    argv: list[str], columns: int, starter: Sequence[str] = ("-m", "hosttune"), *, rows: int = 24, **more: str
+) -> str:
+    """What a command prints on a terminal of this size; `more` of the environment."""
     program, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | {"TERM": "dumb"} | more
     subprocess.run(
         [sys.executable, *starter, *argv], stdin=terminal, stdout=terminal, stderr=terminal, timeout=120,
@@ -144,6 +148,22 @@ def test_report_longer_than_the_screen_is_shown_in_the_pager(less):
         (["check", "--host", H100, "--host", str(HOSTS / "a100-cloud-vm.json")], {}),
     ):
         assert "paged" not in on_a_terminal(argv, 80, less, **(lent | more)), argv
+
+
+def test_command_that_a_child_does_has_no_pager(less):
+    """It is not in the foreground of the terminal: a program that reads keys there is stopped (tcsetpgrp(3))."""
+    shown = on_a_terminal(["health", "--verbose"], 80, less, rows=3, TERM="xterm")
+    assert "paged" not in shown
+    assert len(shown.splitlines()) > 3
+
+
+def test_under_the_lock_of_changes_no_key_is_waited_for(monkeypatch):
+    monkeypatch.setitem(pager._state, "is_off", False)
+    monkeypatch.setattr(run_of_actions, "outlive_terminal", lambda: None)
+    monkeypatch.setattr(run_of_actions, "open_writer", lambda **_: (_ for _ in ()).throw(LookupError))
+    with pytest.raises(LookupError), run_of_actions.open_for_change({}, print):
+        pass
+    assert pager._state["is_off"]
 
 
 def test_pager_of_lent_rights_is_less_without_commands():

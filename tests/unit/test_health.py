@@ -94,7 +94,7 @@ LONG = replace(DEAD, reason='a | "very" long\n reason ' * 40)
         ("npd", [SLOW], 0, "b-slow: 0000:1b:00.0: 8 lanes of 16\n"),
         ("npd", [DEAD], 1, "c-dead: no GPU computes\n"),
         ("npd", [UNSEEN], 2, "d-unseen: the kernel log: permission denied\n"),
-        ("nagios", [OK], 0, "HOSTTUNE OK - FIT | unknown=0;;;0 impaired=0;;;0 unfit=0;;;0\n"),
+        ("nagios", [OK], 0, "HOSTTUNE OK - it may take work | unknown=0;;;0 impaired=0;;;0 unfit=0;;;0\n"),
         ("nagios", [SLOW], 1, "HOSTTUNE WARNING - b-slow: 0000:1b:00.0: 8 lanes of 16 | unknown=0;;;0 impaired=1;;;0 unfit=0;;;0\n"),
         (
             "nagios", [UNSEEN, DEAD], 2,

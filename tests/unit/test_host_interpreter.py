@@ -24,6 +24,12 @@ IS_ROOT = os.geteuid() == 0
 NOBODY = 65534
 
 
+def test_search_for_the_standard_library_ends_at_the_root_of_two_slashes(monkeypatch):
+    """A `home` of pyvenv.cfg that begins with two keeps both (POSIX, path resolution): `//` has no folder above."""
+    monkeypatch.setattr(code_owner, "_MOST_STEPS", 500)
+    code_owner._take_above(code_owner._Places(), "//no-such-folder/bin")
+
+
 @pytest.mark.parametrize(("uid", "gid"), [(0, 0), (0, 1000), (1000, 0)])
 @pytest.mark.parametrize("euid", [0, 1000])
 def test_interpreter_of_root_is_never_run(uid, gid, euid):

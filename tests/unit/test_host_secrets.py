@@ -172,6 +172,7 @@ def test_command_line_is_masked_word_by_word():
         ("sshpass -p pw ssh -p 22 host", "sshpass -p (masked) ssh -p (masked) host"),
         ("wget --user bob --password=a,b", "wget --user (masked) --password=(masked)"),
         ("consul agent -encrypt pw -dev", "consul agent -encrypt (masked) -dev"),
+        ("consul agent --encrypt=pw -dev", "consul agent --encrypt=(masked) -dev"),
         ("vault operator unseal pw", "vault operator unseal (masked)"),
         ("blobfuse2 mount --sas=pw /x", "blobfuse2 mount --sas=(masked) /x"),
         ("ssh -p 22 host", "ssh -p 22 host"),

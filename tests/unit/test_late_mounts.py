@@ -1,0 +1,66 @@
+"""The child that looks at places in which a user may mount something: when there is one, and when it ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hosttune.host import late_mounts
+from hosttune.host.late_mounts import Looker
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACE = "/home/x/y"
+# A look of root's in a place of a user, without /proc, with standard input and output closed.
+ASKS = """
+import os, sys
+from hosttune.host import late_mounts
+os.geteuid = lambda: 0
+late_mounts.names_in = lambda *_: (_ for _ in ()).throw(OSError("no /proc"))
+one = late_mounts.Looker()
+print(one.ask(lambda word: f"{word} {os.getpid() != one._owner}", "/home/x/y", "seen"), file=sys.stderr)
+print(one._child, file=sys.stderr)
+"""
+
+
+@pytest.fixture(autouse=True)
+def as_root(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(late_mounts, "_silent", set())
+
+
+def refuse() -> int:
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+def test_where_no_process_can_be_started_the_look_is_done_here(monkeypatch):
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, "fork", refuse)
+    assert Looker().ask(os.getpid, PLACE) == os.getpid()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_look_that_was_interrupted_is_not_the_answer_of_the_next(monkeypatch):
+    looker = Looker()
+    assert looker.ask(str.upper, PLACE, "a") == "A"
+    with monkeypatch.context() as patched:
+        patched.setattr(select, "select", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            looker.ask(str.upper, PLACE, "b")
+    assert looker.ask(str.upper, PLACE, "c") == "C"
+
+
+def test_child_ends_with_its_parent_also_without_proc():
+    words = [sys.executable, "-c", ASKS]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, cwd=ROOT)
+    said, child = done.stderr.split("\n")[:2]
+    assert said == "seen True"
+    with pytest.raises(ProcessLookupError):
+        for _ in range(200):
+            os.kill(int(child), signal.SIG_DFL)
+            select.select([], [], [], 0.05)
