@@ -67,11 +67,15 @@ def former_build(facts: Facts) -> str:
 
 def other_branch_build(facts: Facts) -> str:
     """A supported branch, where the installed one gets no version any more that newer kernels need; empty where it is
-    supported, its packages are not of NVIDIA's archive, or neither that archive nor another one of NVIDIA's has one."""
+    supported, its packages are not of NVIDIA's archive, neither that archive nor another one of NVIDIA's has one, or the
+    GPUs are not known, as in an image."""
     if not facts.driver.branch or not why_over(facts, int(facts.driver.branch)) or not is_of_nvidia(facts):
         return ""
-    way = switch_within_archive(facts)
-    if not way.startswith(FROM) and not wrong_archive(facts):
+    try:
+        way = switch_within_archive(facts)
+        if not way.startswith(FROM) and not wrong_archive(facts):
+            return ""
+    except UnknownFact:
         return ""
     return say_switch("a supported branch, at a maintenance", way)
 

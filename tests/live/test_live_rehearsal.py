@@ -153,9 +153,12 @@ def rehearse_and_compare():
 
 
 def test_nothing_stays_behind():
-    """In a mount namespace with a /tmp of its own, where no other test mounts or makes anything."""
+    """In a mount namespace with a /tmp of its own, where no other test mounts or makes anything. A checkout below /tmp
+    stays where it is.
+    """
     call = f"from {__name__} import rehearse_and_compare; rehearse_and_compare()"
-    script = 'mount -t tmpfs none /tmp && exec "$0" -c "$1"'
-    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, sys.executable, call]
+    script = 'mount -t tmpfs none /tmp && mkdir -p "$2" && mount --bind /proc/self/fd/3 "$2" && exec "$0" -c "$1" 3<&-'
+    script = f'exec 3< "$2" && {script}'
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, sys.executable, call, str(ROOT)]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stderr
