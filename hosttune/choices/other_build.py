@@ -67,8 +67,8 @@ def former_build(facts: Facts) -> str:
 
 def other_branch_build(facts: Facts) -> str:
     """A supported branch, where the installed one gets no version any more that newer kernels need; empty where it is
-    supported, its packages are not of NVIDIA's archive, neither that archive nor another of NVIDIA's has one, or the GPUs
-    are not known, as in an image."""
+    supported, its packages are not of NVIDIA's archive, neither that archive nor another of NVIDIA's has one, or the
+    GPUs are not known, as in an image."""
     if not facts.driver.branch or not why_over(facts, int(facts.driver.branch)) or not is_of_nvidia(facts):
         return ""
     try:

@@ -56,7 +56,7 @@ _SIZES = frozenset({
     "MemoryHigh", "MemoryLow", "MemoryMax", "MemoryMin", "MemorySwapMax",
 })  # fmt: skip
 _COUNT, _SIZE = regex(r"\+?\d[\da-fA-FxX]*|infinity"), regex(r"\+?\d+(?:\.\d+)?[BKMGTPE]?|infinity")
-_SHARE = regex(r"\d+(?:\.\d+)?%")
+_SHARE = regex(r"\d+(?:\.\d+)?[%‰‱]")
 _PROGRAMS = ("coredump.conf", "journald.conf", "logind.conf", "oomd.conf", "sleep.conf", "system.conf")
 
 

@@ -157,7 +157,9 @@ def test_nothing_stays_behind():
     stays where it is.
     """
     call = f"from {__name__} import rehearse_and_compare; rehearse_and_compare()"
-    script = 'mount -t tmpfs none /tmp && mkdir -p "$2" && mount -c --bind /proc/self/fd/3 "$2" && exec "$0" -c "$1" 3<&-'
+    script = (
+        'mount -t tmpfs none /tmp && mkdir -p "$2" && mount -c --bind /proc/self/fd/3 "$2" && exec "$0" -c "$1" 3<&-'
+    )
     script = f'exec 3< "$2" && {script}'
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, sys.executable, call, str(ROOT)]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=300, cwd=ROOT)

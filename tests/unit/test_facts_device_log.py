@@ -30,6 +30,12 @@ def test_fault_of_an_amd_gpu_ends_with_a_reset_that_works_or_a_driver_that_is_lo
     assert amd_faults_in([failed, "[drm] amdgpu kernel modesetting enabled."]) == {}
 
 
+def test_error_of_hardware_counts_after_a_set_up_that_failed_before():
+    broken = "amdgpu 0000:4e:00.0: amdgpu: Uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!"
+    failed = "amdgpu 0000:4e:00.0: amdgpu: Fatal error during GPU init"
+    assert "rdware error" in amd_faults_in([failed, broken])["0000:4e:00.0"]
+
+
 def test_fault_of_a_card_ends_when_it_is_set_up_anew():
     dead = "mlx5_core 0000:65:01.0: poll_health:852:(pid 0): device's health compromised - reached miss count"
     synd = "mlx5_core 0000:65:01.0: print_health_info:458:(pid 0): synd 0x7: irisc not responding"

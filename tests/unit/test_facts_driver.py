@@ -395,6 +395,10 @@ ERROR: Installation has failed.  Please see the file '/var/log/nvidia-installer.
 @pytest.mark.parametrize(
     ("log", "error"),
     [
+        (
+            FAILED_RUN.replace("Unable to load the kernel module", "The Nouveau kernel driver is in use by X.  It"),
+            "The Nouveau kernel driver is in use by X",
+        ),
         (FAILED_RUN, "Unable to load the kernel module 'nvidia-vgpu-vfio.ko'"),
         (FAILED_RUN.replace("ERROR: Installation has failed", "Installation is now complete"), ""),
         (None, ""),

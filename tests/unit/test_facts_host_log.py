@@ -8,7 +8,7 @@ import pytest
 from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
-from hosttune.facts.kernel.host_log import MAX_LINES, chosen, lockups_in, modules_in, severities
+from hosttune.facts.kernel.host_log import MAX_LINES, chosen, died_in, lockups_in, modules_in, severities
 from hosttune.facts.kernel.kernel_log import (
     DAY_OLD,
     DMESG,
@@ -456,3 +456,13 @@ def test_a_record_keeps_how_far_the_log_reaches_back(buffer):
     assert "secret" not in str(record)
     seen = Facts(RecordReader(record)).kernel_log
     assert (seen.is_whole, seen.unseen) == (found.is_whole, found.unseen)
+
+
+def test_place_where_the_kernel_died_stays_however_many_warnings_came_after():
+    """Each of these has a place, too; of what is kept of a log the last ones count."""
+    died = ("BUG: unable to handle page fault for address: ff11", "RIP: 0010:nvfs_free+0x12/0x40 [nvidia_fs]")
+    warned = ("watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [x:1]", "RIP: 0010:poll+0x1/0x2 [mlx5_core]")
+    log = "".join(f"1780000000.000000 kernel: {text}\n" for text in (*died, *warned * (MAX_LINES + 1)))
+    texts = [line.partition("kernel: ")[2] for line in chosen(log)]
+    assert died_in(texts) == ("nvidia_fs",)
+    assert len(texts) == MAX_LINES + 2

@@ -7,7 +7,7 @@ from hosttune.facts.lost_settings import is_misread
 READ = (
     "LimitMEMLOCK=infinity", "LimitMEMLOCK=64K", "LimitMEMLOCK=64 K", "LimitMEMLOCK=1.5G", "LimitNOFILE=1024:infinity",
     "LimitNOFILE=1024:524288", "LimitNOFILE=0x10", "LimitSTACK=8M:infinity", "LimitMEMLOCK=+64K", "MemoryMax=4G",
-    "MemoryMax=80%", "MemoryMax=50.5%", "MemoryMax=4G 512M", "TasksMax=50%", "TasksMax=infinity", "TasksMax=4915",
+    "MemoryMax=80%", "MemoryMax=500‰", "MemoryMax=50.5%", "MemoryMax=4G 512M", "TasksMax=50%", "TasksMax=infinity", "TasksMax=4915",
     "LimitNICE=-5", "Nice=x", "LimitCPU=1h",
 )  # fmt: skip
 SKIPPED = (

@@ -100,7 +100,7 @@ def lost(facts: Facts) -> Told | None:
     known = said_by_log(facts, "silent") if is_refused else facts.nvidia.silent
     known = tuple(gpu for gpu in known if gpu.slot not in _told_slots(facts))
     silent = [
-        gpu for gpu in known if gpu.sign in ("log", "smi", "firmware") or (gpu.sign == "left out" and not is_told)
+        gpu for gpu in known if gpu.sign in ("log", "smi") or (gpu.sign in ("left out", "firmware") and not is_told)
     ]
     if not silent and (unknown := [gpu.why for gpu in known if gpu.sign == "not known"]):
         raise UnknownFact("; ".join(dict.fromkeys(unknown)))
@@ -114,7 +114,7 @@ def lost(facts: Facts) -> Told | None:
         f"the GPU at {own[0]} {why}" if len(own) == 1 else f"{len(own)} GPUs, {', '.join(own)}: each {why}"
         for why, own in slots.items()
     ]
-    drained = [gpu.slot for gpu in silent if gpu.sign == "left out"]
+    drained = [gpu.slot for gpu in silent if gpu.sign in ("left out", "firmware")]
     unless = f" (unless it was drained: sudo nvidia-smi drain -q -p {quote(drained[0])})" if drained else ""
     if not any(gpu.is_off_bus for gpu in silent):
         return "; ".join(told), way_of({gpu.action for gpu in silent}, silent[0].slot, find_place(facts.reader, facts))

@@ -86,8 +86,10 @@ def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
             f"{first}if your provider's guide has Fabric Manager in the virtual machine, start it\n"
             "if not, stop and start the machine, so that it comes up elsewhere\nreport it to your provider"
         )
-    start = f"sudo systemctl start {SERVICE}"
-    return f"{first}start Fabric Manager in the version of the driver: {start}\n{reset_all(facts)}"
+    return (
+        f"{first}install Fabric Manager in exactly the version of the driver, from where the driver came\n"
+        f"sudo systemctl enable --now {SERVICE}\n{reset_all(facts)}"
+    )
 
 
 def way_to_links(facts: Facts) -> str:

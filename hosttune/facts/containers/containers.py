@@ -148,9 +148,12 @@ def collect(reader: Reader, facts: Facts) -> Containers:
 
 
 def _given_uvm(reader: Reader) -> tuple[str, ...]:
-    """`dev0: /dev/nvidia-uvm`, or `lxc.mount.entry: /dev/nvidia-uvm dev/nvidia-uvm ...`."""
+    """`dev0: /dev/nvidia-uvm`, or `lxc.mount.entry: /dev/nvidia-uvm dev/nvidia-uvm ...`. Below a first [NAME] are
+    snapshots (pct.conf(5)).
+    """
     paths = [f"{_LXC}/{name}" for name in names_in(reader, _LXC) if name.endswith(".conf")][:_MOST_LXC]
-    return tuple(sorted(path for path in paths if _GIVES_UVM.search(if_absent(text(reader, path), ""))))
+    own = {path: if_absent(text(reader, path), "").partition("\n[")[0] for path in paths}
+    return tuple(sorted(path for path, words in own.items() if _GIVES_UVM.search(words)))
 
 
 def _runs_pods(reader: Reader, facts: Facts, config: Callable[[], str]) -> bool:

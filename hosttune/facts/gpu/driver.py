@@ -76,7 +76,7 @@ _LIBRARY_FOLDERS = (
 )  # fmt: skip
 _TRIGGERED = ("initramfs-tools", "dracut", "libc-bin")
 INSTALLER_LOG = "/var/log/nvidia-installer.log"
-_INSTALLER_SAYS = regex(r"^ERROR: ([^\n]{1,200}?)(?:\.? {1,4}[A-Z]|\.?$)", re.MULTILINE)
+_INSTALLER_SAYS = regex(r"^ERROR: ([^\n]{1,200}?)(?:\. {1,4}[A-Z]|\.?$)", re.MULTILINE)
 _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 # libcuda makes the device itself for root; for others it starts nvidia-modprobe, which is setuid (nvidia-modprobe(1)).
 _UVM, NVIDIA_MODPROBE = "/dev/nvidia-uvm", "/usr/bin/nvidia-modprobe"

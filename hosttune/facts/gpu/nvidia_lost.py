@@ -26,7 +26,8 @@ _BEGINS = regex(rf"NVRM: *The NVIDIA GPU {_BUS}(?![0-9A-Fa-f])(.*)")
 # How what begins so may end: fallen off the bus, or a GPU that this driver does not take.
 _ENDS = regex(r"(fallen off the bus)|requires use of the|not supported by|supported through|will ignore")
 # kernel_gsp.c, which numbers the GPU in its own way: GPU6 is no slot.
-_FIRMWARE_HANGS = regex(r"NVRM: .{0,200}(?:heartbeat timed out|\* GSP Timeout \*)", re.IGNORECASE)
+# The name of a program, which a user chooses, has 15 characters.
+_FIRMWARE_HANGS = regex(r"NVRM: (?!Xid ).{0,200}(?:heartbeat timed out|\*{5} GSP Timeout \*{5})", re.IGNORECASE)
 _XID = 79
 _GONE = "has fallen off the bus, as the kernel log says"
 
@@ -130,7 +131,7 @@ def silent_gpus(
             found[slot] = SilentGpu(slot, unknown, "not known")
         else:
             lists = f"nvidia-smi lists {len(answering)} of {len(expected)}"
-            hangs = isinstance(messages, tuple) and _hangs_in_firmware(messages)
+            hangs = slot not in failed and isinstance(messages, tuple) and _hangs_in_firmware(messages)
             why = "the firmware of a GPU hangs (GSP timeout)" if hangs else failed.get(slot, "")
             words = f"{lists}; kernel log: {why}" if why else lists
             sign = "firmware" if hangs else "left out"

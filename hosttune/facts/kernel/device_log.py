@@ -179,8 +179,8 @@ def amd_faults_in(texts: Iterable[str]) -> Mapping[str, str]:
             elif failed:
                 words = f"the driver could not reset it ({failed})" if "reset" in failed else failed
                 found[slot] = NOT_SET_UP if "init" in failed else words
-            else:
-                found.setdefault(slot, f"{error}, and no reset of it succeeded since")
+            elif found.get(slot, NOT_SET_UP) == NOT_SET_UP:
+                found[slot] = f"{error}, and no reset of it succeeded since"
     return found
 
 

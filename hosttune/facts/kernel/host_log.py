@@ -113,15 +113,22 @@ class HostLog(Fact):
 
 
 def chosen(log: str) -> tuple[str, ...]:
-    """The lines of a kernel log that speak of these things; of each the last ones."""
+    """The lines of a kernel log that speak of these things; of each the last ones. Of places only those in which the
+    kernel died: a warning or a lockup has one, too.
+    """
     kept: list[str] = []
     kinds: Counter[re.Pattern[str]] = Counter()
+    place = ""
     for line in reversed(lines_of(log)):
         words = message_of(line)[1]
         kind = next((one for one in _KINDS if one.match(words)), None)
-        if kind and kinds[kind] < MAX_LINES:
+        if kind is _PLACE:
+            place = line
+        elif kind and kinds[kind] < MAX_LINES:
             kinds[kind] += 1
-            kept.append(mask_text(line.rstrip()))
+            kept += [mask_text(one.rstrip()) for one in ((place, line) if kind is _DIES and place else (line,))]
+        if kind is _DIES:
+            place = ""
     return tuple(reversed(kept))
 
 

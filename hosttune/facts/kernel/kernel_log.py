@@ -42,15 +42,17 @@ OF_GPUS = (  # lines of the driver, of nouveau, and about refused modules; none 
     r"|PKCS#7 signature not signed with a trusted key|Lockdown: .{1,15}: unsigned module loading is restricted"
     + _FIRMWARE
 )
+_DIED = (
+    r"|(?:Internal error: )?Oops: |BUG: (?:unable to handle|kernel NULL)|general protection fault|invalid opcode: "
+    r"|kernel BUG at |RIP: 0010:|pc : "
+)
 OF_HOST = (
     r"(?:NMI )?watchdog: .*(?:soft lockup|hard LOCKUP)|(?:rcu: )?INFO: rcu_\w+ .*detected (?:expedited )?stalls?"
     r"|oom-kill:constraint=CONSTRAINT_NONE,|(?:\{\d+\})?\[Hardware Error\]: |mce: \[Hardware Error\]: CPU "
     r"|(?:mce: )?(?:CPU\d+ BANK\d+ )?CMCI storm detected|EDAC MC\d+: \d+ CE "
     r"|[\w-]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7][ :].*"
     r"(?:Link (?:is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\])"
-    r"|nvidia-peermem \w+:\d+ ERROR"
-    r"|(?:Internal error: )?Oops: |BUG: (?:unable to handle|kernel NULL)|general protection fault|invalid opcode: "
-    r"|kernel BUG at |RIP: 0010:|pc : "
+    r"|nvidia-peermem \w+:\d+ ERROR" + _DIED
 )
 # Types that only root can mount. In a user namespace users mount others (tmpfs, overlay, fuse: FS_USERNS_MOUNT): the
 # kernel quotes the options that it refuses: words of that user, as many lines as they like.
@@ -73,10 +75,12 @@ OF_STORAGE = (
 )
 # Devices and tables of the kernel that stopped, for facts/kernel/device_log.py.
 _OF_SLOT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: "
+_NOT_SET_UP = "|Fatal error during GPU init"
 OF_DEVICES = (
     r"|nvme nvme\d{1,9}: (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset)"
     rf"|amdgpu {_OF_SLOT}(?:amdgpu: )?(?:\{{\d+\}})?(?:GPU reset(?:\(\d+\)| end with)|device lost from bus"
-    r"|Fatal error during GPU init|[Uu]ncorrectable hardware error\(ERREVENT_)"
+    + _NOT_SET_UP
+    + r"|[Uu]ncorrectable hardware error\(ERREVENT_)"
     r"|(?:\[drm\] )?amdgpu kernel modesetting enabled"
     rf"|mlx5_core {_OF_SLOT}(?:\w+:\d+:\(pid \d+\): )?(?:health re|device's health compromised|Fatal error \d+ detected"
     r"|firmware version: |synd 0x)|Lustre(?:Error)?: (?:.{1,160}: )?This client was evicted by "
@@ -114,12 +118,14 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without devices that stopped, without
-# mounts that failed, and without firmware, then the older form.
-_NO_DEVICES = tuple(word.replace(OF_DEVICES, "") for word in JOURNAL)
+# What records from before hold in the place of both, the newest first: the same without a kernel that died, without
+# devices that stopped, without mounts that failed, and without firmware, then the older form.
+_BEFORE = tuple(word.replace(_DIED, "").replace(_NOT_SET_UP, "") for word in JOURNAL)
+_NO_DEVICES = tuple(word.replace(_DIED, "").replace(OF_DEVICES, "") for word in JOURNAL)
 _NO_MOUNTS = tuple(word.replace(OF_MOUNTS, "") for word in _NO_DEVICES)
 _OLD = {
     JOURNAL: (
+        _BEFORE,
         _NO_DEVICES,
         _NO_MOUNTS,
         tuple(word.replace(_FIRMWARE, "") for word in _NO_MOUNTS),

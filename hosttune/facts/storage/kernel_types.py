@@ -83,8 +83,9 @@ def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Lock | None:
     if not names.isdisjoint(_loaded_before(facts)):
         return None
     kept_out = attempt(lambda: facts.module_options.kept_out)
-    if isinstance(kept_out, Mapping) and needed <= kept_out.keys():
-        name = min(needed)
+    shut = needed & kept_out.keys() if isinstance(kept_out, Mapping) else frozenset()
+    if isinstance(kept_out, Mapping) and shut and (shut == needed or kinds == ["nfs4"]):  # which needs both of its own
+        name = min(shut)
         path = kept_out[name]
         why = f"a module, and {path} keeps it from being loaded ({name})"
         lock = Lock(path, why, f"take {name} out of {path}")

@@ -114,6 +114,10 @@ def _find_unmounted(reader: Reader, facts: Facts, name: str) -> tuple[str, ...]:
         if rest[:2] == ["on", "no"] and rest[2] != "unavailable" and target.startswith("/"):
             if len(found) == _MOST:
                 return (*found, "and more")
+            at = attempt(lambda: facts.mounts.at)
+            if not isinstance(at, Unreadable) and target in at:
+                found.append(f"{dataset} ({target}, where {at[target].source} is mounted)")
+                continue
             names = () if ways_of(facts).way(target)[1] else attempt(names_in, reader, target)
             found.append(f"{dataset} ({target}{', which is not empty' if isinstance(names, tuple) and names else ''})")
     return tuple(found)

@@ -64,6 +64,8 @@ class LocalFilesystem(Fact):
         if self.fstype in _CHECKS:
             return f"check it from a rescue system, as {self.target} cannot be unmounted here: {check}"
         once = "fsck.mode=force on the kernel command line once (e in GRUB's menu)"
+        if self.target != "/":  # systemd-fsck@.service comes with a last field other than 0 (fstab(5), fs_passno)
+            once += ", and 2 as the last field of its line of fstab"
         return f"check {self.target} at a boot, with {once}: sudo reboot"
 
 

@@ -53,6 +53,7 @@ _WAIT, _CONDITION = "systemd-networkd-wait-online.service", "ConditionPathIsSymb
 _OTHER_WAITS = ("NetworkManager-wait-online.service", "networking.service", "ifupdown-wait-online.service")
 # https://bugs.launchpad.net/ubuntu/+source/netplan.io/+bug/2063973
 _LATER = "mount it now: {}\nlet the next boot mount it at its first use: x-systemd.automount in its options"
+_LATER_UNIT = "mount it now: {}\nlet its first use mount it: an .automount unit of the same name"
 _NETPLAN = "\nor let a boot wait: an interface in netplan that is not optional, with the newest netplan.io"
 _CHECKS = {"ext": "e2fsck -n", "xfs": "xfs_repair -n", "btr": "btrfs check --readonly"}  # all of them only look
 _OPTION = regex(r"Unknown parameter '([^']*)'|(?:Unrecognized|unrecognized|unknown) mount option \W?([\w.-]+)")
@@ -191,7 +192,7 @@ class MountCauses:
         paths = [one for one in conditions if one.value.startswith("/")] if isinstance(conditions, tuple) else []
         unmet = [one for one in paths if reader.link(one.value) is ABSENT]
         mask = attempt(mask_of, reader, _WAIT)
-        todo = _LATER.format(mount_command(entry))
+        todo = (_LATER if entry.file == PATH else _LATER_UNIT).format(mount_command(entry))
         if isinstance(mask, str) and mask:
             why = f"is masked ({mask})"
         elif unmet:
