@@ -84,7 +84,7 @@ class TooLong(str):
     __slots__ = ()
 
 
-class Steps(str):
+class StepLines(str):
     """A way out that hosttune words itself, a step on each line, for a text of more steps: what users choose is quoted
     in it, so that each line break begins a step.
     """

@@ -81,3 +81,5 @@ FITNESS = {
     "impaired": FitnessWord("Degraded", "DEGRADED", "it works, but slower, or not for long"),
     "unfit": FitnessWord("Not fit", "NOT FIT", "drain this node"),
 }
+
+NAGIOS_FIT = "it may take work"  # in the line for Nagios, where a site may look for it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from importlib import import_module
@@ -15,7 +14,7 @@ from hosttune.cli.ending import INTERRUPTED, collect_seldom, run_command
 from hosttune.cli.help_page import GroupHelp, with_examples
 from hosttune.cli.words import command
 from hosttune.host import slow
-from hosttune.host.console import leave, talk
+from hosttune.host.console import fill_input, leave, talk
 from hosttune.host.inherited import require_utf8
 
 # In the order of the help, by its groups. Each is a function of this name, or the typer `app`, of the module
@@ -79,8 +78,7 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
 
 def main() -> NoReturn:
     """Run the command line and exit with its status."""
-    if sys.stdin is None:  # <&-: else a pipe of ours would get its number
-        os.open("/dev/null", os.O_RDONLY)
+    fill_input()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us (>&-); what is opened here is not handed on
             setattr(sys, name, open("/dev/null", "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end

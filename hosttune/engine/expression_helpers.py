@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from hosttune.facts.globs import matcher
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_whole
-from hosttune.values import Steps
+from hosttune.values import StepLines
 
 # Stand for a type in the forms below: a number, and anything with an order.
 N = TypeVar("N", int, float)
@@ -81,7 +81,7 @@ def int_of(value: Any) -> int:
 def text_of(value: Any) -> str:
     """A value inside a text: numbers plain, true and false in lower case, several texts with commas."""
     if isinstance(value, str):
-        return value if isinstance(value, Steps) else str(value)
+        return value if isinstance(value, StepLines) else str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:

@@ -31,7 +31,7 @@ from hosttune.engine.expression_judge import Judge
 from hosttune.engine.expression_values import ERRORS, MAX_LENGTH, Budget, OverBudget, value_of, whole_of
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.frozen import frozen
-from hosttune.values import Steps
+from hosttune.values import StepLines
 
 __all__ = [
     "CONSTANTS",
@@ -152,7 +152,7 @@ class Text:
         length = 0
         for part in self.parts:
             piece = part if isinstance(part, str) else _inserted(part, names, budget)
-            if escaped and not isinstance(part, str) and not isinstance(piece, Steps):
+            if escaped and not isinstance(part, str) and not isinstance(piece, StepLines):
                 piece = piece.replace(escaped, r"\n")
             length += len(piece)
             if length > MAX_LENGTH:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 # A rule is named for the tunable or the concern, so that its name still fits when the advice changes.
 VERBS = ("set", "enable", "disable", "use", "fix", "optimize", "optimise", "tune", "check", "install")
 PLACEHOLDER = "FILL IN"  # begins what a frame leaves to be written
-# Texts of facts, which quote the names in them.
-_QUOTED = {"way_out", "ways_out", "reset_way_out", "set_by", "elsewhere", "unhold"}
+# Texts of facts, which quote the names in them or have none but a kernel module's.
+_QUOTED = {"way_out", "ways_out", "reset_way_out", "way_to_check", "set_by", "elsewhere", "unhold", "died_in"}
 _COMMAND = regex(r"\bsudo\s|\$\(|`")  # a text in which a command stands
 PARAM_TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "list": tuple[str, ...]}
 

@@ -116,6 +116,12 @@ def load_bytes(path: str) -> bytes:
         raise HosttuneError(f"{name}: {reason_of(error)}", hint="check the name and the rights") from error
 
 
+def fill_input() -> None:
+    """Where standard input is closed (<&-), let nothing have its number: a pipe of ours, say, which a child closes."""
+    if sys.stdin is None:
+        os.open("/dev/null", os.O_RDONLY)
+
+
 def talk(text: str) -> None:
     """Text for standard error, at once. Where nobody can read it (a full disk, a closed pipe) it is lost, and nothing
     else: what is under way is not to end half-way for it.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION
 from hosttune.engine.health import Fitness, HealthPoint, NodeHealth
 from hosttune.host.cleaned import clean
-from hosttune.verdict_words import FITNESS
+from hosttune.verdict_words import FITNESS, NAGIOS_FIT
 from hosttune.views.document import Document, Item, Items, Say, Section, Table
 from hosttune.views.findings import refer_back, todo_items
 from hosttune.views.prometheus import metrics
@@ -29,7 +29,6 @@ SLURM_BYTES = 255  # of a reason: Slurm's accounting keeps it as tinytext
 NPD_BYTES = 80  # of a message: max_output_length of node-problem-detector's custom plugins
 _STYLES = {Fitness.FIT: "green", Fitness.UNKNOWN: "yellow", Fitness.IMPAIRED: "yellow", Fitness.UNFIT: "red"}
 # Within NPD_BYTES after `fit, `
-_NAGIOS_FIT = "it may take work"  # a site may look for it
 _SHORT_REACH = "of AMD and Intel GPUs only driver, memory errors and resets are judged"
 _NOT_FIT = tuple(fitness for fitness in Fitness if fitness is not Fitness.FIT)
 HEALTH_METRICS = {
@@ -174,7 +173,7 @@ def nagios_text(health: NodeHealth) -> str:
     word = {Fitness.FIT: "OK", Fitness.UNKNOWN: "UNKNOWN", Fitness.IMPAIRED: "WARNING", Fitness.UNFIT: "CRITICAL"}
     numbers = Counter(point.fitness for point in health.points)
     data = " ".join(f"{fitness}={numbers[fitness]};;;0" for fitness in _NOT_FIT)
-    said = _worst(health) if health.points else _fit_words(health, _NAGIOS_FIT)
+    said = _worst(health) if health.points else _fit_words(health, NAGIOS_FIT)
     lines = [f"HOSTTUNE {word[health.fitness]} - {said} | {data}"]
     lines += [f"{point.fitness}: {_plain(point)}" for point in health.points[1:]]
     return "\n".join(lines) + "\n"

@@ -26,6 +26,7 @@ H100 = str(HOSTS / "h100-8x-2socket.json")
 NEEDED = {
     "explain": ["memory-swappiness"], "record": ["-"], "diff": [H100, H100], "dataset": ["/etc"], "report": [H100],
     "bench": ["list"], "watch": ["--replay", "{tick}"], "fstab": ["/dev/null"], "facts": ["os"], "policy": ["{policy}"],
+    "completion": ["bash"],
 }  # fmt: skip
 ON_RECORD = (
     "check",

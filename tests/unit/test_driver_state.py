@@ -188,7 +188,9 @@ def host(
         storage_log=SimpleNamespace(hung=hung),
         gsp_firmware=GspFirmware(failures),
         health=SimpleNamespace(gpus=(), is_stuck=False),
-        reader=SimpleNamespace(now=lambda: now, has_tried_packages=False, persistent_only=True, stat=lambda _: ABSENT),
+        reader=SimpleNamespace(
+            now=lambda: now, has_tried_packages=False, persistent_only=True, stat=lambda *_, **__: ABSENT
+        ),
         apt=SimpleNamespace(
             pins=(PIN,), disabled_sources=(SWITCHED_OFF,), sources=(), would=defaultdict(lambda: Transaction(would))
         ),

@@ -72,7 +72,6 @@ def test_findmnt_is_left_out_where_a_source_gives_no_answer(asked, monkeypatch: 
     def no_answer(*_: object) -> bytes:
         raise TimeoutError
 
-    monkeypatch.setattr(rehearsal, "can_hang", lambda: True)
     monkeypatch.setattr(rehearsal, "answer_of", no_answer)
     times = asked(SAID)
     assert isinstance(rehearsal.rehearse_fstab(*EDIT), Rehearsal)

@@ -114,7 +114,7 @@ def test_fish_completion_offers_options_of_the_command_alone(tree):
     lines = completion_scripts.fish(tree).splitlines()
     (rule,) = (line for line in lines if "-l expect" in line and "from apply" in line)
     assert "not __fish_seen_subcommand_from bench rules" in rule
-    assert any("from rules; and __fish_seen_subcommand_from diff'" in line for line in lines)
+    assert any("from rules; and __fish_seen_subcommand_from lint'" in line for line in lines)
 
 
 @pytest.mark.parametrize("shell", sorted(completion_scripts.SCRIPTS))

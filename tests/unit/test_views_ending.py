@@ -109,7 +109,8 @@ def test_report_of_many_pieces_of_advice_is_made_a_few_times(many, monkeypatch):
         return check_outline(one, folded, **more)
 
     monkeypatch.setattr(report, "check_outline", outline)
-    said = check_report((Checked(plan_of(*(replace(ADVICE, reason=f"x {n}") for n in range(many))), Page()),))
+    page = Page(screen=Screen(80, is_terminal=True))
+    said = check_report((Checked(plan_of(*(replace(ADVICE, reason=f"x {n}") for n in range(many))), page),))
     assert said.count("\n") <= ONE_SCREEN
     shown = sum(f"x {n}\n" in said for n in range(many))
     assert shown == many if many == 3 else ONE_SCREEN - 6 < shown < ONE_SCREEN

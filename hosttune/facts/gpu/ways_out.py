@@ -26,7 +26,7 @@ from hosttune.host.door import Stat
 from hosttune.host.driver_root import BESIDE, ROOT, words_beside
 from hosttune.host.mountinfo import folders_above
 from hosttune.regex import regex
-from hosttune.values import Steps, Unreadable
+from hosttune.values import StepLines, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -283,9 +283,9 @@ _AS = {
 }  # fmt: skip
 
 
-def reset_idle(slot: str, place: RecoveryPlace) -> Steps:
+def reset_idle(slot: str, place: RecoveryPlace) -> StepLines:
     """The steps of a reset that puts a changed mode in force."""
-    return Steps("\n".join(["wait until the GPU is idle", *_reset(place, slot)]))
+    return StepLines("\n".join(["wait until the GPU is idle", *_reset(place, slot)]))
 
 
 def reset_all(facts: Facts) -> str:
