@@ -192,15 +192,23 @@ def _labelled(section: Section, screen: Screen) -> list[str]:
             texts = [text for text in (item.sentence, *steps) if text] or [""]
             head = f"{padded(item.head, width)}  " if item.head else " " * (len(rest) - _LABEL)
             first = padded(section.label, _LABEL) + head
-            own = wrapped(texts[0], screen.columns, first=first, rest=rest) or [first.rstrip()]
-            if width_of(own[0]) > screen.columns:  # its first word has no room beside the name
-                own = [first.rstrip(), *wrapped(texts[0], screen.columns, first=rest, rest=rest)]
+            below = rest if _has_room(texts, screen.columns - len(rest)) else _IN
+            own = wrapped(texts[0], screen.columns, first=first, rest=below) or [first.rstrip()]
+            if width_of(own[0]) > screen.columns or below is _IN:  # a word has no room beside the name
+                own = [first.rstrip(), *wrapped(texts[0], screen.columns, first=below, rest=below)]
             own[0] = own[0].replace(section.label, screen.paint(section.label, "bold", section.style), 1)
             lines += own
             for text in texts[1:]:
-                inner = rest + " " * (len(text) - len(text.lstrip()))
+                inner = below + " " * (len(text) - len(text.lstrip()))
                 lines += wrapped(text, screen.columns, first=inner, rest=inner)
     return lines
+
+
+def _has_room(texts: Iterable[str], columns: int) -> bool:
+    """Whether each word of the texts fits into so many columns, behind the blanks that its text begins with."""
+    return all(
+        len(text) - len(text.lstrip()) + max(map(width_of, text.split()), default=0) <= columns for text in texts
+    )
 
 
 def _title(card: Panel, screen: Screen, indent: str) -> list[str]:

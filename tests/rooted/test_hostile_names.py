@@ -37,6 +37,7 @@ class Tree(LiveWriter):
     """The real writer on the files below a folder; programs and the system log are noted."""
 
     def __init__(self, root):
+        super().__init__()
         FileTree.__init__(self, str(root))
         self.ran, self.logged = [], []
 

@@ -37,6 +37,7 @@ class Tree(LiveWriter):
     """The real writer on the files below a folder, which starts no program."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__()
         FileTree.__init__(self, str(root))
         self.ran: list[str] = []
 
