@@ -65,6 +65,14 @@ def attacking(folder: Path, attack_with: Callable[[str, int], None], count: int 
         os.waitpid(attack, 0)
 
 
+def has_slept(pid: int) -> bool:
+    """Whether it waits where no signal comes, as one of which the kernel log says so after two minutes. One that has
+    just begun to wait stays on its run queue for a moment, and has no wchan then (Linux 6.12: DELAY_DEQUEUE, get_wchan).
+    """
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state == "D" and Path(f"/proc/{pid}/wchan").read_text() != "0"
+
+
 @contextlib.contextmanager
 def waiting_in_the_kernel(act: Callable[[], None], uid: int = UID):
     """A process of that user that does this, and waits for a lock."""
@@ -76,7 +84,7 @@ def waiting_in_the_kernel(act: Callable[[], None], uid: int = UID):
         finally:
             os._exit(0)
     until = time.monotonic() + LIMIT_S
-    while Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] != "D":
+    while not has_slept(child):
         assert time.monotonic() < until
         time.sleep(0.02)
     yield child
