@@ -112,7 +112,7 @@ def _policy_approval(words: list[str]) -> PolicyApproval:
     if not _DIGEST.fullmatch(policy):
         raise HosttuneError(f"{policy}: is not a digest of a policy", hint="12 to 64 digits 0-9a-f: hosttune status")
     if not _EDITION.fullmatch(edition):
-        raise HosttuneError(f"{edition}: is no edition", hint=f"the one of this version is {DEFAULTS}")
+        raise HosttuneError(f"{edition}: not an edition", hint=f"the one of this version is {DEFAULTS}")
     if risk not in list(map(str, Risk)):
         raise HosttuneError(f"{risk}: is no risk", hint=f"one of {', '.join(map(str, Risk))}")
     return PolicyApproval(policy, edition, Risk(risk))

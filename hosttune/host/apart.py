@@ -64,8 +64,8 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
 
 
 def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | None:
-    """`sources`: what the child prints, and where to. Who reads that to its end would wait for a child that is left
-    behind, so it has none of our streams.
+    """`sources`: what the child prints, and where to. A reader of that would wait for a child that is left behind,
+    so it has none of our streams.
     """
     until = [time.monotonic() + seconds if seconds is not None else float("inf")]
 
@@ -91,7 +91,7 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
 
 
 def _is_read_to_its_end(number: int) -> bool:
-    """Whether somebody waits for the end of this stream: of a file or a terminal nobody does."""
+    """Whether a reader may wait for the end of this stream, as that of a pipe does."""
     with suppress(OSError):
         mode = os.fstat(number).st_mode
         return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

@@ -99,7 +99,7 @@ class Looker:
         return True
 
     def _serve(self, look: Callable[..., Any], reading: int, writing: int) -> NoReturn:
-        """Holds nothing of ours while it waits: no lock, and no output that somebody reads to its end."""
+        """Holds nothing of ours while it waits: no lock, and no output that is read to its end."""
         try:
             forget_imports()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

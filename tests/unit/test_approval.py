@@ -73,7 +73,7 @@ def test_line_that_would_approve_a_plan_approves_it():
         (f"policy {POLICY}", "is no approval"),
         (f"policy {POLICY} edition 2026.1 risk low low", "is no approval"),
         ("policy xyz edition 2026.1 risk low", "is not a digest of a policy"),
-        (f"policy {POLICY} edition latest risk low", "latest: is no edition"),
+        (f"policy {POLICY} edition latest risk low", "latest: not an edition"),
         (f"policy {POLICY} edition 2026.1 risk huge", "huge: is no risk"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The child that looks at places in which a user may mount something: when there is one, and when it ends."""
+"""The child that looks at places in which a user may mount something: when it is started, and when it ends."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def fabric_packages(facts: Facts) -> Told | None:
 
 
 def _is_awaited(facts: Facts) -> bool:
-    """There is no service of Fabric Manager's, and a GPU that waits for its fabric: nothing else brought one."""
+    """Whether a GPU waits for its fabric, and the service of Fabric Manager is missing: nothing else brought one."""
     return not facts.units[SERVICE].exists and any(gpu.awaits_fabric for gpu in facts.nvlink.gpus)
 
 

@@ -148,7 +148,8 @@ def _candidates(reader: Reader, facts: Facts) -> Candidates:
 
 def _in_lists(none: Candidates, facts: Facts) -> Candidates:
     """What apt's own lists have, where `ubuntu-drivers` is not here, or offers none: it reads the same fields of them.
-    An empty step to another branch is no driver. Which of them fit the GPUs is never taken from `ubuntu-drivers`."""
+    An empty package that leads to another branch does not count.
+    Which of them fit the GPUs is never taken from `ubuntu-drivers`."""
     try:
         if not facts.os.is_ubuntu:
             return none

@@ -25,7 +25,7 @@ _SENTENCE = regex(rf"NVRM: *GPU (?:at )?{_BUS}:? .*?(fallen off the bus|(?:RmIni
 _BEGINS = regex(rf"NVRM: *The NVIDIA GPU {_BUS}(?![0-9A-Fa-f])(.*)")
 # How what begins so may end: fallen off the bus, or a GPU that this driver does not take.
 _ENDS = regex(r"(fallen off the bus)|requires use of the|not supported by|supported through|will ignore")
-# kernel_gsp.c, which numbers the GPU in its own way: GPU6 is no slot.
+# kernel_gsp.c, which numbers the GPU in its own way: GPU6 does not mean a slot.
 # The name of a program, which a user chooses, has 15 characters.
 _FIRMWARE_HANGS = regex(r"NVRM: (?!Xid ).{0,200}(?:heartbeat timed out|\*{5} GSP Timeout \*{5})", re.IGNORECASE)
 _XID = 79

@@ -112,7 +112,7 @@ def find_place(reader: Reader, facts: Facts) -> RecoveryPlace:
 
 
 def _is_of_root(reader: Reader, *paths: str) -> bool:
-    """Whether these are there and root alone has a say in them, from / on: no step runs what a user could put there."""
+    """Whether these are there and only root can change them, from / on: no step runs what a user could put there."""
     places = dict.fromkeys(place for path in paths for place in (*folders_above(path), path))
     stats = (reader.stat(place, follow=False) for place in places)
     return all(isinstance(one, Stat) and one.uid == 0 and not one.mode & 0o022 for one in stats)

@@ -2,7 +2,7 @@
 
 OpenZFS: /proc/spl/kstat/zfs/POOL/state, readable by all (module/os/linux/zfs/spa_stats.c), zpool-list(8),
 zpool-status(8), zfs-list(8). A pool that is suspended holds who asks zpool about it, so it is not asked. Thin pools:
-the line of `dmsetup status` (kernel: Documentation/admin-guide/device-mapper/thin-provisioning.rst), for root alone;
+the line of `dmsetup status` (kernel: Documentation/admin-guide/device-mapper/thin-provisioning.rst), for root only;
 --noflush, because without it the kernel commits the pool's metadata first.
 """
 

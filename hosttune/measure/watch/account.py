@@ -35,7 +35,7 @@ MOST_COLD = 1000  # ticks; a job that is stopped in its warm-up may stay so for 
 LOST_S = 30.0
 LOST_TICKS = 10
 MOST_NAMES = 64
-_MOST_DEVICES = 4096  # disks, and GPUs: a record of somebody else can name others in each line
+_MOST_DEVICES = 4096  # disks, and GPUs: a record from elsewhere can name others in each line
 EARLY_S = 5.0
 KNOWN_WAIT = 0.3  # of the time that it waited, in which a look has seen what for
 
