@@ -19,7 +19,7 @@ from hosttune.actions.unended import find_half_done, resume
 from hosttune.errors import Refused
 from hosttune.host import open_writer
 from hosttune.host.lock import locked
-from hosttune.host.pager import switch_off
+from hosttune.host.pager import switch_pager_off
 from hosttune.host.stopping import outlive_terminal
 from hosttune.values import Unreadable
 
@@ -59,7 +59,7 @@ def open_for_change(
     From here on a dropped connection does not end this process.
     """
     outlive_terminal()
-    switch_off()  # no key is waited for under the lock
+    switch_pager_off()  # no key is waited for under the lock
     writer = open_writer(root=options.get("root"), hardware=options.get("hardware"))
     if for_return or is_way_back:
         opened = partial(open_way_back, writer, on_progress, **options)

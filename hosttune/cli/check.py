@@ -36,7 +36,7 @@ def check(
     from hosttune.cli.ending import report_error
     from hosttune.cli.reports import checked, deliver
     from hosttune.errors import HosttuneError
-    from hosttune.host.pager import switch_off
+    from hosttune.host.pager import switch_pager_off
     from hosttune.views.report import check_report, timings_text
     from hosttune.views.summary import exit_status
 
@@ -48,7 +48,7 @@ def check(
         raise HosttuneError(message, hint=hint)
     is_streamed = show.format is CheckFormat.TEXT and show.output is None
     names: list[str | None] = [*dict.fromkeys(look.host)] if look.host else [None]
-    switch_off(when=len(names) > 1)
+    switch_pager_off(when=len(names) > 1)
     hosts: list[Checked] = []
     failed: list[HosttuneError] = []
     status = 0

@@ -27,8 +27,8 @@ def completion(shell: Annotated[Shell, Argument(metavar="SHELL", help="bash, zsh
     from hosttune.cli.command_tree import tree
     from hosttune.cli.common import say
     from hosttune.cli.completion_scripts import SCRIPTS
-    from hosttune.host.pager import switch_off
+    from hosttune.host.pager import switch_pager_off
 
-    switch_off()  # it is for a file
+    switch_pager_off()  # it is for a file
     say(SCRIPTS[shell.value](tree()))
     return 0

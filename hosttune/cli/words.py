@@ -57,9 +57,9 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
 
             discard(sys.stdout)
         if given.pop("no_pager", False) or given.get("yes"):  # with --yes it acts: a boot of its own may follow
-            from hosttune.host.pager import switch_off
+            from hosttune.host.pager import switch_pager_off
 
-            switch_off()
+            switch_pager_off()
         groups = {
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in taken.items()

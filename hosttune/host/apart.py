@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from hosttune.host.pager import switch_off
+from hosttune.host.pager import switch_pager_off
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -42,7 +42,7 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
         code = 1
         try:
             os.setpgid(0, 0)  # a signal of the terminal comes once, from its parent
-            switch_off()  # a pager reads keys, which only the group in the foreground gets
+            switch_pager_off()  # a pager reads keys, which only the group in the foreground gets
             for number, (_, writing) in relays.items():
                 os.dup2(writing, number)
             for fd in {fd for pair in relays.values() for fd in pair}:

@@ -25,7 +25,7 @@ _HARMLESS = ("TERM", "LANG", "LC_ALL", "LC_CTYPE", "COLORTERM")
 _LENT_BY = ("SUDO_UID", "PKEXEC_UID", "DOAS_USER")  # sudo(8), pkexec(1), doas(1)
 
 
-def switch_off(*, when: bool = True) -> None:
+def switch_pager_off(*, when: bool = True) -> None:
     """Print every answer of this process as it is: for --no-pager, and where nothing is to wait for a key."""
     _state["is_off"] |= when
 
