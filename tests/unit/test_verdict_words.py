@@ -1,6 +1,7 @@
 """One table of the words of a verdict, from which every view takes them; programs keep the words of the values."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from hosttune.views.page import Page
 from hosttune.views.report import check_json, check_report
 from hosttune.views.terminal import Screen
 
-VIEWS = Path(__file__).resolve().parents[2] / "hosttune" / "views"
+ROOT = Path(__file__).resolve().parents[2]
+VIEWS = ROOT / "hosttune" / "views"
+COLLECTION = ROOT / "playbooks/collections/ansible_collections/hosttune/hosttune"
 RULES = builtin_catalog().rules
 OLD = re.compile(
     r'"(?:Differs|Left alone|Waits|Deferred|As it should be|Does not apply|Unknown|Impaired|Unfit)\b'
@@ -95,3 +98,11 @@ def test_clause_of_a_gain_is_a_whole_one(rule):
 )  # fmt: skip
 def test_first_clause_names_a_gain(gain, clause):
     assert first_clause(gain) == clause
+
+
+def test_words_of_the_ansible_collection_are_those_of_the_table():
+    """It runs on a controller without hosttune, so it has the few that it needs once more."""
+    words = runpy.run_path(str(COLLECTION / "plugins" / "plugin_utils" / "classes.py"))
+    assert {kind: HOLDS[kind] for kind in words["SAID"]} == words["SAID"]
+    said = [STATES[one].said for one in ("refused", "left alone", "waits", "unknown")]
+    assert [words[one] for one in ("REFUSED", "ALONE", "WAITS", "UNKNOWN")] == said

@@ -41,7 +41,7 @@ HELD = {
     "owned by": ALONE,
     "edited by hand": ALONE,
     "reverted by somebody": ALONE,
-    "came back": ALONE,
+    "came back": REFUSED,
     "above max_risk": BEYOND,
     "would disturb": BEYOND,
     "waiting for": WAITS,
