@@ -24,7 +24,7 @@ GROUPS = {
     "Change": ("plan", "apply", "undo", "history"),
     "Measure": ("watch", "dataset", "bench"),
     "Fleet": ("report", "diff", "record"),
-    "Policy": ("policy", "profiles", "rules", "facts"),
+    "Policy": ("init", "policy", "profiles", "rules", "facts"),
     "Nodes": ("confirm", "trial", "status", "reboot-required", "ready"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
