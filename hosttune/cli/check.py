@@ -22,7 +22,7 @@ def check(
     look: LookOnly,
     show: ShowCheck,
     strict: Annotated[bool, Option("--strict", help="Advice counts as a difference, too.")] = False,
-    timings: Annotated[bool, Option("--timings", help="Tell on standard error where the time went.")] = False,
+    timings: Annotated[bool, Option("--timings", help="Print on standard error where the time went.")] = False,
     keep: Annotated[
         bool, Option("--keep", help="Keep the JSON report as that of today, as the daily check does (see: diff).")
     ] = False,

@@ -38,7 +38,7 @@ def fstab(
 ) -> int:
     """Check an fstab line by line, and edit it as a diff. Needs no root, changes nothing.
 
-    Without FILE it is that of this host, and each line is also held against the disks that are there.
+    Without FILE it is that of this host, and each line is also compared with the disks that are there.
 
     Exit status: 0 nothing to change, notes at most, 1 errors, warnings or a diff, 2 trouble, such as a target whose
     line cannot be edited.

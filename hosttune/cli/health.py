@@ -34,14 +34,14 @@ def health(
         str, Option("--within", metavar="TIME", help="Answer in this time, whatever hangs (20s).")
     ] = "20s",
     learn: Annotated[
-        bool, Option("--learn", help="Keep what this healthy host has, and how its errors count, to hold it against.")
+        bool, Option("--learn", help="Store what this healthy host has, and its error counters, to compare with later.")
     ] = False,
 ) -> int:
     """Check whether this node is fit to take jobs. It is fit, degraded, not fit or unknown. Changes nothing.
 
     --learn stores the state of this healthy host. With --host RECORD, the state of a sibling is stored for this one.
 
-    Exit status: 0 fit, 1 not so, 2 trouble; nhc: 1 unfit alone; slurm: 1 unfit, 3 unknown; npd: 1 unfit, 2 unknown;
+    Exit status: 0 fit, 1 not so, 2 trouble; nhc: 1 only if unfit; slurm: 1 unfit, 3 unknown; npd: 1 unfit, 2 unknown;
     nagios: 1 impaired, 2 unfit, 3 unknown.
     """
     if learn:

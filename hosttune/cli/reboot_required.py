@@ -10,8 +10,8 @@ EXAMPLES = ("hosttune reboot-required && echo reboot",)
 def reboot_required(look: LookOnly, show: DisplayOptions) -> int:
     """Check whether a change waits for a reboot. Changes nothing.
 
-    Exit status: 0 yes, 1 no, 2 not known, or a boot would make things worse, or trouble: so whoever acts on 0 alone
-    (cloud-init's `power_state: condition`, kured's --reboot-sentinel-command) boots no host without need.
+    Exit status: 0 yes, 1 no, 2 not known, or a boot would make things worse, or trouble. So a program that acts only
+    on 0 (cloud-init's `power_state: condition`, kured's --reboot-sentinel-command) boots no host without need.
     """
     from hosttune.cli.common import open_session, say, write_json
     from hosttune.engine.reboot import reboot_answer

@@ -18,7 +18,7 @@ EXAMPLES = ("sudo hosttune record host.json", "sudo hosttune record --share host
 def record(
     look: HostOptions,
     diagnosis: Diagnosis,
-    file: Annotated[str, Argument(metavar="FILE", help="Readable by you alone afterwards; - is standard output.")],
+    file: Annotated[str, Argument(metavar="FILE", help="Only you can read it afterwards; - is standard output.")],
     share: Annotated[
         bool,
         Option("--share", help="Hide host names, user names and addresses, too, and leave out what no rule reads."),

@@ -29,8 +29,8 @@ def undo(
     """Undo a run or a rule, by default the last apply. All runs that belong to it are undone, also those after an
     interruption or a reboot. Without --yes it only shows how. It ends a trial at once.
 
-    Exit status: 0 nothing stands in the way (or all was taken back), 1 something did, 2 trouble, 130 stopped by
-    Ctrl-C, 143 by SIGTERM.
+    Exit status: 0 nothing is in the way (or all was undone), 1 something was, 2 trouble, 130 stopped by Ctrl-C, 143 by
+    SIGTERM.
     """
     from hosttune.actions.undo import plan_undo
     from hosttune.cli import common, going_on

@@ -1,0 +1,61 @@
+"""Words that a reader would have to translate are in no help text and in none of the pages that a new user reads first.
+
+The commands of a terminal and what it prints are quoted in code blocks, which are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hosttune.cli.command_tree import tree
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(
+        path
+        for folder in ("tutorial", "how-to", "reference", "explanation")
+        for path in ROOT.glob(f"docs/{folder}/*.md")
+    ),
+]
+# `alone` for only, `tell` and `told` for report, `stand` and `lie` for be, `is no X` for is not an X.
+TRANSLATED = re.compile(
+    r"\b(?:alone|nobody|somebody|whoever|anybody|tells?|told|mend(?:s|ed)?|lies|stands?|held against)\b|(?<!there )\bis no [a-z]+",
+    re.IGNORECASE,
+)
+CODE = re.compile(r"```.*?```|<!-- (\w+):begin -->.*?<!-- \1:end -->|`[^`\n]*`", re.DOTALL)
+MOST_WORDS = 30  # of a sentence
+SENTENCE = re.compile(r"(?<=[.:;!?])\s+|\n\s*\n|\n\s*[-|]|\|")
+
+
+def helps() -> dict[str, str]:
+    """Every text of the command line's help, by what it is of."""
+    found = {}
+    for command in tree().walk():
+        name = " ".join(("hosttune", *command.path))
+        found[name] = command.help
+        found |= {
+            f"{name} {(one.names or (one.placeholder,))[-1]}": one.help
+            for one in (*command.options, *command.arguments)
+        }
+    return found
+
+
+def test_help_is_in_plain_words():
+    assert {name: TRANSLATED.findall(text) for name, text in helps().items() if TRANSLATED.search(text)} == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_page_is_in_plain_words(page):
+    text = CODE.sub("", page.read_text(encoding="utf-8"))
+    assert TRANSLATED.findall(text) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_sentences_of_a_page_are_short(page):
+    text = CODE.sub("X", page.read_text(encoding="utf-8"))
+    long = [" ".join(one.split()) for one in SENTENCE.split(text) if one and len(one.split()) > MOST_WORDS]
+    assert long == []
