@@ -121,6 +121,7 @@ class RecordReader:
 
     kind: ReaderKind = "record"
     has_tried_packages = False
+    source = ""  # what else than hosttune made the file: nvidia-bug-report.sh 33290498
 
     def __init__(self, data: Mapping[str, Any], file: str = "") -> None:
         from hosttune.host.record_check import check_record

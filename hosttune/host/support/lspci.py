@@ -1,7 +1,7 @@
 """PCI devices as `lspci -nnDvvvxxx` prints them, in the form in which sysfs has them. Pure.
 
-Sources: lspci(8); kernel, Documentation/PCI/sysfs-pci.rst; PCI Local Bus Specification 3.0, section 6.1 (the first 64 bytes of
-the configuration space).
+Sources: lspci(8); kernel, Documentation/PCI/sysfs-pci.rst; PCI Local Bus Specification 3.0, section 6.1 (the first 64
+bytes of the configuration space).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ MOST = 4096  # devices
 _HEAD = regex(r"([0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) \S.*")
 _NUMBERS = regex(r"[^:]+:[^ ]+ .*? \[([0-9a-f]{4})\]: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]")
 _BYTES = regex(r"([0-9a-f]{2,3}): ((?:[0-9a-f]{2} ?){16})")
-_LINK = regex(r"\s+Lnk(Cap|Sta):\s.*?Speed ([\d.]+)GT/s(?: \([^)]*\))?, Width x(\d+)")
-_REGION = regex(r"\tRegion (\d): (?:Memory|I/O ports) at ([0-9a-f]+) .*\[size=(\d+)([KMGT]?)\]")
+_LINK = regex(r"\s+Lnk(Cap|Sta):\s.*?Speed (\d{1,3}(?:\.\d)?)GT/s(?: \([^)]*\))?, Width x(\d{1,2})")
+_REGION = regex(r"\tRegion (\d): (?:Memory|I/O ports) at ([0-9a-f]{1,16}) .*\[size=(\d{1,6})([KMGT]?)\]")
 _BUSES = regex(r"\tBus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), ")
-_DRIVER = regex(r"\tKernel driver in use: ([\w-]+)")
-_NODE = regex(r"\tNUMA node: (\d+)")
-_GROUP = regex(r"\tIOMMU group: (\d+)")
-_FUNCTIONS = regex(r"\s+(?:Initial|Total) VFs: \d+, .*Number of VFs: ([1-9]\d*)")
+_DRIVER = regex(r"\tKernel driver in use: ([\w-]{1,64})")
+_NODE = regex(r"\tNUMA node: (\d{1,5})")
+_GROUP = regex(r"\tIOMMU group: (\d{1,6})")
+_FUNCTIONS = regex(r"\s+Initial VFs: \d{1,5}, .*Number of VFs: ([1-9]\d{0,4})")
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _BARS = 6
-_FOLDER = ("directory", 0o755, 0, 0, 0, 0, 1, 1, 2, 0)
+FOLDER = ("directory", 0o755, 0, 0, 0, 0, 1, 1, 2, 0)  # as the table `stats` of a record has it
 _LINES_OF_RESOURCE = 13
 
 
@@ -58,10 +58,15 @@ def devices_in(*texts: str) -> tuple[PciDevice, ...]:
         config = b"".join(bytes.fromhex(row[2]) for at, row in enumerate(rows) if int(row[1], 16) == at * 16)
         before = found.get(slot)
         numbers = _NUMBERS.match(lines[0])
-        kind, vendor, device = numbers.groups() if numbers else _numbers_of(config) if len(config) >= 64 else ("", "", "")
+        kind, vendor, device = (
+            numbers.groups() if numbers else _numbers_of(config) if len(config) >= 64 else ("", "", "")
+        )
         details = tuple(lines[1:])
         if before:
-            kind, vendor, device = (one or other for one, other in zip((kind, vendor, device), (before.kind, before.vendor, before.device), strict=True))
+            kind, vendor, device = (
+                one or other
+                for one, other in zip((kind, vendor, device), (before.kind, before.vendor, before.device), strict=True)
+            )
             config, details = config or before.config, (*before.details, *details)
         found[slot] = PciDevice(slot, kind, vendor, device, config, details)
     return tuple(one for one in found.values() if one.kind and one.vendor)
@@ -94,7 +99,7 @@ def tables_of(devices: tuple[PciDevice, ...]) -> Mapping[str, dict[str, Any]]:
     for device in devices:
         place = places[device.slot]
         links[f"{DEVICES}/{device.slot}"] = "../../.." + place.removeprefix("/sys")
-        stats[place] = list(_FOLDER)
+        stats[place] = list(FOLDER)
         for name, value in _values(device).items():
             files[f"{place}/{name}"] = f"{value}\n"
         if device.config:

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 # Commands of nvidia-smi by another spelling in the report.
 _SPELLED = {"-s": "--status", "-e": "--errorcounters"}
 # How nvidia-smi ends with these words (nvidia-smi(1), RETURN VALUE).
-_STATUSES = (("couldn't communicate", 9), ("GPU is lost", 15), ("requires reset", 16), ("No devices were found", 6), ("couldn't find", 12))
+_STATUSES = (
+    ("couldn't communicate", 9),
+    ("GPU is lost", 15),
+    ("requires reset", 16),
+    ("No devices were found", 6),
+    ("couldn't find", 12),
+)
 
 
 class SupportReader(RecordReader):
@@ -27,28 +33,34 @@ class SupportReader(RecordReader):
     def __init__(self, report: BugReport, file: str) -> None:
         super().__init__(report.record, file)
         self.report = report
+        self.source = f"nvidia-bug-report.sh {report.script}".strip()
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
+        report = self.report
+        if argv[0] in {"journalctl", "dmesg"} and not report.has_log:
+            return Unreadable("this report has no kernel log that counts")
         if argv[0] != "nvidia-smi":
             return super().query(argv, timeout_s=timeout_s)
-        report = self.report
         if report.is_safe_mode:
             return Unreadable("nvidia-smi was not asked: nvidia-bug-report.sh ran with --safe-mode")
-        said = report.answers.get("nvidia-smi --query") or report.answers.get("nvidia-smi -q")
-        if said is None:
-            return self._missing(f"the answer of {' '.join(argv)}")
-        if not report.smi.gpus:
-            status = next((number for words, number in _STATUSES if words in said), 255)
-            return Completed(status, said.encode("utf-8", "surrogateescape"), b"")
+        found = self._smi(argv)
+        return self._missing(f"the answer of {' '.join(argv)}") if found is None else found
+
+    def _smi(self, argv: Sequence[str]) -> Completed | None:
+        """None for what the report does not tell."""
+        answers, long = self.report.answers, self.report.smi
+        said = answers.get("nvidia-smi --query") or answers.get("nvidia-smi -q")
+        if said is None or argv[1] == "-q":
+            return None if said is None else _completed(said)
+        if not long.gpus:
+            return _completed(said, next((number for words, number in _STATUSES if words in said), 255))
         if argv[1] == "nvlink":
-            own = report.answers.get(f"nvidia-smi nvlink {_SPELLED.get(argv[2], argv[2])}")
-            return self._missing(" ".join(argv)) if own is None else _completed(own)
-        if argv[1] == "-q":
-            return _completed(said)
-        if argv[1] == "-L" and not smi.has_mig(report.smi):
-            return _completed(smi.listed(report.smi))
-        found = smi.answer(report.smi, argv)
-        return self._missing(f"the answer of {' '.join(argv)}") if found is None else _completed(found[1], found[0])
+            own = answers.get(f"nvidia-smi nvlink {_SPELLED.get(argv[2], argv[2])}")
+            return None if own is None else _completed(own)
+        if argv[1] == "-L" and not smi.has_mig(long):
+            return _completed(smi.listed(long))
+        found = smi.answer(long, argv)
+        return None if found is None else _completed(found[1], found[0])
 
 
 def _completed(output: str, status: int = 0) -> Completed:

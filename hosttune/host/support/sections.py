@@ -1,17 +1,19 @@
 """The grammar of a report of nvidia-bug-report.sh (versions of branches 367 to 610): a line of 44 underscores, an empty
 line, a head, and what belongs to it up to the next such line. Pure.
 
-A head is `*** PATH` (with a line of ls(1), and the content), `*** PATH does not exist`, `*** PATH is not readable`, a command
-line, or a sentence. The content may hold anything. So a head counts in a form that the program writes only, and of two
-with one name the first.
+A head is `*** PATH` (with a line of ls(1), and the content), `*** PATH does not exist`, `*** PATH is not readable`, a
+command line, or a sentence. The content may hold anything. So a head counts in a form that the program writes only, and
+of two with one name the first.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+from posixpath import normpath
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -19,11 +21,16 @@ if TYPE_CHECKING:
 
 START = b"Start of NVIDIA bug report log file."
 END = "End of NVIDIA bug report log file."
-_RULE = "_" * 44
-_LS = regex(r"\*\*\* ls: (\S{10})\S? +\d+ \S+ \S+ +(?:\d+, +)?(\d+) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\d+)? ([+-]\d{4}) (/.*)")
+RULE = "_" * 44
+_LS = regex(
+    r"\*\*\* ls: \S{10}\S? +\d{1,9} \S{1,99} \S{1,99} +(?:\d{1,9}, +)?\d{1,19} "
+    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\d{1,9})? ([+-]\d{4}) /.*"
+)
 _PATH = regex(r"\*\*\* (/\S[^\n]*?)( does not exist| is not readable)?")
 # Commands of one section, without a rule between them.
-_COMMAND = regex(r"(?:/\S+/)?(nvidia-smi (?:--query(?: --unit)?|-q|nvlink --?[\w-]+|conf-compute [\w -]+)|lspci -[^\n]{1,60})")
+_COMMAND = regex(
+    r"(?:/\S+/)?(nvidia-smi (?:--query(?: --unit)?|-q|nvlink --?[\w-]+|conf-compute [\w -]+)|lspci -[^\n]{1,60})"
+)
 _DOTTED = "/./"
 
 
@@ -38,6 +45,11 @@ class Section:
     seen_at: float = 0.0  # of a path, as ls(1) has it: seconds since 1970; 0 where it does not say
 
     @property
+    def is_known(self) -> bool:
+        """Whether it is a path, and the program says what it found there."""
+        return self.state in {"file", "missing", "unreadable"}
+
+    @property
     def text(self) -> str:
         """What is there, without the empty lines at its end that the program adds."""
         return "\n".join(self.lines).rstrip("\n") + "\n" if any(self.lines) else ""
@@ -46,7 +58,7 @@ class Section:
 def sections_of(text: str) -> Iterator[Section]:
     """In their order."""
     lines = text.split("\n")
-    starts = [at for at, line in enumerate(lines) if line == _RULE]
+    starts = [at for at, line in enumerate(lines) if line == RULE]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         head = start + 1
         while head < end and not lines[head].strip():
@@ -76,10 +88,19 @@ def _of_path(lines: list[str], start: int, end: int) -> Section | None:
     if match is None:
         return None
     path = match[1].replace(_DOTTED, "/")
+    if normpath(path) != path or path.startswith("//") or "\0" in path or len(path) >= PATH_MAX:
+        return None
     if match[2]:
         return Section(path, start + 1, (), "missing" if match[2].endswith("exist") else "unreadable")
     listed = _LS.match(lines[start + 1]) if start + 1 < end else None
     if listed is None:
         return Section(path, start + 1, tuple(lines[start + 1 : end]), "unknown")
-    at = datetime.strptime(f"{listed[3]} {listed[4]}", "%Y-%m-%d %H:%M:%S %z").timestamp()
-    return Section(path, start + 1, tuple(lines[start + 2 : end]), "file", at)
+    return Section(path, start + 1, tuple(lines[start + 2 : end]), "file", _seconds(f"{listed[1]} {listed[2]}"))
+
+
+def _seconds(spelled: str) -> float:
+    """0 for what no calendar knows."""
+    try:
+        return max(datetime.strptime(spelled, "%Y-%m-%d %H:%M:%S %z").timestamp(), 0.0)
+    except (ValueError, OverflowError):
+        return 0.0

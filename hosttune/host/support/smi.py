@@ -1,9 +1,11 @@
 """The long text of `nvidia-smi -q`, as the answers to questions for single fields (`--query-gpu=`). Pure.
 
-The labels of the text changed with the branches of the driver; those of 367 to 610 are here, the newest first. A field whose
-label is not there is answered as a driver answers that does not know it: the whole question is refused, with its name.
+The labels of the text changed with the branches of the driver; those of 430 to 580 are here, the newest first. A field
+whose label is not there is answered as a driver answers that does not know it: the whole question is refused, with its
+name.
 
-Sources: nvidia-smi(1), `nvidia-smi --help-query-gpu`; outputs of the branches 430 to 580; nvml.h (nvmlClocksEventReason*).
+Sources: nvidia-smi(1), `nvidia-smi --help-query-gpu`; outputs of the branches 430 to 580; nvml.h
+(nvmlClocksEventReason*).
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ _ROW = regex(r"( *)(\S.*?)\s*(?:: (.*?))?\s*")
 _UNIT = regex(r"(-?\d+(?:\.\d+)?) (?:W|MiB|MHz|C|%|us|KB/s|bank\(s\))")
 _WHOLE = regex(r"\d{1,18}")
 _MOST = 1 << 14  # lines of one GPU
+_DRAWS = ("Power Draw", "Average Power Draw", "Instantaneous Power Draw")
+_HISTOGRAM = ("Remapped Rows", "Bank Remap Availability Histogram")
+_AGGREGATE = ("ECC Errors", "Aggregate")
 _POWER = ("GPU Power Readings", "Power Readings")
 _REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 
@@ -33,7 +38,7 @@ _LABELS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "utilization.gpu": (("Utilization", "GPU"), ("Utilization", "Gpu")),
     "memory.used": (("FB Memory Usage", "Used"),),
     "memory.total": (("FB Memory Usage", "Total"),),
-    "power.draw": tuple((table, row) for table in _POWER for row in ("Power Draw", "Average Power Draw", "Instantaneous Power Draw")),
+    "power.draw": tuple((table, row) for table in _POWER for row in _DRAWS),
     "power.limit": tuple((table, row) for table in _POWER for row in ("Current Power Limit", "Power Limit")),
     "power.default_limit": tuple((table, "Default Power Limit") for table in _POWER),
     "power.min_limit": tuple((table, "Min Power Limit") for table in _POWER),
@@ -55,9 +60,9 @@ _LABELS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "remapped_rows.uncorrectable": (("Remapped Rows", "Uncorrectable Error"), ("Remapped Rows",)),
     "remapped_rows.pending": (("Remapped Rows", "Pending"), ("Remapped Rows",)),
     "remapped_rows.failure": (("Remapped Rows", "Remapping Failure Occurred"), ("Remapped Rows",)),
-    "remapped_rows.histogram.low": (("Remapped Rows", "Bank Remap Availability Histogram", "Low"), ("Remapped Rows",)),
-    "remapped_rows.histogram.none": (("Remapped Rows", "Bank Remap Availability Histogram", "None"), ("Remapped Rows",)),
-    "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded": (("ECC Errors", "Aggregate", "SRAM Threshold Exceeded"),),
+    "remapped_rows.histogram.low": ((*_HISTOGRAM, "Low"), ("Remapped Rows",)),
+    "remapped_rows.histogram.none": ((*_HISTOGRAM, "None"), ("Remapped Rows",)),
+    "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded": ((*_AGGREGATE, "SRAM Threshold Exceeded"),),
     "fabric.state": (("Fabric", "State"),),
     "fabric.status": (("Fabric", "Status"),),
     "fabric.health.summary": (("Fabric", "Health", "Summary"),),
@@ -67,7 +72,7 @@ _LABELS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "fabric.health.route_recovery_in_progress": (("Fabric", "Health", "Route Recovery in progress"),),
     "fabric.health.access_timeout_recovery": (("Fabric", "Health", "Access Timeout Recovery"),),
 }  # fmt: skip
-# Counters that are a sum: since branch 535 of parity and SEC-DED, before of both memories, before Turing one row of all.
+# Counters that are a sum: since branch 535 of parity and SEC-DED, before of both memories, before Turing one row.
 _SUMS: Mapping[str, tuple[tuple[tuple[str, ...], ...], ...]] = {
     "uncorrected": (
         (("SRAM Uncorrectable Parity",), ("SRAM Uncorrectable SEC-DED",), ("DRAM Uncorrectable",)),
@@ -120,8 +125,8 @@ def read_long(text: str) -> LongText:
 
 
 def answer(said: LongText, argv: Sequence[str]) -> tuple[int, str] | None:
-    """(status, output) of `nvidia-smi --query-gpu=FIELDS --format=csv,noheader[,nounits]`, or of --query-remapped-rows; None
-    for another question.
+    """(status, output) of `nvidia-smi --query-gpu=FIELDS --format=csv,noheader[,nounits]`, or of --query-remapped-rows;
+    None for another question.
     """
     if len(argv) != 3 or not argv[1].startswith(("--query-gpu=", "--query-remapped-rows=")):
         return None
@@ -144,7 +149,10 @@ def answer(said: LongText, argv: Sequence[str]) -> tuple[int, str] | None:
 def listed(said: LongText) -> str:
     """As `nvidia-smi -L` has it; MIG devices are not in the long text of every branch, and not here."""
     rows = ((number, values) for number, (_, values) in enumerate(said.gpus))
-    return "".join(f"GPU {number}: {values.get(('Product Name',), '')} (UUID: {values.get(('GPU UUID',), '')})\n" for number, values in rows)
+    return "".join(
+        f"GPU {number}: {values.get(('Product Name',), '')} (UUID: {values.get(('GPU UUID',), '')})\n"
+        for number, values in rows
+    )
 
 
 def has_mig(said: LongText) -> bool:
