@@ -12,6 +12,7 @@ import pytest
 from hosttune.actions.examine import examine, examine_everything
 from hosttune.actions.health import ask, health_rules
 from hosttune.actions.record import take_record
+from hosttune.cli import app
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.errors import BadInput
@@ -312,6 +313,50 @@ def test_garbage_inside_raises_nothing():
             door.query(question)
         for one in ("gpus", "nvidia", "driver"):
             getattr(Facts(door), one)
+
+
+# --- commands
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*argv):
+        status = app.run([str(word) for word in argv])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+@pytest.fixture
+def sick(tmp_path):
+    path = tmp_path / "nvidia-bug-report.log.gz"
+    path.write_bytes(packed(report(dmesg=LOG + LOST)))
+    return path
+
+
+def test_health_says_what_is_wrong(run, sick):
+    status, out, err = run("health", "--host", sick)
+    assert status == 1
+    assert "has fallen off the bus (Xid 79)" in out
+    assert "a report of nvidia-bug-report.sh 34275367 on gpu7" in err
+    assert "A report of nvidia-bug-report.sh 34275367 does not hold what is asked for" in " ".join(out.split())
+
+
+def test_plan_is_refused_and_a_record_is_kept(run, sick, tmp_path):
+    status, _, err = run("plan", "--host", sick)
+    assert (status, "holds no packages, settings and services to plan for" in err) == (2, True)
+    kept = tmp_path / "kept.json"
+    assert run("record", "--host", sick, kept)[0] == 0
+    assert "Xid 79" in run("health", "--host", kept)[1]
+    status, _, err = run("record", "--host", kept, tmp_path / "x")
+    assert (status, "a record of a record" in err) == (2, True)
+
+
+def test_driver_and_report_read_them(run, sick):
+    assert "570.86.15" in run("driver", "--host", sick)[1]
+    status, out, _ = run("report", sick.parent)
+    assert (status, "gpu7" in out, "1 with a fault" in out) == (1, True, True)
 
 
 # --- real ones
