@@ -338,7 +338,7 @@ def sick(tmp_path):
 def test_health_says_what_is_wrong(run, sick):
     status, out, err = run("health", "--host", sick)
     assert status == 1
-    assert "has fallen off the bus (Xid 79)" in out
+    assert "Xid 79 (the GPU has fallen off the bus)" in " ".join(out.split())
     assert "a report of nvidia-bug-report.sh 34275367 on gpu7" in err
     assert "A report of nvidia-bug-report.sh 34275367 does not hold what is asked for" in " ".join(out.split())
 

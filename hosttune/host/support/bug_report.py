@@ -18,7 +18,7 @@ from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
 from hosttune.host.record import FORMAT_VERSION, KIND
 from hosttune.host.support.lspci import FOLDER, devices_in, tables_of
-from hosttune.host.support.sections import END, RULE, START, Section, sections_of
+from hosttune.host.support.sections import END, RULE, START, ReportSection, sections_of
 from hosttune.host.support.smi import LongText, read_long
 from hosttune.regex import regex
 
@@ -107,7 +107,7 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
     text = plain.decode("utf-8", "surrogateescape")
     text = text[max(text.find(START.decode()), 0) :]
     head = text[:_HEAD]
-    sections: dict[str, Section] = {}
+    sections: dict[str, ReportSection] = {}
     for section in sections_of(f"{RULE}\n\n{text}"):
         sections.setdefault(section.head, section)
     flags = match[1].split() if (match := _FLAGS.search(head)) else []
@@ -155,7 +155,7 @@ def _unpacked(content: bytes) -> bytes:
 
 
 def _record(
-    sections: Mapping[str, Section], uname: re.Match[str] | None, log: str, at: float, tool_version: str
+    sections: Mapping[str, ReportSection], uname: re.Match[str] | None, log: str, at: float, tool_version: str
 ) -> Mapping[str, Any]:
     tables = _tables(sections)
     queries = []
@@ -175,11 +175,11 @@ def _record(
     }  # fmt: skip
 
 
-def _text(sections: Mapping[str, Section], *heads: str) -> str:
+def _text(sections: Mapping[str, ReportSection], *heads: str) -> str:
     return next((sections[head].text for head in heads if head in sections), "")
 
 
-def _tables(sections: Mapping[str, Section]) -> Tables:
+def _tables(sections: Mapping[str, ReportSection]) -> Tables:
     tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats")}
     files = tables["files"]
     files |= {path: _entry(one) for path, one in sections.items() if one.is_known and not _LEFT_OUT.match(path)}
@@ -203,7 +203,7 @@ def _tables(sections: Mapping[str, Section]) -> Tables:
     return tables
 
 
-def _entry(section: Section) -> Any:
+def _entry(section: ReportSection) -> Any:
     if section.state == "missing":
         return {"absent": True}
     return section.text if section.state == "file" else {"unreadable": f"{section.head} could not be read there"}
@@ -237,7 +237,7 @@ def _firmware_words(dmidecode: str) -> dict[str, str]:
     return found
 
 
-def _booted(sections: Mapping[str, Section], log: str, now: float) -> float:
+def _booted(sections: Mapping[str, ReportSection], log: str, now: float) -> float:
     """When the kernel's clock began: no later than the first look at any of its files, and than its last line."""
     last = [float(match[1]) for line in log.split("\n")[-_LAST_LINES:] if (match := _STAMP.match(line))]
     seen = [one.seen_at for one in sections.values() if one.seen_at and one.head.startswith(_OF_KERNEL)]
@@ -250,7 +250,7 @@ def _logged_xids(logs: str, log: str) -> dict[int, int]:
     return dict(Counter(int(match[1]) for match in found))
 
 
-def _os_release(sections: Mapping[str, Section]) -> Mapping[str, Any]:
+def _os_release(sections: Mapping[str, ReportSection]) -> Mapping[str, Any]:
     told = _OS.finditer(_text(sections, "/etc/os-release"))
     if found := {match[1].lower(): match[2] or match[3] or match[4] or "" for match in told}:
         return found

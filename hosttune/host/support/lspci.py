@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 DEVICES = "/sys/bus/pci/devices"
 MOST = 4096  # devices
 # Older scripts ask for the details without numbers (-d 10de:* -v -xxx), and for the numbers without details (-nn).
-_HEAD = regex(r"([0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) \S.*")
-_NUMBERS = regex(r"[^:]+:[^ ]+ .*? \[([0-9a-f]{4})\]: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]")
+_HEAD = regex(r"([0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) \S")
+_NUMBERS = regex(r"\S{7,20} .{0,120}? \[([0-9a-f]{4})\]: .{0,300}?\[([0-9a-f]{4}):([0-9a-f]{4})\]")
 _BYTES = regex(r"([0-9a-f]{2,3}): ((?:[0-9a-f]{2} ?){16})")
-_LINK = regex(r"\s+Lnk(Cap|Sta):\s.*?Speed (\d{1,3}(?:\.\d)?)GT/s(?: \([^)]*\))?, Width x(\d{1,2})")
-_REGION = regex(r"\tRegion (\d): (?:Memory|I/O ports) at ([0-9a-f]{1,16}) .*\[size=(\d{1,6})([KMGT]?)\]")
+_LINK = regex(r"[\t ]{1,9}Lnk(Cap|Sta):\s.{0,60}?Speed (\d{1,3}(?:\.\d)?)GT/s(?: \([^)]{0,40}\))?, Width x(\d{1,2})")
+_REGION = regex(r"\tRegion (\d): (?:Memory|I/O ports) at ([0-9a-f]{1,16}) .{0,120}?\[size=(\d{1,6})([KMGT]?)\]")
 _BUSES = regex(r"\tBus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), ")
 _DRIVER = regex(r"\tKernel driver in use: ([\w-]{1,64})")
 _NODE = regex(r"\tNUMA node: (\d{1,5})")
 _GROUP = regex(r"\tIOMMU group: (\d{1,6})")
-_FUNCTIONS = regex(r"\s+Initial VFs: \d{1,5}, .*Number of VFs: ([1-9]\d{0,4})")
+_FUNCTIONS = regex(r"[\t ]{1,9}Initial VFs: \d{1,5}, .{0,120}?Number of VFs: ([1-9]\d{0,4})")
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _BARS = 6
 FOLDER = ("directory", 0o755, 0, 0, 0, 0, 1, 1, 2, 0)  # as the table `stats` of a record has it

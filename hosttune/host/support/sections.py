@@ -35,7 +35,7 @@ _DOTTED = "/./"
 
 
 @frozen
-class Section:
+class ReportSection:
     """One head and what is below it."""
 
     head: str  # the path, the command without its folder, or the sentence without its colon
@@ -55,7 +55,7 @@ class Section:
         return "\n".join(self.lines).rstrip("\n") + "\n" if any(self.lines) else ""
 
 
-def sections_of(text: str) -> Iterator[Section]:
+def sections_of(text: str) -> Iterator[ReportSection]:
     """In their order."""
     lines = text.split("\n")
     starts = [at for at, line in enumerate(lines) if line == RULE]
@@ -67,7 +67,7 @@ def sections_of(text: str) -> Iterator[Section]:
             yield from _parts(lines, head, end)
 
 
-def _parts(lines: list[str], start: int, end: int) -> Iterator[Section]:
+def _parts(lines: list[str], start: int, end: int) -> Iterator[ReportSection]:
     first = lines[start].rstrip()
     if first.startswith("*** "):
         if section := _of_path(lines, start, end):
@@ -80,10 +80,10 @@ def _parts(lines: list[str], start: int, end: int) -> Iterator[Section]:
         body = begin + 1
         while body < stop and not lines[body].strip():
             body += 1
-        yield Section(command[1] if command else head.rstrip(":"), begin + 1, tuple(lines[body:stop]))
+        yield ReportSection(command[1] if command else head.rstrip(":"), begin + 1, tuple(lines[body:stop]))
 
 
-def _of_path(lines: list[str], start: int, end: int) -> Section | None:
+def _of_path(lines: list[str], start: int, end: int) -> ReportSection | None:
     match = _PATH.fullmatch(lines[start].rstrip())
     if match is None:
         return None
@@ -91,11 +91,11 @@ def _of_path(lines: list[str], start: int, end: int) -> Section | None:
     if normpath(path) != path or path.startswith("//") or "\0" in path or len(path) >= PATH_MAX:
         return None
     if match[2]:
-        return Section(path, start + 1, (), "missing" if match[2].endswith("exist") else "unreadable")
+        return ReportSection(path, start + 1, (), "missing" if match[2].endswith("exist") else "unreadable")
     listed = _LS.match(lines[start + 1]) if start + 1 < end else None
     if listed is None:
-        return Section(path, start + 1, tuple(lines[start + 1 : end]), "unknown")
-    return Section(path, start + 1, tuple(lines[start + 2 : end]), "file", _seconds(f"{listed[1]} {listed[2]}"))
+        return ReportSection(path, start + 1, tuple(lines[start + 1 : end]), "unknown")
+    return ReportSection(path, start + 1, tuple(lines[start + 2 : end]), "file", _seconds(f"{listed[1]} {listed[2]}"))
 
 
 def _seconds(spelled: str) -> float:
