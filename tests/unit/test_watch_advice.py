@@ -17,12 +17,11 @@ from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import CpuLimit, HeldBack, LimitKind, MemoryTick, Mounted, Wait, Want
-from hosttune.measure.watch.verdict import judged
 from hosttune.views.measure.watch import GUIDE, watch_text
 from hosttune.views.measure.watch_words import MEANINGS, evidence, headline
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
-from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
+from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, judged, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
 

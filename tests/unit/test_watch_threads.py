@@ -13,9 +13,8 @@ from hosttune.measure.watch.recording import replay
 from hosttune.measure.watch.remedies import Crowd, remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tasks import MOST_READ, look_at_tasks
-from hosttune.measure.watch.verdict import judged
 from hosttune.views.measure.watch_words import evidence, headline
-from tests.unit.watch_scenarios import WATCHED, jittered, tick
+from tests.unit.watch_scenarios import WATCHED, jittered, judged, tick
 
 FOLDER = Path(__file__).resolve().parent / "watch_ticks/threads"
 
