@@ -281,9 +281,10 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "limit": Advice("give it more CPUs"),
     "unpin": Advice(
-        "under a scheduler, ask it for more: srun --cpus-per-task=N. Else taskset -apc LIST PID gives a running "
-        "process more. Where a library did it, start without OMP_PLACES, OMP_PROC_BIND, GOMP_CPU_AFFINITY and "
-        "KMP_AFFINITY, or widen it in the loaders' worker_init_fn: os.sched_setaffinity(0, range(os.cpu_count()))",
+        "under a scheduler, ask it for more: srun --cpus-per-task=N, or --hint=multithread where it gave one thread of "
+        "each core. Else taskset -apc LIST PID gives a running process more. Where a library did it, start without "
+        "OMP_PLACES, OMP_PROC_BIND, GOMP_CPU_AFFINITY and KMP_AFFINITY, or widen it in the loaders' worker_init_fn: "
+        "os.sched_setaffinity(0, range(os.cpu_count()))",
     ),
     "line": Advice(
         "its processes run one after the other while CPUs are free: run several at once (make -j N, xargs -P N, "

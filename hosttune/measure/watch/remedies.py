@@ -305,9 +305,10 @@ def _of_waits(account: Account) -> tuple[str, ...]:
 
 
 def waits_for_files(account: Account) -> bool:
-    """Whether it mostly waited for the server of a file system."""
-    most = max(account.waited_for, key=lambda what: account.waited_for[what], default="")
-    return account.waits_for in {Want.NETWORK, Want.PEER} and is_file_server(most)
+    """Whether it mostly waited for the server of a file system, whichever files it asked for."""
+    seconds = account.waited_for
+    served = sum(seconds[what] for what in seconds if is_file_server(what))
+    return account.waits_for in {Want.NETWORK, Want.PEER} and served > 0.5 * sum(seconds.values())
 
 
 def _types(account: Account) -> tuple[str, ...]:
