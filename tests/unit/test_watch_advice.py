@@ -267,6 +267,7 @@ LISTS = {"faults": 0.0, "read_bytes": 100.0}
         (READS, "the answers of the other side take the time"),
         (LISTS, "it reads nothing while it waits: it lists folders"),
         ({**LISTS, "written_bytes": MIB}, "it waits for its own writes"),
+        ({**LISTS, "written_bytes": 4000.0}, "it reads nothing while it waits: it lists folders"),
         ({**LISTS, "read_bytes": None}, "the answers of the other side take the time"),
     ],
 )

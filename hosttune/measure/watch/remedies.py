@@ -294,7 +294,8 @@ def _of_waits(account: Account) -> tuple[str, ...]:
         return ("mapped", *network, *server)
     read = account.means["read_bytes"].value
     if is_served and read is not None and read < LIMITS.reading_bytes:
-        return ("writes" if is_writing(account) else "names", *server)
+        written = (account.totals["written_bytes"] or 0.0) / max(1.0, account.seconds)  # a log is a trickle beside it
+        return ("writes" if written >= LIMITS.reading_bytes else "names", *server)
     if kind is Want.NETWORK or is_served:
         return ("store", *network, *(("overlap-waits",) if _is_python(account) else ()), *server)
     named = {Want.LOCK: "lock", Want.PEER: "peer", Want.EACH_OTHER: "each-other", Want.TIMER: "timer"}
