@@ -60,7 +60,7 @@ class GpuError(Fact):
     words: str  # what it is: the GPU has fallen off the bus
     action: str  # what NVIDIA says is to be done at once: RESET_GPU, RESTART_APP ...; - where it says nothing
     investigate: str  # and afterwards: CONTACT_SUPPORT, CHECK_APP/CUDA ...
-    # fault, later (at the next idle moment), watch (when it comes again), quiet (the program's own, corrected, or no harm)
+    # fault, later (at the next idle moment), watch (if it comes again), quiet (a program's own, corrected, or no harm)
     weight: str
     count: int
     age_s: float  # since the last one; -1 where the log does not tell
