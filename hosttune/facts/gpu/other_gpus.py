@@ -4,7 +4,8 @@ the driver that holds them and, of AMD's, the errors of memory are told.
 Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes 0302 and 1200 (processing accelerator), of which Intel's own
 are NPUs (drivers/accel/ivpu) and FPGAs; Gaudi is of Habana Labs. Graphics that a processor brings are left out: of the
 display classes 0300 and 0380 the models below count, and what has 8 GiB of its own (mem_info_vram_total of amdgpu).
-Memory in use: mem_info_vram_used (Documentation/gpu/amdgpu/driver-misc.rst). Errors: ras/umc_err_count (ras.rst), `ue: 0` and `ce: 0`.
+Errors: ras/umc_err_count (Documentation/gpu/amdgpu/ras.rst), `ue: 0` and `ce: 0`. Memory in use: mem_info_vram_used
+(driver-misc.rst).
 Names are those of the models below, else of pci.ids(5).
 """
 

@@ -2,10 +2,10 @@
 
 Kernel: drivers/nvme/host/pci.c (nvme_timeout, nvme_warn_reset, nvme_setup_io_queues), drivers/gpu/drm/amd/amdgpu
 (amdgpu_device.c: `GPU reset(N) succeeded!`, `failed`, `end with ret`; amdgpu_ras.c: ERREVENT_ATHUB_INTERRUPT),
-drivers/net/ethernet/mellanox/mlx5/core/health.c, net/netfilter/nf_conntrack_core.c, fs/file_table.c, drivers/iommu/amd/iommu.c and
-intel/dmar.c. Lustre: ptlrpc/import.c (message 167, `Connection to`, `Connection restored to`). That its console
-skips messages for ten minutes at most, and that mlx5 writes `firmware version` whenever it sets a card up, is from
-memory.
+drivers/net/ethernet/mellanox/mlx5/core/health.c, net/netfilter/nf_conntrack_core.c, fs/file_table.c,
+drivers/iommu/amd/iommu.c and intel/dmar.c. Lustre: ptlrpc/import.c (message 167, `Connection to`, `Connection
+restored to`). That its console skips messages for ten minutes at most, and that mlx5 writes `firmware version`
+whenever it sets a card up, is from memory.
 """
 
 from __future__ import annotations
