@@ -84,7 +84,12 @@ def _without_packages(facts: Facts, kernel: str) -> str:
     """The same for a driver that no known package brought: by NVIDIA's installer, or by DKMS of another archive."""
     is_built = any(one.name.startswith("nvidia") and not one.failed for one in _builds(facts))  # its source is there
     if not is_built and not facts.driver.runfile:
-        return f"bring the module for {kernel} in the way this driver came{or_boot(facts, kernel)}"
+        again = f"bring the module for {kernel} in the way this driver came{or_boot(facts, kernel)}"
+        if attempt(lambda: facts.managers.kubelet and facts.host.cloud != "") is True:
+            return (
+                f"replace this node by one of a newer node image, where the image brought the driver\nif not, {again}"
+            )
+        return again
     if not has_headers(facts, kernel):
         return _say_no_headers(facts, kernel)
     if failed_log(facts, kernel):

@@ -29,7 +29,7 @@ SLURM_BYTES = 255  # of a reason: Slurm's accounting keeps it as tinytext
 NPD_BYTES = 80  # of a message: max_output_length of node-problem-detector's custom plugins
 _STYLES = {Fitness.FIT: "green", Fitness.UNKNOWN: "yellow", Fitness.IMPAIRED: "yellow", Fitness.UNFIT: "red"}
 # Within NPD_BYTES after `fit, `
-_SHORT_REACH = "of AMD and Intel GPUs only driver, memory errors and resets are judged"
+_SHORT_REACH = "of AMD and Intel GPUs only driver, memory and resets are judged"
 _NOT_FIT = tuple(fitness for fitness in Fitness if fitness is not Fitness.FIT)
 HEALTH_METRICS = {
     "hosttune_health": "1 for what this host is: fit, unknown, impaired or unfit.",

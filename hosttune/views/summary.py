@@ -207,6 +207,6 @@ def reach_text(rules: Collection[str]) -> str:
     if not is_reach_short(rules):
         return ""
     return (
-        "Of GPUs of AMD and Intel only driver, memory errors and failed resets are looked at: the other rules for GPUs "
+        "Of GPUs of AMD and Intel only driver, memory and failed resets are looked at: the other rules for GPUs "
         "are for NVIDIA's. Those for the host (memory, storage, processors, network, limits) count here, too."
     )

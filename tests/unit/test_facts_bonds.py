@@ -60,6 +60,7 @@ def test_host_that_shows_no_interface_says_nothing_about_bonds():
         ({"bonding_slave__mii_status": "down\n"}, ("eth1 (its link is up, and the bond's own monitor has it as down)",)),
         ({"bonding_slave__mii_status": "going down\n"}, ("eth1 (its link is up, and the bond's own monitor has it as down)",)),
         ({"bonding_slave__mii_status": "going back\n"}, ()),
+        ({}, ("eth1 (its link is up, and no speed is agreed with the other side)",)),
     ],
 )  # fmt: skip
 def test_link_that_is_down_and_why(changes, down):
@@ -138,3 +139,8 @@ def test_what_cannot_be_read_is_unknown_and_not_well(path, text, name):
 def test_speed_that_a_driver_does_not_tell_is_none():
     bond = bond_of(speed=Unreadable("Invalid argument"))
     assert (bond.members[1].speed_mbps, bond.speeds_mbps, bond.idle) == (0, (25000,), ())
+
+
+def test_reserve_of_virtio_beside_a_card_is_well():
+    (bond,) = bonds_of({f"{BOND}/mode": "active-backup 1\n", f"{TWO}/speed": "-1\n"}).all
+    assert bond.down == ()

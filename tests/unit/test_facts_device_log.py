@@ -19,8 +19,19 @@ def facts(*lines, at=NOW - 60):
 
 
 def test_commands_that_time_out_together_are_one_reset():
-    assert resets_in([(1.0, "nvme1"), (1.2, "nvme1"), (30.0, "nvme1")]) == (ResetDrive("nvme1", 2),)
-    assert resets_in([(None, "nvme1"), (None, "nvme1")]) == (ResetDrive("nvme1", 1),)
+    lines = [(1.0, "nvme1", False), (1.2, "nvme1", False), (30.0, "nvme1", False)]
+    assert resets_in(lines) == (ResetDrive("nvme1", 2),)
+    assert resets_in([(None, "nvme1", False), (None, "nvme1", False)]) == (ResetDrive("nvme1", 1),)
+
+
+def test_controller_that_was_set_up_between_two_lines_without_times_was_reset_twice():
+    lines = [(None, "nvme1", True), (None, "nvme1", False), (None, "nvme1", True), (None, "nvme1", False)]
+    assert resets_in(lines) == (ResetDrive("nvme1", 2),)
+    assert resets_in([*lines[:2], (None, "nvme2", True), lines[1]]) == (ResetDrive("nvme1", 1),)
+
+
+def test_set_up_of_the_boot_is_no_reset():
+    assert facts("nvme nvme1: 63/0/0 default/read/poll queues").device_log.reset_drives == ()
 
 
 def test_fault_of_an_amd_gpu_ends_with_a_reset_that_works_or_a_driver_that_is_loaded_anew():

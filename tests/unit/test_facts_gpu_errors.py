@@ -42,7 +42,7 @@ def test_table_has_every_number_once_and_every_action_a_way_out():
     assert TEXT.count("# source: https://") == 3
     for row in ROWS:
         if row[0] == "xid":
-            assert row[2] in {"fault", "later", "quiet", "decode", "recovery"}
+            assert row[2] in {"fault", "later", "watch", "quiet", "decode", "recovery"}
         if row[0] == "xid" and row[2] in {"fault", "later"}:
             assert way_of((row[3],), SLOT, HERE) in {"\n".join(way(HERE, SLOT)) for way in WAYS.values()}
         if row[0] == "nvlink5":

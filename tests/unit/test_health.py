@@ -124,7 +124,7 @@ def test_line_keeps_to_its_length_and_steers_nothing(form, most):
 def test_fit_says_what_was_not_judged_of_gpus_of_others_than_nvidia(form):
     found = replace(OK, rule="gpu-other-vendors")
     line = health_line(judge([found]), form)
-    assert "of AMD and Intel GPUs only driver, memory errors and resets are judged" in line
+    assert "of AMD and Intel GPUs only driver, memory and resets are judged" in line
     assert health_status(judge([found]), form) == 0
     assert "only driver" in health_json(judge([found]), "gpu07", "")["note"]
     assert health_json(judge([OK]), "gpu07", "")["note"] == ""

@@ -70,6 +70,7 @@ _UNNUMBERED = (
 )  # fmt: skip
 _NUMBERED = _REAL | _OF_A_KIND - {"linux-modules-nvidia"}
 _LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")
+_PLAIN_NVML = "libnvidia-ml.so"  # missing from some packages since 560 (leptonai/gpud pull 415, nvidia_oc issue 23)
 _LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
     "/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib",
@@ -102,6 +103,9 @@ class Driver(Fact):
     loaded_version: str  # of the module in the kernel: 580.95.05; empty when none is loaded
     is_open: bool  # the loaded module is the open one
     userspace_version: str  # of libnvidia-ml, or libcuda; empty when there is none
+    has_plain_nvml: (
+        bool  # libnvidia-ml.so, the name that Slurm before 24.05.5 loads, and that drivers from 560 on may lack
+    )
     packages: tuple[DriverPackage, ...]
     branch: str  # 580, from the packages that really bring it; empty without packages
     flavour: str  # of the packages: empty (the plain closed one), open, server, server-open
@@ -274,6 +278,7 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         loaded_version=lazy(lambda: loaded()[0]),
         is_open=lazy(lambda: loaded()[1]),
         userspace_version=lazy(_userspace, reader),
+        has_plain_nvml=lazy(lambda: any(is_there(reader, f"{folder}/{_PLAIN_NVML}") for folder in _LIBRARY_FOLDERS)),
         packages=lazy(packages),
         branch=lazy(lambda: named()[0]),
         flavour=lazy(lambda: named()[1]),

@@ -60,12 +60,13 @@ class GpuError(Fact):
     words: str  # what it is: the GPU has fallen off the bus
     action: str  # what NVIDIA says is to be done at once: RESET_GPU, RESTART_APP ...; - where it says nothing
     investigate: str  # and afterwards: CONTACT_SUPPORT, CHECK_APP/CUDA ...
-    weight: str  # fault, later (at the next idle moment), quiet (the program's own, corrected, or no harm)
+    # fault, later (at the next idle moment), watch (if it comes again), quiet (a program's own, corrected, or no harm)
+    weight: str
     count: int
     age_s: float  # since the last one; -1 where the log does not tell
     is_settled: bool  # the GPU was reset since, or the driver asks for no recovery from it
     is_back: bool  # it came before a reset too
-    is_waived: bool = False  # a fault since the last reset from which the driver asks for no recovery
+    is_waived: bool = False  # a fault since the last reset from which the driver asks for no recovery; one to watch
     resets: int = 0  # how often the GPU was reset after it in the last day
     first_age_s: float = -1.0  # since the first one that such a reset followed; -1 if the log does not tell
 
@@ -283,6 +284,7 @@ def _error(number: int, row: _Row, lines: list[_Line], now: float, epoch: int, b
     # The driver tells when it wants a reset after this one, and wants none; a GPU that was gone is another matter.
     is_over = recovery == "None" and 0 < row.followed <= branch and row.action != "RESTART_BM"
     at = max(line.at for line in fresh or lines)
+    is_watched = row.weight == "watch" and recovery not in SAID and not (at and now - at > _DAY_S)
     is_fault = row.weight in {"fault", "later"}
     recent = [line for line in lines if line.epoch < epoch and not (line.at and now - line.at > _DAY_S)]
     first = min((line.at for line in recent), default=0.0)
@@ -294,9 +296,9 @@ def _error(number: int, row: _Row, lines: list[_Line], now: float, epoch: int, b
         weight=row.weight,
         count=sum(line.count for line in fresh or lines),
         age_s=max(0.0, now - at) if at and now else -1.0,
-        is_settled=not fresh or is_over,
+        is_settled=not fresh or is_over or row.weight == "watch",
         is_back=bool(fresh) and len(fresh) < len(lines),
-        is_waived=is_over and bool(fresh) and row.weight == "fault",
+        is_waived=bool(fresh) and (is_watched or (is_over and row.weight == "fault")),
         resets=len({line.epoch for line in recent}) if is_fault else 0,
         first_age_s=max(0.0, now - first) if first and now else -1.0,
     )

@@ -195,6 +195,8 @@ def _linked(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:
     except ValueError as error:
         raise UnknownFact(str(error)) from None
     every = _named(facts, told)
+    if all(":" not in name for name, _, _ in every) and _apart(facts):
+        raise UnknownFact("nvidia-smi tells of the NVLinks of other GPUs than it lists")
     boards = _Boards(facts, every)
     apart = _apart(facts) if any(links and boards.has_none(model, links) for _, model, links in every) else ()
     return tuple(

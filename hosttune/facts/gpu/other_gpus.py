@@ -4,7 +4,8 @@ the driver that holds them and, of AMD's, the errors of memory are told.
 Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes 0302 and 1200 (processing accelerator), of which Intel's own
 are NPUs (drivers/accel/ivpu) and FPGAs; Gaudi is of Habana Labs. Graphics that a processor brings are left out: of the
 display classes 0300 and 0380 the models below count, and what has 8 GiB of its own (mem_info_vram_total of amdgpu).
-Errors: ras/umc_err_count (Documentation/gpu/amdgpu/ras.rst), `ue: 0` and `ce: 0`.
+Errors: ras/umc_err_count (Documentation/gpu/amdgpu/ras.rst), `ue: 0` and `ce: 0`. Memory in use: mem_info_vram_used
+(driver-misc.rst).
 Names are those of the models below, else of pci.ids(5).
 """
 
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.gpu.gpus import DEVICES, NAME_LISTS, count_of_kinds, driver_of, name_in
 from hosttune.facts.kernel.device_log import NOT_SET_UP
-from hosttune.facts.reading import if_absent, integer, line, names_in, parsed, text
+from hosttune.facts.reading import if_absent, integer, line, names_in, parsed, require_known, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -29,6 +30,7 @@ _INTEL = "0x8086"
 _VENDORS = {"0x1002": "AMD", _INTEL: "Intel", "0x1da3": "Intel"}  # the last is Habana Labs (Gaudi)
 _DISPLAY, _3D, _ACCELERATOR = ("0x0300", "0x0380"), "0x0302", "0x1200"
 _OWN_MEMORY_BYTES = 8 << 30
+_NODES = ("/dev/kfd", "/dev/dri/")  # what programs compute and draw through on AMD's GPUs
 _MODELS = {
     "0x738c": "Instinct MI100", "0x738e": "Instinct MI100", "0x7408": "Instinct MI250X", "0x740c": "Instinct MI250X",
     "0x740f": "Instinct MI210", "0x74a0": "Instinct MI300A", "0x74a1": "Instinct MI300X", "0x74a2": "Instinct MI308X",
@@ -51,6 +53,7 @@ class OtherGpu(Fact):
     driver: str  # amdgpu, i915, xe, habanalabs, vfio-pci ...; empty for none
     uncorrected: int  # errors of its memory since the driver was loaded; 0 where none are counted
     corrected: int
+    memory_used_mib: int = 0  # of its own; 0 where the driver does not tell
     fault: str = ""  # what its driver wrote to the kernel log and did not take back: a reset that failed ...
 
 
@@ -59,6 +62,7 @@ class OtherGpus(Fact):
     """All of them, by slot."""
 
     devices: tuple[OtherGpu, ...]
+    is_in_use: bool = True  # a process has one open, or may have: who is not root does not see it
     gone: tuple[OtherGpu, ...] = ()  # of AMD's, of which the kernel log tells a fault, and that are on the bus no more
 
     @property
@@ -90,14 +94,26 @@ def errors_in(content: str) -> tuple[int, int]:
 
 
 def collect(reader: Reader, facts: Facts) -> OtherGpus:
-    return OtherGpus(lazy(_devices, reader, facts), lazy(_gone, reader, facts))
+    return OtherGpus(
+        devices=lazy(_devices, reader, facts),
+        is_in_use=lazy(_is_in_use, reader),
+        gone=lazy(_gone, reader, facts),
+    )
+
+
+def _is_in_use(reader: Reader) -> bool:
+    """Also what only watches them counts: that is no claim that memory was left behind."""
+    if not reader.is_privileged:
+        return True
+    processes = require_known(reader.processes(), "the list of processes")
+    return any(device.startswith(_NODES) for one in processes for device in one.devices)
 
 
 def _gone(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
     faults = attempt(lambda: facts.device_log.amd_faults)
     there = names_in(reader, DEVICES) if isinstance(faults, Mapping) and faults else ()
     return tuple(
-        OtherGpu(slot, "AMD", "", "AMD GPU, which is on the PCI bus no more,", "amdgpu", 0, 0, fault)
+        OtherGpu(slot, "AMD", "", "AMD GPU, which is on the PCI bus no more,", "amdgpu", 0, 0, fault=fault)
         for slot, fault in (faults.items() if isinstance(faults, Mapping) else ())
         if slot not in there
     )
@@ -139,6 +155,7 @@ def _gpu(reader: Reader, facts: Facts, slot: str, vendor: str, vendor_id: str) -
         driver=lazy(driver_of, reader, slot),
         uncorrected=lazy(lambda: errors()[0]),
         corrected=lazy(lambda: errors()[1]),
+        memory_used_mib=lazy(lambda: if_absent(integer(reader, f"{DEVICES}/{slot}/mem_info_vram_used"), 0) >> 20),
         fault=lazy(_fault, reader, facts, slot),
     )
 

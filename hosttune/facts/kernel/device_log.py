@@ -1,11 +1,11 @@
 """What the kernel log of this boot says of single devices and tables that stopped, or came back again and again.
 
-Kernel: drivers/nvme/host/pci.c (nvme_timeout, nvme_warn_reset), drivers/gpu/drm/amd/amdgpu (amdgpu_device.c: `GPU
-reset(N) succeeded!`, `failed`, `end with ret`; amdgpu_ras.c: ERREVENT_ATHUB_INTERRUPT), drivers/net/ethernet/mellanox/
-mlx5/core/health.c, net/netfilter/nf_conntrack_core.c, fs/file_table.c, drivers/iommu/amd/iommu.c and
-intel/dmar.c. Lustre: ptlrpc/import.c (message 167, `Connection to`, `Connection restored to`). That its console
-skips messages for ten minutes at most, and that mlx5 writes `firmware version` whenever it sets a card up, is from
-memory.
+Kernel: drivers/nvme/host/pci.c (nvme_timeout, nvme_warn_reset, nvme_setup_io_queues), drivers/gpu/drm/amd/amdgpu
+(amdgpu_device.c: `GPU reset(N) succeeded!`, `failed`, `end with ret`; amdgpu_ras.c: ERREVENT_ATHUB_INTERRUPT),
+drivers/net/ethernet/mellanox/mlx5/core/health.c, net/netfilter/nf_conntrack_core.c, fs/file_table.c,
+drivers/iommu/amd/iommu.c and intel/dmar.c. Lustre: ptlrpc/import.c (message 167, `Connection to`, `Connection
+restored to`). That its console skips messages for ten minutes at most, and that mlx5 writes `firmware version`
+whenever it sets a card up, is from memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _SKIPPED_S = 600  # so long the console of Lustre may leave out that a connectio
 _ONE_RESET_S = 10  # commands that time out together are one reset
 _IS_OURS = regex(OF_DEVICES.removeprefix("|"))
 _SLOT = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
-_NVME = regex(r"nvme (nvme\d{1,9}): (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset)")
+_NVME = regex(
+    r"nvme (nvme\d{1,9}): (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset"
+    r"|(\d{1,5}/\d{1,5}/\d{1,5} default/read/poll queues))"
+)
 _AMD = regex(
     rf"amdgpu {_SLOT}: (?:amdgpu: )?(?:\{{\d+\}})?(?:(GPU reset\(\d+\) succeeded)|(GPU reset\(\d+\) failed|GPU reset "
     r"end with ret = -\d+|device lost from bus|Fatal error during GPU init)"
@@ -119,7 +122,7 @@ def collect(reader: Reader, facts: Facts) -> DeviceLog:
         return lazy(lambda: facts.kernel_log.certain(make()))
 
     return DeviceLog(
-        reset_drives=certain(lambda: resets_in((at, match[1]) for at, match in recent(_NVME))),
+        reset_drives=certain(lambda: resets_in((at, match[1], bool(match[2])) for at, match in recent(_NVME))),
         amd_faults=certain(lambda: amd_faults_in(text for _, text in timed())),
         mlx5_faults=certain(lambda: mlx5_faults_in(text for _, text in timed())),
         evicted_by=certain(lambda: tuple(dict.fromkeys(match[1] for _, match in recent(_LUSTRE)))),
@@ -154,12 +157,17 @@ def lost_in(
     return tuple(target for target, name in lost.items() if name in mounted)
 
 
-def resets_in(named: Iterable[tuple[float | None, str]]) -> tuple[ResetDrive, ...]:
-    """How often each controller was reset, by the times and names of the lines that say so."""
+def resets_in(named: Iterable[tuple[float | None, str, bool]]) -> tuple[ResetDrive, ...]:
+    """How often each controller was reset, by the times and names of the lines that say so. The third value is of a
+    line that says that a controller is set up: what comes after it is another reset, also where no line has a time.
+    """
     found: dict[str, int] = {}
     last: dict[str, float] = {}
-    for at, name in named:
-        moment = at or 0.0  # without times all of them may be one reset
+    for at, name, is_set_up in named:
+        moment = at or 0.0
+        if is_set_up:
+            last.pop(name, None)
+            continue
         if moment - last.get(name, -_ONE_RESET_S) >= _ONE_RESET_S:
             found[name] = found.get(name, 0) + 1
         last[name] = moment

@@ -77,7 +77,8 @@ OF_STORAGE = (
 _OF_SLOT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: "
 _NOT_SET_UP = "|Fatal error during GPU init"
 OF_DEVICES = (
-    r"|nvme nvme\d{1,9}: (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset)"
+    r"|nvme nvme\d{1,9}: (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset"
+    r"|\d{1,5}/\d{1,5}/\d{1,5} default/read/poll queues)"
     rf"|amdgpu {_OF_SLOT}(?:amdgpu: )?(?:\{{\d+\}})?(?:GPU reset(?:\(\d+\)| end with)|device lost from bus"
     + _NOT_SET_UP
     + r"|[Uu]ncorrectable hardware error\(ERREVENT_)"

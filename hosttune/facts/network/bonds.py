@@ -37,7 +37,7 @@ class BondMember(Fact):
     """A link of a bond."""
 
     name: str  # ens5f0
-    fault: str  # why its link is not up, a phrase; empty for one that is
+    fault: str  # why its link is not up, or carries nothing in a bond that shares the load; empty for one that works
     idle: str  # why it carries nothing although its link is up, a phrase; empty for one that does; of 802.3ad alone
     speed_mbps: int  # Mb/s; 0 where the link is down or the driver does not say
 
@@ -130,7 +130,7 @@ def _member(reader: Reader, bond: str, name: str, mode: str, beside: Sequence[Bo
     """`beside` are all links of the bond, in the end."""
     return BondMember(
         name=name,
-        fault=lazy(_fault, reader, name),
+        fault=lazy(lambda: _fault(reader, name) or ("" if mode in _FAIL_OVER else _no_speed(reader, name, beside))),
         idle=lazy(lambda: _idle(reader, bond, name, beside) if mode == _LACP else ""),
         speed_mbps=lazy(speed_of, reader, f"{_CLASS}/{name}"),
     )
@@ -147,6 +147,17 @@ def _fault(reader: Reader, name: str) -> str:
     if said not in _MII:
         raise UnknownFact(f"{folder}/bonding_slave/mii_status says {said[:40]!r}")
     return "" if _MII[said] else "its link is up, and the bond's own monitor has it as down"
+
+
+def _no_speed(reader: Reader, name: str, beside: Sequence[BondMember]) -> str:
+    """A transceiver or port that fails can leave the link up without a speed (ethtool: `Unknown!`), while the others
+    have one. Not where none tells its speed, as of virtio; in modes of fail-over a virtio reserve is usual.
+    """
+    folder = f"{_CLASS}/{name}"
+    is_up = _known(reader, f"{folder}/operstate") == _known(reader, f"{folder}/bonding_slave/mii_status") == "up"
+    if not is_up or speed_of(reader, folder) or not any(one.speed_mbps for one in beside):
+        return ""
+    return "its link is up, and no speed is agreed with the other side"
 
 
 def _idle(reader: Reader, bond: str, name: str, beside: Sequence[BondMember]) -> str:

@@ -25,6 +25,7 @@ from hosttune.facts.slurm_conf import (
     with_defaults,
 )
 from hosttune.facts.storage.mounts import mount_of
+from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -46,6 +47,8 @@ _REG_MEM = regex(r"node_reg_mem_percent=(\d+(?:\.\d+)?)", re.IGNORECASE)
 _ASIDE = regex(r"#.*")
 _CLOUD_PERCENT = 90.0  # DEFAULT_CLOUD_REG_MEM_PERCENT of node_mgr.c
 _MIB = 1 << 20
+_PACKAGES = ("slurmd", "slurm-smd-slurmd")  # of Ubuntu and Debian, and of SchedMD
+_FALLS_BACK = "24.05.5"  # from this version on it also loads libnvidia-ml.so.1 (CHANGELOG/slurm-24.05.md)
 _OPTIONS = {"-f": "file", "-N": "name", "--conf-server": "server", "-Z": "dynamic", "-F": "dynamic"}  # of slurmd(8)
 _OF_CPUS = ("cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore")
 
@@ -73,6 +76,7 @@ class Slurm(Fact):
     is_overridden: bool  # config_overrides: nothing of all that is compared
     gres_conf: str  # its path
     has_gpu_devices: bool  # gres.conf names the device files of GPUs, or lets slurmd look for them (AutoDetect)
+    wants_plain_nvml: bool  # it looks for GPUs by libnvidia-ml.so alone: AutoDetect=nvml before 24.05.5
     missing_devices: tuple[str, ...]  # files that gres.conf names for this node and that are not there
     is_shared: bool  # several jobs can run here at once
     unconstrained: tuple[str, ...]  # of ConstrainDevices, ConstrainRAMSpace, ConstrainCores those that are not in force
@@ -224,12 +228,25 @@ class _SlurmFiles:
         name = self.line()[0]
         return tuple(row for row in self.gres() if parsed(_is_about, row, name))
 
-    def has_gpu_devices(self) -> bool:
+    def autodetect(self) -> str:
         rows = self.own_gres()
         auto = [row.values["autodetect"].lower() for row in rows if "autodetect" in row.values]
         ours = [row.values["autodetect"].lower() for row in rows if {"autodetect", "nodename"} <= row.values.keys()]
-        named = any(row.values.get("name", "").lower() == "gpu" and _devices_of(row) for row in rows)
-        return named or (ours or auto or ["off"])[-1] != "off" or "dynamic" in self.arguments()
+        return (ours or auto or ["off"])[-1]
+
+    def names_gpus(self) -> bool:
+        return any(row.values.get("name", "").lower() == "gpu" and _devices_of(row) for row in self.own_gres())
+
+    def has_gpu_devices(self) -> bool:
+        return self.names_gpus() or self.autodetect() != "off" or "dynamic" in self.arguments()
+
+    def wants_plain_nvml(self) -> bool:
+        """Of a slurmd that no package brought the version is not known, and nothing is claimed."""
+        if self.autodetect() != "nvml" or self.names_gpus():
+            return False
+        packages = self.facts.packages
+        versions = [packages[name].version for name in _PACKAGES if packages[name].is_brought]
+        return bool(versions) and all(compare_versions(one, _FALLS_BACK) < 0 for one in versions)
 
     def missing_devices(self) -> tuple[str, ...]:
         named = (_devices_of(row) for row in self.own_gres())
@@ -346,6 +363,7 @@ def collect(reader: Reader, facts: Facts) -> Slurm:
         is_overridden=lazy(files.has, "SlurmdParameters", "config_overrides"),
         gres_conf=lazy(files.gres_conf),
         has_gpu_devices=lazy(files.has_gpu_devices),
+        wants_plain_nvml=lazy(files.wants_plain_nvml),
         missing_devices=lazy(files.missing_devices),
         is_shared=lazy(files.is_shared),
         unconstrained=lazy(files.unconstrained),

@@ -77,6 +77,18 @@ class Drive(Fact):
         """It takes commands."""
         return self.state == "live"
 
+    @property
+    def is_only_worn(self) -> bool:
+        """Its warning about its reliability has no other cause than that it is past its rated life: bit 2 of Critical
+        Warning also says so (Samsung, by Hetzner: smartmontools issue 537), and neither errors nor spare blocks do.
+        """
+        return (
+            self.has_lost_reliability
+            and self.used_percent >= 100
+            and self.media_errors == 0
+            and not (self.is_short_of_spare or self.is_read_only)
+        )
+
 
 @frozen
 class Nvme(Fact):
