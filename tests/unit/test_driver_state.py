@@ -20,6 +20,7 @@ from hosttune.facts.base import Fact
 from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.branch_table import own_table
 from hosttune.facts.gpu.branches import Branches
+from hosttune.facts.gpu.build_log import BuildError
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.driver_modules import DkmsBuild
 from hosttune.facts.gpu.gpu_holders import GpuHolder
@@ -109,7 +110,7 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False, "installer_error": "", "has_plain_modprobe": False,
+        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False, "installer_error": "", "installer_build": BuildError(), "has_plain_modprobe": False,
     }  # fmt: skip
     quiet = {
         "silent": (), "wants_reset": False, "loses_links": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
