@@ -108,8 +108,9 @@ def _asking_for_key(facts: Facts, broken: Sequence[Package]) -> Stop | None:
     """
     dkms = dkms_packages(facts)
     compiling = [one.name for one in broken if one.name in dkms]
-    is_on, is_enrolled = attempt(lambda: facts.boot.secure_boot), attempt(lambda: facts.boot.takes_own_modules)
-    if not compiling or is_on is not True or is_enrolled is not False:
+    if not compiling or attempt(lambda: facts.boot.secure_boot) is not True:
+        return None
+    if attempt(lambda: facts.boot.takes_own_modules) is not False:
         return None
     if not (ready := prebuilt_instead(facts, facts.kernel.release)):
         return None
