@@ -219,8 +219,9 @@ def say_why(build: DkmsBuild) -> str:
 
 def say_error(error: BuildError) -> str:
     """The first error of a build, as a phrase."""
-    if error.cause == OLD_COMPILER and error.compiler:
-        return f"{error.words}: the build took an older compiler than {error.compiler}, which built the kernel"
+    if error.cause == OLD_COMPILER:
+        older = f"than {error.compiler}, which built the kernel" if error.compiler else "than the kernel's"
+        return f"{error.words}: the build took an older compiler {older}"
     return error.words
 
 

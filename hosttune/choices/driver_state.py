@@ -277,7 +277,7 @@ def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
         build = facts.driver.installer_build
         why = f": {say_error(build)}" if build.words else ""
         said += f"; NVIDIA's installer failed here: {error} ({INSTALLER_LOG}{why})"
-        repair = repair_of_host(build) or f"solve what {INSTALLER_LOG} says"
+        repair = repair_of_host(build, facts.kernel.release) or f"solve what {INSTALLER_LOG} says"
         again = f"{repair}\nrun that installer again\nor {way_out}"
         way_out = _OTHER_MANAGER if "vgpu" in error else again
     if other := nvidia_of_other_system(facts):

@@ -399,12 +399,12 @@ def error_of_build(facts: Facts, kernel: str) -> BuildError:
 def repair_build(facts: Facts, kernel: str) -> str:
     """What removes the cause of the build that failed for this kernel; empty if none failed."""
     build = _failed_build(facts, kernel)
-    return (build and (repair_of_host(build.error) or f"fix what {build.log} names")) or ""
+    return (build and (repair_of_host(build.error, kernel) or f"fix what {build.log} names")) or ""
 
 
-def repair_of_host(error: BuildError) -> str:
-    """What removes the cause of a build that failed as this host is; empty for another cause. The build takes
-    /usr/bin/gcc, so that the compiler of the kernel has to be that one."""
+def repair_of_host(error: BuildError, kernel: str) -> str:
+    """What removes the cause of a build for this kernel that failed as this host is; empty for another cause. The build
+    takes /usr/bin/gcc, so that the compiler of the kernel has to be that one."""
     if not error.is_of_host:
         return ""
     if error.cause == CRASHED:
@@ -419,6 +419,9 @@ def repair_of_host(error: BuildError) -> str:
         )
     if error.cause == FULL:
         return "make room where it is missing: df -h /var /tmp"
+    if not error.compiler:
+        named = f"grep CC_VERSION_TEXT {quote(f'/boot/config-{kernel}')}"
+        return f"make the compiler that built the kernel /usr/bin/gcc, as this one is older: {named} shows which"
     gcc, number = error.compiler, error.compiler.removeprefix("gcc-")
     link = f"sudo update-alternatives --install /usr/bin/gcc gcc /usr/bin/{gcc} {number}"
     return f"bring {gcc}, which built the kernel: sudo apt-get install {gcc}\n{link}"

@@ -468,3 +468,26 @@ def test_half_way_metapackage_of_an_unnumbered_driver_takes_all_to_the_version_t
     assert host.has("nvidia-driver")
     facts = Facts(InTree(host.tree, OLD, **{"/sys/module/nvme/refcnt": "0\n"}))
     assert {facts.packages[name].version for name in driver(new)} == {new}
+
+
+def test_script_that_waits_for_a_password_gives_way_to_modules_that_ubuntu_signed(tree):
+    """Azure/azure-linux-extensions issue 1754: with Secure Boot the script asks, and no one is there who answers."""
+    asks = {"postinst": "#!/bin/sh\ntest -t 0 || exit 1\n"}
+    host = tree(
+        driver_580("nvidia-driver-580-open") | KERNELS | PREBUILT, {"nvidia-dkms-580-open": asks}, kernels=(OLD,)
+    )
+    host.type(f"apt-get install linux-image-{OLD} linux-headers-{OLD}", 0)
+    host.type("apt-get install nvidia-driver-580-open", 100)
+    facts = host.facts()
+    facts.__dict__["boot"] = SimpleNamespace(kernels=(OLD,), next_kernel=OLD, secure_boot=True, takes_own_modules=False)
+    stop = find_stop(facts)
+    assert "asks for a password" in stop.evidence
+    host.type("dpkg --configure -a; apt-get -f install", 100)  # what does not help
+    lock, signed, answer = stop.repair.splitlines()
+    assert lock.endswith("sudo fuser -v /var/lib/dpkg/lock-frontend")
+    host.type(typed(signed.partition(": ")[2]), 0)
+    assert answer.startswith("or ")
+    assert host.is_whole()
+    assert host.has("nvidia-driver-580-open")
+    assert host.has(f"linux-modules-nvidia-580-open-{OLD}")
+    assert not host.has("nvidia-dkms-580-open")

@@ -157,7 +157,12 @@ def test_compiler_that_the_build_lacked_comes_before_any_other_way():
 
 @pytest.mark.parametrize(
     ("cause", "first"),
-    [(CRASHED, "the compiler crashed"), (KILLED, "the compiler was killed"), (FULL, "make room where it is missing")],
+    [
+        (OLD_COMPILER, "make the compiler that built the kernel /usr/bin/gcc"),
+        (CRASHED, "the compiler crashed"),
+        (KILLED, "the compiler was killed"),
+        (FULL, "make room where it is missing"),
+    ],
 )
 def test_build_that_failed_as_its_host_is_gets_no_other_version(cause, first):
     """NVIDIA/open-gpu-kernel-modules issue 1128: one version after the other, and the compiler crashed."""

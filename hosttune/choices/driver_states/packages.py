@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.archives import Offer
     from hosttune.facts.packages import Package
 
+_HEADERS_OF_PROXMOX = "sudo apt-get install dkms proxmox-default-headers"
+
 
 def broken(facts: Facts) -> Told | None:
     """Packages that are not whole; where a build is the cause, `DKMS failed` says both."""
@@ -92,8 +94,7 @@ def runfile(facts: Facts) -> Told | None:
             return None
         return (
             f"{RUNFILE} without DKMS: the next kernel of Proxmox VE has no module of it",
-            "sudo apt-get install dkms proxmox-default-headers\n"
-            "at the next maintenance, run that installer again with --dkms",
+            f"{_HEADERS_OF_PROXMOX}\nat the next maintenance, run that installer again with --dkms",
         )
     return (
         f"{RUNFILE}, outside of dpkg: upgrades break it",

@@ -56,7 +56,7 @@ class BuildError(Fact):
     @property
     def is_of_host(self) -> bool:
         """Whether this host is the cause, so that another version of the driver fails in the same way."""
-        return self.cause in _OF_HOST and (self.cause != OLD_COMPILER or bool(self.compiler))
+        return self.cause in _OF_HOST
 
 
 def error_in(log: str, config: Callable[[], str] = str) -> BuildError:
