@@ -213,6 +213,8 @@ def test_names_without_a_branch_go_to_the_branch_that_is_left():
     assert way.count("cuda-drivers") == 1
     few = {name: {new: "Debian"} for name in there if name != "nvidia-smi"} | {"nvidia-smi": {"525.85.12-1": "Debian"}}
     assert "look again" in other_versions(host(there, few, **more))[1]
+    several = {name: {new: "Debian", "580.95.05-1": "NVIDIA", "595.71.05-1": "NVIDIA"} for name in there}
+    assert "so all goes to 580.95.05 (NVIDIA" in other_versions(host(there, several, **more))[1]
 
 
 def test_what_lacks_something_goes_before_apt_works_again():

@@ -337,10 +337,15 @@ def _all_to_one(
     if not found or (mix.version, mix.maker) in found:
         return ""
     order = {version: place for place, version in enumerate(sorted_versions(version for version, _ in found))}
-    (version, maker), packages = max(
-        found.items(),
-        key=lambda one: (branch_in(one[0][0]) == own, branch_in(one[0][0]) in theirs, len(one[1]), order[one[0][0]]),
-    )
+    table = facts.branches
+    month = table.month(facts.reader.now())
+
+    def rank(one: tuple[tuple[str, str], dict[str, str]]) -> tuple[bool, bool, bool, int, int, int]:
+        branch = branch_in(one[0][0])
+        is_over = table.branch(branch).is_over(month)
+        return branch == own, branch in theirs, not is_over, -abs(branch - own), len(one[1]), order[one[0][0]]
+
+    (version, maker), packages = max(found.items(), key=rank)
     gone = [*gone, *(sorted(loose - set(packages)) if loose & set(packages) else ())]
     complete = {**packages, **{name: packages.get(name, "") for name in wanted if name not in gone}, **come}
     said = f"no list of apt has {mix.version} any more, so all goes to {version} ({whose(maker)})"

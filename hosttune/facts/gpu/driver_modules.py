@@ -214,10 +214,8 @@ def _builds_of(reader: Reader, place: str, version: str) -> list[DkmsBuild]:
     name, builds = place.rpartition("/")[2], list[DkmsBuild]()
     has_source = _has_source(reader, f"{place}/{version}")
     log = attempt(text, reader, f"{place}/{version}/build/make.log")
-    broken, error = ABSENT, BuildError()
-    if isinstance(log, str):
-        broken = kernel_of_log(log)
-        error = error_in(log, lambda: config_of(reader, broken))
+    broken = kernel_of_log(log) if isinstance(log, str) else None
+    error = error_in(log, lambda: config_of(reader, broken or "")) if isinstance(log, str) else BuildError()
     for kernel in sorted_versions(one for one in names_in(reader, f"{place}/{version}") if one[:1].isdecimal()):
         machines = names_in(reader, f"{place}/{version}/{kernel}")
         modules = [names_in(reader, f"{place}/{version}/{kernel}/{machine}/module") for machine in machines]
