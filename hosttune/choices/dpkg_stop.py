@@ -19,7 +19,7 @@ from hosttune.choices.next_kernel import (
     are_headers_here,
     commands,
     dkms_packages,
-    lacked_compiler,
+    error_of_build,
     packages_of_kernels,
     prebuilt_instead,
     removable_packages,
@@ -27,6 +27,7 @@ from hosttune.choices.next_kernel import (
 )
 from hosttune.choices.other_build import other_build
 from hosttune.facts.base import UnknownFact, attempt
+from hosttune.facts.gpu.build_log import OLD_COMPILER
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
     PREBUILT,
@@ -44,6 +45,7 @@ from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.gpu.build_log import BuildError
     from hosttune.facts.gpu.driver_modules import DkmsBuild
     from hosttune.facts.packages import Package
 
@@ -95,8 +97,33 @@ def find_stop(facts: Facts) -> Stop | None:
     if isinstance(mixed, tuple):
         return Stop(Cause.VERSIONS, f"{half}; {mixed[0]}", mixed[1])
     if half:
-        return Stop(Cause.OTHER, half, facts.packages.repair)
+        return _asking_for_key(facts, broken) or Stop(Cause.OTHER, half, facts.packages.repair)
     return None
+
+
+def _asking_for_key(facts: Facts, broken: Sequence[Package]) -> Stop | None:
+    """With Secure Boot on, what DKMS compiles is signed with a key of this host. Ubuntu's script asks for a password to
+    enrol it (update-secureboot-policy of shim-signed), and dpkg waits or ends where no one answers, as in a cloud's
+    extension (Azure/azure-linux-extensions issue 1754). Each `--configure -a` asks again; prebuilt modules need none.
+    """
+    dkms = dkms_packages(facts)
+    compiling = [one.name for one in broken if one.name in dkms]
+    if not compiling or attempt(lambda: facts.boot.secure_boot) is not True:
+        return None
+    if attempt(lambda: facts.boot.takes_own_modules) is not False:
+        return None
+    if not (ready := prebuilt_instead(facts, facts.kernel.release)):
+        return None
+    said = (
+        f"{facts.driver.half_way}; Secure Boot is on, and no key of this host is enrolled, so that the script of "
+        f"{compiling[0]} asks for a password for one"
+    )
+    ways = (
+        "if an apt still waits for the answer, end it: sudo fuser -v /var/lib/dpkg/lock-frontend",
+        f"take the modules that Ubuntu signed, which need no key: {ready}",
+        "or answer, with a console at the next boot: sudo dpkg --configure -a",
+    )
+    return Stop(Cause.OTHER, said, "\n".join(ways))
 
 
 def try_find_stop(facts: Facts) -> Stop | None:
@@ -170,20 +197,32 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     half = facts.driver.half_way or _say_stopped(of_kernels)
     if facts.driver.half_way and of_kernels:
         half = f"{half}, {', '.join(f'{one.name} ({one.status})' for one in of_kernels)}"
-    lacked = lacked_compiler(facts, kernels[0])
-    why = f"; the build took an older compiler than {lacked}, which built the kernel" if lacked else ""
-    said = f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({failed[0].log}{why}), so {half}"
+    error = error_of_build(facts, kernels[0])
+    said = f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({say_why(failed[0])}), so {half}"
     repair = repair_build(facts, kernels[0]) or f"fix what {failed[0].log} names"
     fix = f"{repair}\nsudo dpkg --configure -a"
     if ready := prebuilt_instead(facts, kernels[0]):
         return Stop(Cause.BUILD, said, f"{ready}\nif apt has none: {fix}")
-    if lacked:
+    if error.is_of_host:
         return Stop(Cause.BUILD, said, fix)
     if unused := [*map(quote, removable_packages(facts, *kernels))]:
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
         fix += f"\nor, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
     others = (other_build(facts), _boot_other(facts, kernels))
     return Stop(Cause.BUILD, said, "\nor ".join(part for part in (*others, fix) if part))
+
+
+def say_why(build: DkmsBuild) -> str:
+    """The log of a build that failed, and what it says."""
+    return f"{build.log}: {say_error(build.error)}" if build.error.words else build.log
+
+
+def say_error(error: BuildError) -> str:
+    """The first error of a build, as a phrase."""
+    if error.cause == OLD_COMPILER:
+        older = f"than {error.compiler}, which built the kernel" if error.compiler else "than the kernel's"
+        return f"{error.words}: the build took an older compiler {older}"
+    return error.words
 
 
 def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:

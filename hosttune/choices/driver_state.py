@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.apt_commands import check_commands
-from hosttune.choices.dpkg_stop import try_find_stop
+from hosttune.choices.dpkg_stop import say_error, say_why, try_find_stop
 from hosttune.choices.driver_states import branch_moves, gpus, holders, kept_back, mixed, modules, packages, refusals
 from hosttune.choices.driver_states.told import (
     BootOutlook,
@@ -30,6 +30,7 @@ from hosttune.choices.drivers.choice import CHANGES, DEFAULTS
 from hosttune.choices.drivers.decision import decide
 from hosttune.choices.drivers.nvidia_archive import tell_updates
 from hosttune.choices.drivers.switches import POD_LOG, SERVICE
+from hosttune.choices.next_kernel import repair_of_host
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import nvidia_of_other_system
 from hosttune.facts.base import Fact, UnknownFact, attempt, unread
@@ -273,13 +274,16 @@ def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
         way_out = _ON_PROXMOX if is_of_proxmox(facts.kernel.release) else _ON_DEBIAN
     said = f"no driver for {facts.gpus.summary}{held}"
     if failed := _failed_build(facts):
-        said += f"; DKMS could not build nvidia {failed.version} for {failed.kernel or 'a kernel'} ({failed.log})"
+        said += f"; DKMS could not build nvidia {failed.version} for {failed.kernel or 'a kernel'} ({say_why(failed)})"
         branch = failed.version.partition(".")[0]
         newer = f"install a newer release of branch {branch} from the source of this build, or boot an older kernel"
         way_out = f"{newer}; for another driver, {way_out}"
     elif error := facts.driver.installer_error:
-        said += f"; NVIDIA's installer failed here: {error} ({INSTALLER_LOG})"
-        again = f"solve what {INSTALLER_LOG} says\nrun that installer again\nor {way_out}"
+        build = facts.driver.installer_build
+        why = f": {say_error(build)}" if build.words else ""
+        said += f"; NVIDIA's installer failed here: {error} ({INSTALLER_LOG}{why})"
+        repair = repair_of_host(build, facts.kernel.release) or f"solve what {INSTALLER_LOG} says"
+        again = f"{repair}\nrun that installer again\nor {way_out}"
         way_out = _OTHER_MANAGER if "vgpu" in error else again
     if other := nvidia_of_other_system(facts):
         said, way_out = f"{said}; {other.what}", f"{other.undo}\n{way_out}"

@@ -12,6 +12,7 @@ from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.other_build import other_build
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, attempt
+from hosttune.facts.gpu.build_log import CRASHED, FULL, KILLED, BuildError
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.kernel.kernel import HEADERS, flavour_of, headers_for, is_of_proxmox, is_ubuntus, metapackages
@@ -75,7 +76,7 @@ def commands(facts: Facts, kernel: str) -> str:
     else:
         build = _with_headers(facts, kernel, f"sudo apt-get install {quote(_dkms_of_archive(facts))}")
     fix = f"{repair_build(facts, kernel)}\n{build}" if log else build
-    if log and not lacked_compiler(facts, kernel) and (other := other_build(facts)):
+    if log and not error_of_build(facts, kernel).is_of_host and (other := other_build(facts)):
         fix = f"{other}\nor {fix}"
     return f"{ready}\nif apt has none: {fix}" if log and ready else fix
 
@@ -108,7 +109,7 @@ def _without_failed_build(facts: Facts, kernel: str) -> str:
     other = other_kernel(facts, kernel)
     newer = _newer_installer(facts) or "a newer version of it"
     fix = f"{repair_build(facts, kernel)}\nsudo dkms autoinstall -k {quote(kernel)}"
-    if lacked_compiler(facts, kernel):
+    if error_of_build(facts, kernel).is_of_host:
         return fix
     fix = f"{newer}\nor {fix}"
     return f"boot {other}, which has a module\nor {fix}" if other else fix
@@ -394,19 +395,39 @@ def failed_log(facts: Facts, kernel: str) -> str:
     return build.log if build else ""
 
 
-def lacked_compiler(facts: Facts, kernel: str) -> str:
-    """The compiler that a build of the driver for this kernel lacked; empty if it failed for another reason, or not."""
+def error_of_build(facts: Facts, kernel: str) -> BuildError:
+    """Why a build of the driver for this kernel failed; an empty one if none failed, or its log does not tell."""
     build = _failed_build(facts, kernel)
-    return build.compiler if build else ""
+    return build.error if build else BuildError()
 
 
 def repair_build(facts: Facts, kernel: str) -> str:
-    """What removes the cause of the build that failed for this kernel; empty if none failed. The build takes
-    /usr/bin/gcc, so that the compiler of the kernel has to be that one."""
+    """What removes the cause of the build that failed for this kernel; empty if none failed."""
     build = _failed_build(facts, kernel)
-    if build is None or not build.compiler:
-        return f"fix what {build.log} names" if build else ""
-    gcc, number = build.compiler, build.compiler.removeprefix("gcc-")
+    return (build and (repair_of_host(build.error, kernel) or f"fix what {build.log} names")) or ""
+
+
+def repair_of_host(error: BuildError, kernel: str) -> str:
+    """What removes the cause of a build for this kernel that failed as this host is; empty for another cause. The build
+    takes /usr/bin/gcc, so that the compiler of the kernel has to be that one."""
+    if not error.is_of_host:
+        return ""
+    if error.cause == CRASHED:
+        return (
+            "the compiler crashed, as where memory or processor fail: take back overclocking (XMP, EXPO), and test the "
+            "memory (memtest86+)\nsee what the kernel says: sudo dmesg | grep -iE 'hardware error|segfault'"
+        )
+    if error.cause == KILLED:
+        return (
+            "the compiler was killed, mostly as memory ran out: sudo dmesg | grep -i 'out of memory'\n"
+            "end what uses the memory, or add swap"
+        )
+    if error.cause == FULL:
+        return "make room where it is missing: df -h /var /tmp"
+    if not error.compiler:
+        named = f"grep CC_VERSION_TEXT {quote(f'/boot/config-{kernel}')}"
+        return f"make the compiler that built the kernel /usr/bin/gcc, as this one is older: {named} shows which"
+    gcc, number = error.compiler, error.compiler.removeprefix("gcc-")
     link = f"sudo update-alternatives --install /usr/bin/gcc gcc /usr/bin/{gcc} {number}"
     return f"bring {gcc}, which built the kernel: sudo apt-get install {gcc}\n{link}"
 

@@ -423,3 +423,71 @@ def test_half_way_packages_of_another_archive_go_to_the_version_of_the_rest(tree
         assert find_stop(facts) is None
     finally:
         pin.unlink()
+
+
+@pytest.mark.parametrize("has_other_metapackage", [False, True])
+def test_half_way_metapackage_of_an_unnumbered_driver_takes_all_to_the_version_that_is_left(
+    tree, has_other_metapackage
+):
+    """illinois-scicomp/machine-shop-maintenance issue 70: Debian's 525 over NVIDIA's 520, and no list has either any more.
+    A metapackage of which no list has that version goes with it."""
+    old, half, new = "520.56.06-1", "525.85.12-1", "535.247.01-1~deb12u1"
+
+    def driver(version):
+        exact = {name: {"Version": version} for name in ("nvidia-alternative", "libnvidia-ml1", "nvidia-smi")}
+        exact["nvidia-smi"]["Depends"] = f"libnvidia-ml1 (= {version})"
+        kernel = f"nvidia-kernel-dkms (= {version}), nvidia-alternative (= {version})"
+        return exact | {
+            "nvidia-kernel-support": {"Version": version},
+            "nvidia-kernel-dkms": {"Version": version, "Depends": f"nvidia-kernel-support (= {version})"},
+            "nvidia-driver": {"Version": version, "Depends": f"{kernel}, nvidia-smi (= {version})"},
+        }
+
+    extra = {"cuda-drivers": {"Version": old, "Depends": "nvidia-kernel-dkms"}} if has_other_metapackage else {}
+    host = tree(driver(old) | extra)
+    host.type(f"apt-get install nvidia-driver {' '.join(extra)}", 0)
+    archive, files = host.tree / "archive", {}
+    (archive / "Packages").unlink()
+    for name, fields in driver(half).items():
+        row = build(name, fields, archive, host.base / "build")
+        files[name] = re.search(r"^Filename: (?:\./)?(\S+)$", row, re.MULTILINE)[1]
+    rows = [build(name, fields, archive, host.base / "build") for name, fields in driver(new).items()]
+    put(archive / "Packages", "\n".join(rows))
+    host.type("apt-get -q update", 0)
+    came = ("nvidia-alternative", "libnvidia-ml1", "nvidia-smi", "nvidia-driver")
+    host.type(f"dpkg -i --force-depends-version {' '.join(f'/archive/{files[name]}' for name in came[:3])}")
+    host.type(f"dpkg -i /archive/{files['nvidia-driver']}", 1)
+    facts = Facts(InTree(host.tree, OLD, **{"/sys/module/nvme/refcnt": "0\n"}))  # no driver is loaded
+    facts.__dict__["boot_room"] = SimpleNamespace(is_full=False, way_out="")
+    facts.__dict__["gpus"] = SimpleNamespace(ours=())  # no GPU is one that 535 does not drive
+    stop = find_stop(facts)
+    assert stop.cause is Cause.VERSIONS
+    assert stop.repair.count("cuda-drivers") == stop.repair.count("cuda-drivers-") == has_other_metapackage
+    host.type(typed(stop.repair.partition("\nsudo update-initramfs")[0].partition(": ")[2]), 0)
+    assert host.is_whole()
+    assert host.has("nvidia-driver")
+    facts = Facts(InTree(host.tree, OLD, **{"/sys/module/nvme/refcnt": "0\n"}))
+    assert {facts.packages[name].version for name in driver(new)} == {new}
+
+
+def test_script_that_waits_for_a_password_gives_way_to_modules_that_ubuntu_signed(tree):
+    """Azure/azure-linux-extensions issue 1754: with Secure Boot the script asks, and no one is there who answers."""
+    asks = {"postinst": "#!/bin/sh\ntest -t 0 || exit 1\n"}
+    host = tree(
+        driver_580("nvidia-driver-580-open") | KERNELS | PREBUILT, {"nvidia-dkms-580-open": asks}, kernels=(OLD,)
+    )
+    host.type(f"apt-get install linux-image-{OLD} linux-headers-{OLD}", 0)
+    host.type("apt-get install nvidia-driver-580-open", 100)
+    facts = host.facts()
+    facts.__dict__["boot"] = SimpleNamespace(kernels=(OLD,), next_kernel=OLD, secure_boot=True, takes_own_modules=False)
+    stop = find_stop(facts)
+    assert "asks for a password" in stop.evidence
+    host.type("dpkg --configure -a; apt-get -f install", 100)  # what does not help
+    lock, signed, answer = stop.repair.splitlines()
+    assert lock.endswith("sudo fuser -v /var/lib/dpkg/lock-frontend")
+    host.type(typed(signed.partition(": ")[2]), 0)
+    assert answer.startswith("or ")
+    assert host.is_whole()
+    assert host.has("nvidia-driver-580-open")
+    assert host.has(f"linux-modules-nvidia-580-open-{OLD}")
+    assert not host.has("nvidia-dkms-580-open")

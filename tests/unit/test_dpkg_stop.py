@@ -15,6 +15,7 @@ from hosttune.choices.drivers.choice import DriverChoice
 from hosttune.choices.next_kernel import is_compiled
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import parse_policy
+from hosttune.facts.gpu.build_log import CRASHED, FULL, KILLED, OLD_COMPILER, BuildError
 from hosttune.facts.gpu.driver import DriverPackage, branch_and_flavour
 from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 from hosttune.facts.gpu.package_roles import is_driver_package
@@ -38,7 +39,7 @@ def paragraph(name, version=VERSION, state="installed", flag="ok", **fields):
 
 
 def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNNING, NEW), next_kernel=RUNNING, full=False,
-         origins=(), ubuntu=True, secure_boot=False, rejected_key=False, loaded="580.142", offered=()):  # fmt: skip
+         origins=(), ubuntu=True, secure_boot=False, rejected_key=False, loaded="580.142", offered=(), enrolled=False):  # fmt: skip
     database = "\n".join(paragraphs).encode()
     packages = Packages(
         parse_status(database), depends={name: depends_of(database, start) for name, start in starts_in(database).items()},
@@ -61,7 +62,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
             userspace_version="580.142", is_foreign=False, held=(), is_mismatched=False, loaded_version=loaded,
         ),
         kernel=SimpleNamespace(release=RUNNING), os=SimpleNamespace(is_ubuntu=ubuntu, id="ubuntu", version_id="24.04"),
-        boot=SimpleNamespace(kernels=kernels, next_kernel=next_kernel, secure_boot=secure_boot),
+        boot=SimpleNamespace(kernels=kernels, next_kernel=next_kernel, secure_boot=secure_boot, takes_own_modules=enrolled or not secure_boot),
         archives=GivenArchives(origins=origins, packages_there=[(one.name, one.version) for one in of_driver], updates=()),
         boot_room=SimpleNamespace(is_full=full, way_out="sudo apt-get autoremove --purge"),
         gpus=SimpleNamespace(generations=("hopper",), summary="1 x H100", ours=(), unlisted=(), devices=()), candidates=SimpleNamespace(packages=offered, problem="" if offered else "not in this record"),
@@ -146,12 +147,48 @@ def test_compiler_that_the_build_lacked_comes_before_any_other_way():
     """Another version of the driver, or an older kernel, would leave it as it is."""
     cuda = [paragraph(name, "590.48.01-1ubuntu1", state) for name, state in
             (("nvidia-kernel-common", "installed"), ("nvidia-dkms-open", HALF), ("nvidia-driver-590-open", UNPACKED))]  # fmt: skip
-    stop = find_stop(host(*cuda, META, dkms=(replace(FAILED, compiler="gcc-12"),)))
+    stop = find_stop(host(*cuda, META, dkms=(replace(FAILED, error=BuildError("error: -f", OLD_COMPILER, "gcc-12")),)))
     assert stop.repair == (
         "bring gcc-12, which built the kernel: sudo apt-get install gcc-12\nsudo update-alternatives --install "
         "/usr/bin/gcc gcc /usr/bin/gcc-12 12\nsudo dpkg --configure -a"
     )
     assert "took an older compiler than gcc-12, which built the kernel" in stop.evidence
+
+
+@pytest.mark.parametrize(
+    ("cause", "first"),
+    [
+        (OLD_COMPILER, "make the compiler that built the kernel /usr/bin/gcc"),
+        (CRASHED, "the compiler crashed"),
+        (KILLED, "the compiler was killed"),
+        (FULL, "make room where it is missing"),
+    ],
+)
+def test_build_that_failed_as_its_host_is_gets_no_other_version(cause, first):
+    """NVIDIA/open-gpu-kernel-modules issue 1128: one version after the other, and the compiler crashed."""
+    cuda = [paragraph(name, "590.48.01-1ubuntu1", state) for name, state in
+            (("nvidia-kernel-common", "installed"), ("nvidia-dkms-open", HALF), ("nvidia-driver-590-open", UNPACKED))]  # fmt: skip
+    stop = find_stop(host(*cuda, META, dkms=(replace(FAILED, error=BuildError("error: x", cause)),)))
+    assert stop.repair.startswith(first)
+    assert stop.repair.endswith("\nsudo dpkg --configure -a")
+    assert f"{FAILED.log}: error: x" in stop.evidence
+    assert "pinning" not in stop.repair
+
+
+def test_script_that_asks_for_a_password_is_not_run_again_where_ubuntu_has_signed_modules():
+    """Azure/azure-linux-extensions issue 1754: the extension waits for the question of Secure Boot for ever."""
+    stopped = host(COMMON, DKMS, META, secure_boot=True)
+    stop = find_stop(stopped)
+    assert stop.cause is Cause.OTHER
+    assert "no key of this host is enrolled, so that the script of nvidia-dkms-580-open asks" in stop.evidence
+    lines = stop.repair.splitlines()
+    assert lines[1].endswith(" nvidia-dkms-580-open-")
+    assert lines[2].startswith("or answer, with a console at the next boot: sudo dpkg --configure -a")
+
+
+@pytest.mark.parametrize("more", [{}, {"secure_boot": True, "enrolled": True}, {"secure_boot": True, "ubuntu": False}])
+def test_script_of_dkms_that_asks_nothing_gets_the_generic_repair(more):
+    assert find_stop(host(COMMON, DKMS, META, **more)).repair == REPAIR
 
 
 def test_half_configured_dkms_package_counts_as_here():

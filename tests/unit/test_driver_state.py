@@ -20,6 +20,7 @@ from hosttune.facts.base import Fact
 from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.branch_table import own_table
 from hosttune.facts.gpu.branches import Branches
+from hosttune.facts.gpu.build_log import BuildError
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.driver_modules import DkmsBuild
 from hosttune.facts.gpu.gpu_holders import GpuHolder
@@ -109,7 +110,7 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False, "installer_error": "", "has_plain_modprobe": False,
+        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False, "installer_error": "", "installer_build": BuildError(), "has_plain_modprobe": False,
     }  # fmt: skip
     quiet = {
         "silent": (), "wants_reset": False, "loses_links": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
@@ -910,6 +911,16 @@ def test_probe_that_was_refused_is_mended_by_no_reboot():
     assert names(host(**NOT_LOADED, nvidia={"refused": "other", "is_vgpu": True, "smi": "not asked"})) == ["vGPU guest"]
 
 
+def test_nvidia_smi_of_a_branch_that_is_over_comes_with_the_next_branch():
+    """elementary/settings-system issue 302: archives have no package of 525 any more."""
+    old = {"branch": "525", "name": "525", "userspace_version": "525.78.01", "loaded_version": "525.78.01"}
+    facts = host(**old, nvidia={"smi": "absent"})
+    facts.archives.lacking = ("nvidia-utils-525-server",)
+    found = {one.name: one.way_out for one in states(facts)}
+    assert found["nvidia-smi missing"].endswith("any more: what solves `outdated branch` brings it")
+    assert "outdated branch" in found
+
+
 def test_installer_whose_driver_does_not_drive_the_gpu_is_not_loaded_by_modprobe():
     here = {"runfile": True, "branch": "", "name": "", "generations": ("pascal",)}
     facts = host(**NOT_LOADED, **here, nvidia={"legacy_branch": "580", "refused": "legacy"})
@@ -1001,6 +1012,7 @@ def test_driver_of_no_known_package_is_one():
     assert gone.name == "absent"
 
 
+BUILT = DkmsBuild("nvidia", "580.126.20", "6.17.4-2-pve", is_installed=True, failed=False)
 BY_RUNFILE = {"runfile": True, "branch": "", "name": "", "packages": ()}
 
 
@@ -1118,3 +1130,16 @@ def test_last_branch_of_a_generation_is_named(generations, says):
         reader=SimpleNamespace(now=lambda: 1_795_000_000.0),  # November 2026
     )
     assert describe_last(facts) == says
+
+
+@pytest.mark.parametrize(
+    ("dkms", "way"), [((), "run that installer again with --dkms"), ((BUILT,), None)]
+)  # fmt: skip
+def test_installer_on_proxmox_ve_is_no_trouble(dkms, way):
+    """psalias2006/gpu-hot issue 48. Debian's packages know no headers of those kernels."""
+    facts = host(**BY_RUNFILE, ubuntu=False, dkms=dkms)
+    facts.kernel.release = "6.17.4-2-pve"
+    found = {one.name: one.way_out for one in states(facts)}
+    assert "nvidia-uninstall" not in str(found)
+    assert ("runfile" in found) is bool(way)
+    assert way is None or way in found["runfile"]

@@ -409,6 +409,15 @@ def test_error_of_nvidias_installer_counts_where_its_run_failed(log, error):
     assert driver_of({INSTALLER_LOG: log} if log else {}).installer_error == error
 
 
+def test_build_of_nvidias_installer_lacks_the_compiler_of_the_running_kernel():
+    """aws/aws-parallelcluster-cookbook pull request 2852: gcc-11 is there, and Ubuntu 22.04's kernel 6.8 is gcc-12's."""
+    log = FAILED_RUN.replace("ERROR: Unable", "cc: error: unrecognized command-line option '-ftrivial'\nERROR: Unable")
+    config = {f"/boot/config-{RELEASE}": 'CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0) 12.3.0"\n'}
+    assert driver_of({INSTALLER_LOG: log, **config}).installer_build.compiler == "gcc-12"
+    assert not driver_of({INSTALLER_LOG: FAILED_RUN, **config}).installer_build.words
+    assert not driver_of({INSTALLER_LOG: log.replace("ERROR: Installation", "x"), **config}).installer_build.words
+
+
 def owned(mode, uid=0):
     return Stat("file", mode, uid, 0, 1, 0, 1, 1, 1)
 

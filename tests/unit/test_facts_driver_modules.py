@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import UnknownFact
-from hosttune.facts.gpu.driver_modules import kernel_of_log, modinfo, module_in, parse_modinfo, source_of
+from hosttune.facts.gpu.build_log import COMPILER_CHECK, CRASHED, FULL, KILLED, error_in
+from hosttune.facts.gpu.driver_modules import config_of, kernel_of_log, modinfo, module_in, parse_modinfo, source_of
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
+from tests.unit.fake_reader import FakeReader
 from tests.unit.test_facts_driver import OPEN, RELEASE, SERVER_OPEN, driver_of
 
 NEXT = "6.8.0-60-generic"
@@ -250,7 +252,7 @@ BUILT_BY = "  The kernel was built by: x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1u
         (f"{BUILT_BY}error: too few arguments to function\n", ""),
         (
             "  The kernel was built by: gcc (Ubuntu 11.4.0) 11.4.0\ncc: error: unrecognized command-line option '-f'\n",
-            "",
+            "gcc-11",
         ),
         ("cc: error: unrecognized command-line option '-f'\n", ""),
     ],
@@ -259,7 +261,48 @@ def test_dkms_compiler_that_is_too_old_for_the_kernel_is_known_by_the_log(log, c
     path = "/var/lib/dkms/nvidia/580.126.09/build/make.log"
     (build,) = two_kernels(files={path: LOG.format(NEXT) + log}).dkms
     assert build.failed
-    assert build.compiler == compiler
+    assert build.error.compiler == compiler
+    assert build.error.is_of_host is ("unrecognized" in log)
+
+
+OLD = "cc: error: unrecognized command-line option '-ftrivial-auto-var-init=zero'\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "compiler"),
+    [
+        ('CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0"\n', "gcc-12"),
+        ('# a comment\nCONFIG_CC_VERSION_TEXT="gcc-14 (Debian 14.2.0-19) 14.2.0"\n', "gcc-14"),
+        ('CONFIG_CC_VERSION_TEXT="clang version 18.1.3"\n', ""),
+    ],
+)
+def test_dkms_log_without_kbuilds_warning_gets_the_compiler_from_the_kernels_configuration(config, compiler):
+    log = {"/var/lib/dkms/nvidia/580.126.09/build/make.log": LOG.format(NEXT) + OLD, f"/boot/config-{NEXT}": config}
+    (build,) = two_kernels(files=log).dkms
+    assert build.error.compiler == compiler
+    assert config_of(FakeReader({"/etc/passwd": "root"}), "../../etc/passwd") == ""
+
+
+@pytest.mark.parametrize(
+    ("log", "words", "cause", "is_of_host"),
+    [
+        ("nv.c:9:5: error: implicit declaration of f [-W]\n", "error: implicit declaration of f [-W]", "", False),
+        ("ERROR: modpost: GPL-incompatible module\n", "ERROR: modpost: GPL-incompatible module", "", False),
+        ("a.c:1: internal compiler error: Segmentation fault\n", "internal compiler error: Segmentation fault",
+         CRASHED, True),
+        ("a.c:1: internal compiler error: in expand, at expr.c:2\n", "internal compiler error: in expand, at expr.c:2",
+         "", False),
+        ("cc: fatal error: Killed signal terminated program cc1\n", "fatal error: Killed signal terminated program cc1",
+         KILLED, True),
+        ("a.c:1: error: x\nfatal error: /tmp/a.s: No space left on device\n",
+         "fatal error: /tmp/a.s: No space left on device", FULL, True),
+        ("*** Failed CC version check. Bailing out! ***\n", "Failed CC version check. Bailing out!", COMPILER_CHECK, False),
+        ("warning: objtool: x\n  CC [M] nv.o\nmake: *** [modules] Error 2\n", "", "", False),
+    ],
+)  # fmt: skip
+def test_first_error_of_a_build_and_whether_this_host_is_its_cause(log, words, cause, is_of_host):
+    error = error_in(log)
+    assert (error.words, error.cause, error.is_of_host) == (words, cause, is_of_host)
 
 
 def test_dkms_without_its_tree_has_built_nothing():

@@ -193,6 +193,30 @@ def test_all_goes_to_one_version_where_apt_has_that_of_the_rest_no_more():
     assert "look again" in other_versions(host(MIXED, other_branch))[1]
 
 
+def unnumbered(**more):
+    names = ("nvidia-driver", "nvidia-kernel-dkms", "libnvidia-ml1", "nvidia-smi")
+    return dict.fromkeys(names, "525.85.12-1") | {"nvidia-kernel-dkms": "520.56.06-1"} | more
+
+
+def test_names_without_a_branch_go_to_the_branch_that_is_left():
+    """illinois-scicomp/machine-shop-maintenance issue 70: no list has 520 or 525 any more."""
+    there, new = unnumbered(), "535.247.01-1~deb12u1"
+    lists = {name: {new: "Debian"} for name in there}
+    more = {"loaded": "520.56.06", "module": "520.56.06", "branch": "525", "generations": ("turing",)}
+    _, way = other_versions(host(there, lists, **more))
+    assert (
+        f"so all goes to 535.247.01 (Debian): sudo apt-get install 'libnvidia-ml1={new}' 'nvidia-driver={new}'" in way
+    )
+    with_meta = host({**there, "cuda-drivers-520": "520.56.06-1"}, lists, **more)
+    _, way = other_versions(with_meta)
+    assert way.split("\n")[0].endswith(" cuda-drivers-520-")
+    assert way.count("cuda-drivers") == 1
+    few = {name: {new: "Debian"} for name in there if name != "nvidia-smi"} | {"nvidia-smi": {"525.85.12-1": "Debian"}}
+    assert "look again" in other_versions(host(there, few, **more))[1]
+    several = {name: {new: "Debian", "580.95.05-1": "NVIDIA", "595.71.05-1": "NVIDIA"} for name in there}
+    assert "so all goes to 580.95.05 (NVIDIA" in other_versions(host(there, several, **more))[1]
+
+
 def test_what_lacks_something_goes_before_apt_works_again():
     """Tried with apt 2.6: with unmet dependencies it installs what is named, and nothing that this needs."""
     needs = {"libnvidia-compute": (f"libnvidia-cfg1 (= {OTHER})",), "nvidia-utils-580": ("libnvidia-compute",)}

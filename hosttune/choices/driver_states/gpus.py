@@ -5,6 +5,7 @@ from __future__ import annotations
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
+from hosttune.choices.apt_commands import lacks
 from hosttune.choices.driver_states.modules import (
     libraries_missing,
     mismatch,
@@ -26,7 +27,7 @@ from hosttune.choices.driver_states.told import (
     switch,
     uninstall,
 )
-from hosttune.choices.drivers.branch import not_driven
+from hosttune.choices.drivers.branch import not_driven, why_over
 from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.drivers.choice import closed_alone, open_alone
 from hosttune.choices.drivers.components import fabric_packages
@@ -365,10 +366,11 @@ def smi_missing(facts: Facts) -> Told | None:
     if not package or not facts.driver.is_loaded or facts.nvidia.smi != "absent" or holds(libraries_missing, facts):
         return None
     version = facts.driver.userspace_version
-    return (
-        "nvidia-smi is not installed, so that much of this host's GPUs is not known",
-        f"sudo apt-get install {quote(f'{package}={version}*' if version else package)}",
-    )
+    wanted = f"{package}={version}*" if version else package
+    said = "nvidia-smi is not installed, so that much of this host's GPUs is not known"
+    if lacks(facts, wanted) and facts.driver.branch and why_over(facts, int(facts.driver.branch)):
+        return said, f"no list of apt has {package} in {version} any more: what solves `outdated branch` brings it"
+    return said, f"sudo apt-get install {quote(wanted)}"
 
 
 def files_gone(facts: Facts) -> Told | None:

@@ -64,15 +64,16 @@ def _when_whole(facts: Facts, way: str) -> str:
 
 
 def stopped_by_mixture(facts: Facts) -> tuple[str, str] | None:
-    """Where the half-way packages of the driver are those of another version, and need the rest in it: apt's own repair
-    brings them what they need only if that is what it prefers, and else removes them. They go to the rest's version."""
+    """Where the half-way packages of the driver need others of it in another version than those are: apt's own repair
+    brings them what they need only if that is what it prefers, and else removes them."""
     half = {one.name for one in facts.driver.packages if one.status != "installed"}
     if not half or not facts.driver.branch or facts.reader.has_tried_packages:
         return None
-    strangers = {one.name for one in mixture_of(facts).of_version}
-    own = {one.name for one in facts.driver.packages}
+    mix, own = mixture_of(facts), {one.name for one in facts.driver.packages}
+    sides = ({one.name for one in mix.of_version}, {one.name for one in mix.own})
     lacking = (first_of(clause)[0] for name in half for clause in unmet_of(facts.packages, name))
-    return _other_versions(facts) if half <= strangers and any(name in own for name in lacking) else None
+    is_of_one = any(half <= side for side in sides)
+    return _other_versions(facts) if is_of_one and any(name in own for name in lacking) else None
 
 
 def _other_versions(facts: Facts) -> tuple[str, str] | None:
@@ -310,28 +311,43 @@ def _all_to_one(
     come: Mapping[str, str],
 ) -> str:
     """All of the driver to the newest version that one archive has for all of it: of its branch, where there is one,
-    else of the branch of the strangers, if that is known to drive the GPUs. `come`: modules that go with it."""
+    else of the branch of the strangers, if that is known to drive the GPUs, else of another one, where the names have
+    no branch. `come`: modules that go with it. A metapackage that has no such version goes, if another one stays."""
     names = [one.name for one in (*mix.own, *mix.strangers) if one.upstream and one.name not in gone]
     theirs = {branch_in(one.version) for one in mix.strangers}
-    fitting = {one for one in theirs if attempt(describe_not_driven, facts, one) == ""}
-    branches = {branch_in(mix.version), *fitting} - {0}
+    is_numbered = any(parse_package(name).branch for name in names if not _METAPACKAGE.fullmatch(name))
     found: dict[tuple[str, str], dict[str, str]] = {}
     for name in (*names, *wanted):
         for version, origin in known[name].versions.items() if name in known else ():
-            if branch_in(version) in branches:
-                maker = maker_of(name, version, origin)
-                of_version = found.setdefault((upstream_of(version), maker), {})
-                of_version[name] = sorted_versions([version, of_version.get(name, version)])[-1]
+            of_version = found.setdefault((upstream_of(version), maker_of(name, version, origin)), {})
+            of_version[name] = sorted_versions([version, of_version.get(name, version)])[-1]
+    own = branch_in(mix.version)
+    fitting = {
+        one
+        for one in {branch_in(version) for version, _ in found}
+        if one == own or ((one in theirs or not is_numbered) and attempt(describe_not_driven, facts, one) == "")
+    }
     listed = {name for name in (*names, *wanted) if name in known and known[name].versions}
-    found = {one: packages for one, packages in found.items() if listed <= set(packages)}  # else it stays mixed
+    loose = {name for name in names if name in known and _METAPACKAGE.fullmatch(name)}
+    found = {  # else it stays mixed
+        one: packages
+        for one, packages in found.items()
+        if branch_in(one[0]) in fitting and (listed - loose if loose & set(packages) else listed) <= set(packages)
+    }
     if not found or (mix.version, mix.maker) in found:
         return ""
     order = {version: place for place, version in enumerate(sorted_versions(version for version, _ in found))}
-    own = branch_in(mix.version)
-    (version, maker), packages = max(
-        found.items(), key=lambda one: (branch_in(one[0][0]) == own, len(one[1]), order[one[0][0]])
-    )
-    complete = {**packages, **{name: packages.get(name, "") for name in wanted}, **come}
+    table = facts.branches
+    month = table.month(facts.reader.now())
+
+    def rank(one: tuple[tuple[str, str], dict[str, str]]) -> tuple[bool, bool, bool, int, int, int]:
+        branch = branch_in(one[0][0])
+        is_over = table.branch(branch).is_over(month)
+        return branch == own, branch in theirs, not is_over, -abs(branch - own), len(one[1]), order[one[0][0]]
+
+    (version, maker), packages = max(found.items(), key=rank)
+    gone = [*gone, *(sorted(loose - set(packages)) if loose & set(packages) else ())]
+    complete = {**packages, **{name: packages.get(name, "") for name in wanted if name not in gone}, **come}
     said = f"no list of apt has {mix.version} any more, so all goes to {version} ({whose(maker)})"
     steps = []
     if _lacking(facts):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
-from hosttune.choices.dpkg_stop import Cause, bring_module, is_brought_by_repair, try_find_stop
+from hosttune.choices.dpkg_stop import Cause, bring_module, is_brought_by_repair, say_why, try_find_stop
 from hosttune.choices.driver_states.mixed import explains, libraries_back, libraries_beside_installer, twin_of
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds, said_by_log
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
@@ -46,7 +46,8 @@ def dkms_failed(facts: Facts) -> Told | None:
     said = f"DKMS could not build nvidia {failed[0].version} for {kernels}"
     left = _left_by_dkms(facts)
     if not left:
-        return f"{said} ({failed[0].log})", _end_build(facts, failed[0])
+        return f"{said} ({say_why(failed[0])})", _end_build(facts, failed[0])
+    said = f"{said} ({say_why(failed[0])})" if failed[0].error.words else said
     boot = "after a reboot no GPU works" if boot_after_dkms(facts) is BootOutlook.HARMS else "no reboot brings it"
     return f"{said}: {boot}", left[1]
 

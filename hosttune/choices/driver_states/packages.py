@@ -19,6 +19,7 @@ from hosttune.choices.other_build import newer_build
 from hosttune.facts.apt_decisions import unhold
 from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.package_roles import compiles_modules
+from hosttune.facts.kernel.kernel import is_of_proxmox
 from hosttune.facts.relations import unmet_of
 from hosttune.facts.versions import upstream_of
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.gpu.archives import Offer
     from hosttune.facts.packages import Package
+
+_HEADERS_OF_PROXMOX = "sudo apt-get install dkms proxmox-default-headers"
 
 
 def broken(facts: Facts) -> Told | None:
@@ -82,9 +85,17 @@ def _without_new(facts: Facts, broken: Iterable[Package]) -> str:
 
 
 def runfile(facts: Facts) -> Told | None:
-    """A vGPU manager comes in no other way, and the plain driver in its place would take the vGPUs of all guests."""
+    """A vGPU manager comes in no other way, and the plain driver in its place would take the vGPUs of all guests. On
+    Proxmox VE it is the way, as Debian's packages know no headers of its kernels."""
     if not facts.driver.runfile or facts.driver.is_vgpu_manager:
         return None
+    if is_of_proxmox(facts.kernel.release):
+        if facts.driver.dkms:
+            return None
+        return (
+            f"{RUNFILE} without DKMS: the next kernel of Proxmox VE has no module of it",
+            f"{_HEADERS_OF_PROXMOX}\nat the next maintenance, run that installer again with --dkms",
+        )
     return (
         f"{RUNFILE}, outside of dpkg: upgrades break it",
         f"at the next maintenance, {uninstall(facts)}",

@@ -11,10 +11,12 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, any_known, attempt, lazy, raw, shared
+from hosttune.facts.gpu.build_log import BuildError, error_in
 from hosttune.facts.gpu.driver_modules import (
     DkmsBuild,
     DriverModule,
     ModuleFolder,
+    config_of,
     dkms_builds,
     has_module_for_next,
     kernels_of_interest,
@@ -121,6 +123,7 @@ class Driver(Fact):
     is_vgpu_manager: bool = False  # it shares the GPUs among virtual machines; no archive has such a driver
     lacks_uvm: bool = False  # /dev/nvidia-uvm, which CUDA needs, is missing, and no nvidia-modprobe makes it for users
     installer_error: str = ""  # why the last run of NVIDIA's installer failed; empty where it did not, or is not known
+    installer_build: BuildError = BuildError()  # why its build failed, where that is what ended the last run
     has_plain_modprobe: bool = False  # nvidia-modprobe is here, and does not run as root when a user starts it
 
     @property
@@ -294,6 +297,7 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         is_vgpu_manager=lazy(_is_vgpu_manager, reader),
         lacks_uvm=lazy(lambda: not is_there(reader, _UVM) and _modprobe(reader) is not True),
         installer_error=lazy(_installer_error, reader),
+        installer_build=lazy(_installer_build, reader, facts),
         has_plain_modprobe=lazy(lambda: _modprobe(reader) is False),
     )
 
@@ -370,13 +374,21 @@ def _runfile(reader: Reader) -> bool:
     return any(isinstance(stat, Stat) for stat in stats) or any(sure(stat) is not ABSENT for stat in stats)
 
 
-def _installer_error(reader: Reader) -> str:
-    """The first error in the log of NVIDIA's installer, which each run writes anew."""
+def _failed_installer(reader: Reader) -> str:
+    """The log of NVIDIA's installer, which each run writes anew, where that run failed; else empty."""
     log = attempt(text, reader, INSTALLER_LOG)
-    if not isinstance(log, str) or "\nERROR: Installation has failed" not in log:
-        return ""
-    match = _INSTALLER_SAYS.search(log)
+    return log if isinstance(log, str) and "\nERROR: Installation has failed" in log else ""
+
+
+def _installer_error(reader: Reader) -> str:
+    """The first error that the installer itself says."""
+    match = _INSTALLER_SAYS.search(_failed_installer(reader))
     return match[1] if match else ""
+
+
+def _installer_build(reader: Reader, facts: Facts) -> BuildError:
+    """Builds for the running kernel, unless it is told another one."""
+    return error_in(_failed_installer(reader), lambda: config_of(reader, facts.kernel.release))
 
 
 def _is_vgpu_manager(reader: Reader) -> bool:

@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
-from hosttune.facts.reading import all_sure, ask, names_in, not_told, require_known, text
+from hosttune.facts.gpu.build_log import BuildError, error_in
+from hosttune.facts.reading import all_sure, ask, hint, names_in, not_told, require_known, text
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -29,8 +30,6 @@ _FIELD = regex(r"^(\w+):[ \t]*(.*)$", re.MULTILINE)
 _DKMS = "/var/lib/dkms"
 # nvidia-fs (GPUDirect Storage), nvidia-peermem and others are built by DKMS too, and are no driver.
 _DKMS_NAMES = regex(rf"{_NAMES}(?:-open)?|nvidia-(?:srv|open|srv-open|server|server-open|kernel)(?:-\d+)?|nvidia-\d+")
-_UNKNOWN_OPTION = ("unrecognized command-line option", "unrecognized command line option")
-_BUILT_BY = regex(r"^ {0,8}The kernel was built by: {1,8}(?:[a-z0-9_]{1,16}-linux-gnu-)?(gcc-\d{1,2}) ", re.MULTILINE)
 _LOG = regex(r"make\.log for \S(?:(?!make\.log).)*? for kernel (\S+)")
 _KERNEL_PACKAGES = ("linux-image-", "linux-modules-")
 _TIMEOUT_S = 20.0
@@ -57,7 +56,7 @@ class DkmsBuild(Fact):
     is_installed: bool  # its module is in /lib/modules
     failed: bool  # the last build ended with an error, and there is no module
     has_source: bool = True  # what DKMS compiles is in /usr/src; without it no build starts
-    compiler: str = ""  # gcc-12, which built the kernel, where the build failed as it took an older one; else empty
+    error: BuildError = BuildError()  # why it failed, as its log tells
 
     @property
     def log(self) -> str:
@@ -89,16 +88,6 @@ def parse_modinfo(output: str) -> tuple[str, bool | None]:
 def kernel_of_log(make_log: str) -> str:
     """The kernel that a make.log is about, from the line that DKMS begins it with; empty where it does not tell."""
     match = _LOG.search(make_log[:2000])
-    return match[1] if match else ""
-
-
-def compiler_lacked(make_log: str) -> str:
-    """The versioned compiler that built the kernel, as Kbuild warns, of a build whose own compiler does not know an
-    option of that one (5.19 and newer kernels of Ubuntu 22.04: bugs.launchpad.net/1991664, NVIDIA/gpu-operator issue
-    564); empty for another failure."""
-    if not any(words in make_log for words in _UNKNOWN_OPTION):
-        return ""
-    match = _BUILT_BY.search(make_log)
     return match[1] if match else ""
 
 
@@ -225,7 +214,8 @@ def _builds_of(reader: Reader, place: str, version: str) -> list[DkmsBuild]:
     name, builds = place.rpartition("/")[2], list[DkmsBuild]()
     has_source = _has_source(reader, f"{place}/{version}")
     log = attempt(text, reader, f"{place}/{version}/build/make.log")
-    broken, compiler = (kernel_of_log(log), compiler_lacked(log)) if isinstance(log, str) else (ABSENT, "")
+    broken = kernel_of_log(log) if isinstance(log, str) else None
+    error = error_in(log, lambda: config_of(reader, broken or "")) if isinstance(log, str) else BuildError()
     for kernel in sorted_versions(one for one in names_in(reader, f"{place}/{version}") if one[:1].isdecimal()):
         machines = names_in(reader, f"{place}/{version}/{kernel}")
         modules = [names_in(reader, f"{place}/{version}/{kernel}/{machine}/module") for machine in machines]
@@ -233,11 +223,16 @@ def _builds_of(reader: Reader, place: str, version: str) -> list[DkmsBuild]:
         links = [reader.link(f"{place}/kernel-{kernel}-{machine}") for machine in machines]
         is_linked = any(isinstance(link, str) and version in link.split("/") for link in links)
         failed = not is_built and broken in ("", kernel)
-        lacked = compiler if failed else ""
-        builds.append(DkmsBuild(name, version, kernel, is_built and is_linked, failed, has_source, lacked))
+        why = error if failed else BuildError()
+        builds.append(DkmsBuild(name, version, kernel, is_built and is_linked, failed, has_source, why))
     if isinstance(broken, str) and all(build.kernel != broken for build in builds):
-        builds.append(DkmsBuild(name, version, broken, False, True, has_source, compiler))
+        builds.append(DkmsBuild(name, version, broken, False, True, has_source, error))
     return builds
+
+
+def config_of(reader: Reader, kernel: str) -> str:
+    """What a kernel was configured with; empty where that cannot be read."""
+    return hint(reader, f"/boot/config-{kernel}") if kernel and "/" not in kernel else ""
 
 
 def _has_source(reader: Reader, place: str) -> bool:

@@ -1,0 +1,91 @@
+"""Why a build of the driver's kernel module failed, as the log of DKMS or of NVIDIA's installer tells; pure.
+
+Sources: Kbuild's warning about the compiler (Makefile of Linux); CONFIG_CC_VERSION_TEXT of /boot/config-KERNEL
+(init/Kconfig of Linux); conftest.sh of NVIDIA's kernel modules, for "Failed CC version check", as in issue 15 of
+GoogleCloudPlatform/compute-gpu-installation; the words of gcc for a compiler that crashed or was killed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable
+
+OLD_COMPILER, CRASHED, KILLED, FULL, COMPILER_CHECK = "old compiler", "crashed", "killed", "full", "compiler check"
+_OF_HOST = frozenset({OLD_COMPILER, CRASHED, KILLED, FULL})
+_UNKNOWN_OPTION = ("unrecognized command-line option", "unrecognized command line option")
+# Words of a line to what they say; the first such line counts.
+_CAUSES = {
+    **dict.fromkeys(_UNKNOWN_OPTION, OLD_COMPILER),
+    "internal compiler error: Segmentation fault": CRASHED,
+    "internal compiler error: Illegal instruction": CRASHED,
+    "internal compiler error: Bus error": CRASHED,
+    "Killed signal terminated program": KILLED,
+    "No space left on device": FULL,
+    "Failed CC version check": COMPILER_CHECK,
+}
+_ERRORS = (
+    "internal compiler error: ",
+    "fatal error: ",
+    "error: ",
+    "ERROR: modpost: ",
+    "No rule to make target",
+    *_CAUSES,
+)
+_LONGEST = 160  # characters of a line that are shown
+# x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0; some kernels name plain gcc, with its version behind.
+_GCC = r"(?:[a-z0-9_]{1,16}-linux-gnu-)?gcc(?:-(\d{1,2}))? \([^()\n]{1,80}\) (\d{1,2})\."
+_BUILT_BY = regex(rf"^ {{0,8}}The kernel was built by: {{1,8}}{_GCC}")
+_CONFIGURED = regex(rf'^CONFIG_CC_VERSION_TEXT="{_GCC}')
+
+
+@frozen
+class BuildError(Fact):
+    """The first error of a build; `words` are empty where the log has none that is known."""
+
+    words: str = ""  # error: implicit declaration of function 'del_timer_sync'
+    cause: str = ""  # old compiler | crashed | killed | full | compiler check; empty for another
+    compiler: str = ""  # gcc-12, which built the kernel, where an older one built this; empty where that is not known
+
+    @property
+    def is_of_host(self) -> bool:
+        """Whether this host is the cause, so that another version of the driver fails in the same way."""
+        return self.cause in _OF_HOST
+
+
+def error_in(log: str, config: Callable[[], str] = str) -> BuildError:
+    """Why a build failed: the first line with a cause that is known, else the first error. `config`: the text of the
+    kernel's /boot/config, asked for where the log does not say which compiler built the kernel (NVIDIA's makefiles can
+    leave Kbuild's warning out)."""
+    lines = log.splitlines()
+    first = ""
+    for line in lines:
+        cause = next((cause for word, cause in _CAUSES.items() if word in line), "")
+        if cause == OLD_COMPILER:
+            built_by = next((found for one in lines if (found := _BUILT_BY.match(one))), None)
+            return BuildError(_words(line), cause, _named(built_by) or compiler_of(config()))
+        if cause:
+            return BuildError(_words(line), cause)
+        first = first or _words(line)
+    return BuildError(first)
+
+
+def _words(line: str) -> str:
+    """A line of an error from its mark on; empty without one."""
+    starts = [place for word in _ERRORS if (place := line.find(word)) >= 0]
+    return line[min(starts) :][:_LONGEST].strip(" *") if starts else ""
+
+
+def _named(match: re.Match[str] | None) -> str:
+    return f"gcc-{match[1] or match[2]}" if match else ""
+
+
+def compiler_of(config: str) -> str:
+    """The compiler that built a kernel, by its /boot/config: gcc-12; empty where that does not tell."""
+    return _named(next((found for line in config.splitlines() if (found := _CONFIGURED.match(line))), None))
