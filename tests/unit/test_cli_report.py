@@ -61,9 +61,9 @@ def test_rules_stand_in_the_order_of_what_they_cost(run, put):
     _, out, _ = run(*paths)
     assert (
         out.index("Not fit for jobs")
-        < out.index("Faults\n")
-        < out.index("To change\n")
-        < out.index("Could not check\n")
+        < out.index("\nFaults\n")
+        < out.index("\nTo change\n")
+        < out.index("\nCould not check\n")
     )
 
 
