@@ -170,7 +170,7 @@ class Matrix(Block):
     @property
     def counted(self) -> Table:
         """How many rules are in which state, host by host."""
-        header = ("Host", *(STATES[state].heading for state in self.states))
+        header = ("Host", *(STATES[state].label for state in self.states))
         numbers = ((name, *(str(own.count(state) or "-") for state in self.states)) for name, own in self.rows)
         return Table(header, tuple(numbers))
 

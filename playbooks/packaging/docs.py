@@ -1,5 +1,5 @@
-"""The documents as a site: `./run docs` builds it and serves it on this machine. `./run docs --build` only builds it, in
-build/site, and fails on a broken link. mkdocs.yml says what is in it.
+"""The documents as a site: `./run docs` builds it and serves it on this machine. `./run docs --build` only builds it,
+in build/site, and fails on a broken link. mkdocs.yml says what is in it.
 
 Zensical and what it needs are installed in .venv/docs, by the hashes of docs.txt. They are no part of hosttune.
 """
