@@ -204,10 +204,8 @@ def _item(finding: Finding, page: Page, about: About | None, *, has_gain: bool) 
         detail = clean(finding.hold.detail)
         return Item(one.rule, f"{one.subject}: {detail}" if one.subject else detail)
     is_open = is_fault(finding) or (finding.verdict in _OPEN and finding.hold.kind not in ASIDE)
-    points = []
-    if about and about.gain and has_gain and is_open:
-        gain = clean(about.gain) if page.folds else first_clause(about.gain)
-        points.append(Item("why", gain, look="label"))
+    has_gain = has_gain and is_open
+    points = [Item("why", first_clause(about.gain), look="label")] if about and about.gain and has_gain else []
     points += [Item("why not", one.why_not, look="label")] if one.why_not else []
     points += todo_items(one.steps)
     is_said = one.reason or one.evidence or finding.hold
