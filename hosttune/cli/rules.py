@@ -114,7 +114,7 @@ def doc(
         bool, Option("--reference", help="Instead: the tables of what a rule may hold (docs/custom-rules.md).")
     ] = False,
 ) -> int:
-    """Write the index of all rules, or the page of one, as Markdown."""
+    """Write the index of the rules, or the page of one."""
     del diagnosis
     from hosttune.cli.common import say
     from hosttune.engine.catalog import builtin_catalog

@@ -7,8 +7,9 @@ it by their hashes, and nothing else.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from base64 import b64encode
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from hosttune.regex import regex
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
 _SIGNS = {"+": "added", "-": "removed", "@": "place"}
 _NOT_IN_AN_ID = regex(r"[^A-Za-z0-9_-]+")
 _CODE = regex(r"`([^`]+)`")
-# The command of a step: all of it, or what follows its colon; what is in parentheses behind it is a sentence again.
+# The command of a step: all of it, or what follows its colon, up to the words that say what it is for.
 _COMMAND = regex(
     r"(?:^|(?<=: ))(?:\d\. )?((?:sudo|apt|apt-get|chronyc|dmesg|docker|hosttune|journalctl|kubectl|lspci|nvidia-smi|"
-    r"nvme|scontrol|smartctl|systemctl|tuned-adm|/[\w./+-]+/(?:run|hosttune)) [^()]*(?:\$\([^()]*\)[^()]*)*)"
+    r"nvme|scontrol|smartctl|systemctl|tuned-adm|/[\w./+-]+/(?:run|hosttune)) .*?)"
+    r"(?= \([^()'\"]*\)$| (?:lists|names|prints|reports|says|shows|tells)\b|$)"
 )
+_LETTERS = {**{state: word.label[:1] for state, word in STATES.items()}, "orphaned": "P"}  # of a table of hosts
 
 
 def html(
@@ -59,6 +62,7 @@ def html(
         targets=targets,
         pieces=_pieces,
         verdicts=STATES,
+        letters=_LETTERS,
     )
 
 
@@ -69,6 +73,7 @@ def _anchors(documents: Sequence[Document]) -> tuple[dict[int, str], Mapping[str
     anchors: dict[int, str] = {}
     targets: defaultdict[str, str] = defaultdict(str)
     taken: set[str] = {"report"}
+    numbers: Counter[str] = Counter()
     for number, one in enumerate(documents):
         host = f"host-{number}"
         taken.add(host)
@@ -77,10 +82,10 @@ def _anchors(documents: Sequence[Document]) -> tuple[dict[int, str], Mapping[str
         for item in _findings(one):
             name = _NOT_IN_AN_ID.sub("-", item.head)
             first = name if len(documents) == 1 else f"{host}-{name}"
-            anchor, more = first, 1
+            anchor = first
             while anchor in taken:
-                more += 1
-                anchor = f"{first}-{more}"
+                numbers[first] += 1
+                anchor = f"{first}-{numbers[first] + 1}"
             taken.add(anchor)
             anchors[id(item)] = anchor
             if len(documents) == 1:
@@ -101,12 +106,23 @@ def _pieces(text: str, is_step: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT
     or nothing. In what a host says nothing is a command: a button would copy it.
     """
     command = _COMMAND.search(text) if is_step else None
+    if command and not _is_balanced(command[1]):  # a name in quotes holds words that seem to end it
+        command = None
     last = 0
     for span in [command] if command else _CODE.finditer(text):
         yield "", text[last : span.start(1) - (not command)]
         yield ("command" if command else "code"), span[1].rstrip()
         last = span.start(1) + len(span[1].rstrip()) if command else span.end()
     yield "", text[last:]
+
+
+def _is_balanced(command: str) -> bool:
+    """Whether each quote of a command is closed."""
+    try:
+        shlex.split(command)
+    except ValueError:
+        return False
+    return True
 
 
 def _hash(text: str) -> str:

@@ -189,12 +189,17 @@ def test_built_in_rule_leads_to_its_page(monkeypatch):
 
 
 def test_command_of_a_step_can_be_copied_and_what_a_host_says_cannot():
-    steps = "drain it: sudo systemctl stop x\nsudo nvme list (all disks)\nif `that` helps, sudo reboot"
+    steps = (
+        "drain it: sudo systemctl stop x\nsudo nvme list (all disks)\nif `that` helps, sudo reboot\n"
+        "sudo umount '/mnt/a (b)'\nsudo umount '/mnt/it shows'\nsudo dmesg says why"
+    )
     one = replace(EVIL, evidence=("see: sudo rm -r /",), reason="run: sudo evil", todo=steps)
     text = check_report((replace(ONE, plan=replace(made.CLEAN, findings=(one,))),))
     next_commands = re.findall(r'<code class="command">(hosttune [^<]*)</code>', text)
     commands = re.findall(r'<code class="command">(.*?)</code>', text)
-    assert [one for one in commands if one not in next_commands] == ["sudo systemctl stop x", "sudo nvme list"]
+    assert [one for one in commands if one not in next_commands] == [
+        "sudo systemctl stop x", "sudo nvme list", "sudo umount &#39;/mnt/a (b)&#39;", "sudo dmesg",
+    ]  # fmt: skip
     assert "<code>that</code>" in text
 
 
