@@ -24,7 +24,8 @@ from hosttune.errors import BadInput, HosttuneError
 from hosttune.facts.inventory import inventory
 from hosttune.frozen import frozen
 from hosttune.host.gathered import SpoolFile, content_of, host_of, list_files, paired, received_at, stem_of
-from hosttune.host.record import RecordReader, parse_record
+from hosttune.host.record import RecordReader, reader_of
+from hosttune.host.support.bug_report import is_bug_report
 from hosttune.host.workers import each
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def _seen(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
         yield Unread(path, content)
         return
     try:
-        if RECORD.encode() in content[:_HEAD]:
+        if RECORD.encode() in content[:_HEAD] or is_bug_report(content):
             yield _evaluated(content, path, ask)
             return
         data = parsed(content, path)
@@ -209,7 +210,7 @@ def _seen(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
 
 
 def _evaluated(content: bytes, path: str, ask: Ask) -> HostLook:
-    reader = RecordReader(parse_record(content, path), path)
+    reader = reader_of(content, path)
     session = _session(reader, ask)
     plan = session.plan()
     idle = without_effect(session.policy, session.catalog, plan.findings, everything=False)

@@ -72,15 +72,18 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
     unknown: dict[str, list[str]] = {}
     looks: Mapping[str, Look] = _CONTAINED_STATES
     if isinstance(elsewhere, Unreadable):  # these states are the driver's own words, and hold in either case
-        if not facts.driver.is_loaded:
-            raise UnknownFact(elsewhere.reason)
+        looks = looks if facts.driver.is_loaded else _PROVEN_STATES
         unknown[elsewhere.reason] = ["driver brought in another way"]
     else:
         if elsewhere and not (elsewhere.name == _CONTAINED and facts.driver.is_loaded):
             return DriverStates((elsewhere,))
-        if not facts.driver.is_present:
+        present = attempt(lambda: facts.driver.is_present)
+        if present is False:
             return DriverStates((_absent(facts, params),))
-        looks = looks if elsewhere else _own_states(facts)
+        if isinstance(present, Unreadable):
+            looks, unknown[present.reason] = _PROVEN_STATES, ["driver installed"]
+        else:
+            looks = looks if elsewhere else _own_states(facts)
     found: list[DriverState] = []
     for name, look in looks.items():
         try:
@@ -88,6 +91,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
                 found.append(_state(name, told, facts, params, found))
         except UnknownFact as missing:
             unknown.setdefault(missing.reason, []).append(name)
+    if looks is _PROVEN_STATES and not found:
+        raise UnknownFact(next(iter(unknown)))
     for reason, names in unknown.items():  # after what is known: one reason, one line
         found.append(DriverState(f"whether: {', '.join(names)}", unread(reason), f"not known: {reason}", ""))
     found = _whole_first(found, facts)
@@ -404,3 +409,5 @@ _CONTAINED_STATES = {
         "nvidia-smi refuses",
     )
 }
+# What no other way to a driver excuses: whoever brings it, the GPU does not compute now.
+_PROVEN_STATES = {name: STATES[name] for name in ("nouveau", "nvidia-smi refuses")}

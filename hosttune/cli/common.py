@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +159,7 @@ def load_choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
     chosen = {name: value for name, value in session_options(look).items() if name in _OF_POLICY}
     policy = load_policy(reader, catalog, look.policy).overridden(catalog, **chosen)
     tell_chroot(reader, look)
+    tell_source(reader)
     tell_notes(policy)
     return reader, catalog, policy
 
@@ -166,6 +168,16 @@ def tell_chroot(reader: Reader, look: HostOptions) -> None:
     """Why the answer is about files alone, where nobody asked for that."""
     if reader.kind == "root" and look.root is None:
         tell("hosttune: this is a chroot: its files are looked at as those of --root / (an image)")
+
+
+def tell_source(reader: Reader) -> None:
+    """What a file is that another program than hosttune made, and what it lacks."""
+    if getattr(reader, "source", ""):
+        from hosttune.host.support.reader import SupportReader
+        from hosttune.views.support import source_lines
+
+        for line in source_lines(reader.report, reader.file, time.time()) if isinstance(reader, SupportReader) else ():
+            tell(f"hosttune: {line}")
 
 
 def tell_notes(*policies: Policy) -> None:
@@ -230,6 +242,7 @@ def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page
         policy=chosen_policy or path_on(reader, PATH),
         medium=medium_of(show),
         record=_made_by(reader),
+        source=getattr(reader, "source", ""),
     )
 
 

@@ -41,6 +41,11 @@ def plan(
     if file == "-":
         raise HosttuneError("--save -: the answer goes to standard output", hint="name a file")
     session = open_session(look)
+    if source := getattr(session.reader, "source", ""):
+        message = (
+            f"{session.reader.name} is a report of {source}: it holds no packages, settings and services to plan for"
+        )
+        raise HosttuneError(message, hint="run it on that host itself")
     plan = session.plan()
     tell_idle(session, plan, everything=show.verbose)
     asked = on_trial.AskedTrial(None, None, without_return=False)

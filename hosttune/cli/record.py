@@ -39,9 +39,9 @@ def record(
     from hosttune.views.terminal import counted
 
     del diagnosis
-    if one_host(look):
-        raise HosttuneError("a record of a record is the record itself", hint=f"copy {one_host(look)}")
     reader, catalog, policy = _choice(look)
+    if reader.kind == "record" and not getattr(reader, "source", ""):
+        raise HosttuneError("a record of a record is the record itself", hint=f"copy {one_host(look)}")
     data = take_record(
         reader, lambda door: examine_everything(door, catalog, policy), share=share, tool_version=__version__
     )  # fmt: skip
@@ -63,7 +63,7 @@ def _choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
     """The door, the rules and the policy. What is wrong with those of the host itself keeps nobody from a record, which
     may be taken to find that out.
     """
-    from hosttune.cli.common import load_choice, tell
+    from hosttune.cli.common import load_choice, one_host, tell
     from hosttune.engine.catalog import builtin_catalog
     from hosttune.engine.policy import Policy
     from hosttune.errors import HosttuneError
@@ -75,4 +75,4 @@ def _choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
         if any((look.policy, look.rules, look.profile, look.select, look.ignore, look.max_risk, look.disturb)):
             raise
         tell(f"hosttune: recorded with the built-in rules and no policy, because {error.message}")
-        return open_reader(root=look.root, host=None, hardware=look.hardware), builtin_catalog(), Policy()
+        return open_reader(root=look.root, host=one_host(look), hardware=look.hardware), builtin_catalog(), Policy()

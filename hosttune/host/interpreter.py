@@ -227,15 +227,6 @@ def _opened_process(pid: int) -> Iterator[int]:
         os.close(folder)
 
 
-def of_process(pid: int) -> Interpreter | Unreadable:
-    """The interpreter that a process was started with, as it was named: the one of a virtual environment is a link."""
-    try:
-        with _opened_process(pid) as folder:
-            return _interpreter_of(folder, pid)
-    except OSError as error:
-        return Unreadable(f"process {pid}: {error.strerror}")
-
-
 def _found_in_time(name: str, look: Callable[[], Interpreter | Unreadable]) -> Interpreter | Unreadable:
     """What `look` finds. A user chooses the paths that it goes through: their file systems may be dead, and links and
     folders on any other one can be made to take their time.
@@ -258,6 +249,7 @@ def _found_in_time(name: str, look: Callable[[], Interpreter | Unreadable]) -> I
 
 
 def _interpreter_of(folder: int, pid: int) -> Interpreter | Unreadable:
+    """The interpreter that a process was started with, as it was named: the one of a virtual environment is a link."""
     return _found_in_time(f"process {pid}", lambda: _look_for(folder, pid))
 
 

@@ -40,6 +40,7 @@ KIND: Final = "hosttune record"
 LIMIT: Final = 128 << 20  # bytes of a record file
 _MOST_LISTED: Final = LIMIT >> 3  # characters of the names in one folder
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces", "usages")
+_LOOK: Final = 64 << 10  # bytes by which the kind of a file is told
 _DEEP = 64  # folders above a path
 _MOST_DIGITS = 300
 _LONG_NUMBER = regex(rf"(?<!\d)\d{{{_MOST_DIGITS}}}")  # looked for at the first digit only: linear
@@ -120,6 +121,7 @@ class RecordReader:
 
     kind: ReaderKind = "record"
     has_tried_packages = False
+    source = ""  # what else than hosttune made the file: nvidia-bug-report.sh 33290498
 
     def __init__(self, data: Mapping[str, Any], file: str = "") -> None:
         from hosttune.host.record_check import check_record
@@ -378,6 +380,19 @@ def read_record(path: str) -> RecordReader:
         content = read_named(path, LIMIT)
     except OSError as error:
         raise BadInput([Fault(Where(path), reason_of(error))]) from None
+    return reader_of(content, path)
+
+
+def reader_of(content: bytes, path: str) -> RecordReader:
+    """The reader of a record, or of a report of nvidia-bug-report.sh, by its content. Raises BadInput."""
+    from hosttune.host.support.bug_report import is_bug_report
+
+    if is_bug_report(content[:_LOOK]):
+        from hosttune import __version__
+        from hosttune.host.support.bug_report import read_bug_report
+        from hosttune.host.support.reader import SupportReader
+
+        return SupportReader(read_bug_report(content, path, __version__), path)
     return RecordReader(parse_record(content, path), path)
 
 

@@ -34,7 +34,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         rule="framework-env",
     ),
     "fewer-workers": Advice(
-        "{crowd}: num_workers={most} is enough",
+        "{crowd}: as many as CPUs are enough (num_workers={most})",
         "decoding on 2 CPUs: 16 workers are 16 % slower than 3",
         MACHINE,
         rule="framework-input-pipeline",
@@ -159,8 +159,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "nfs-read-ahead": Advice("NFS reads 128 KiB ahead since Linux 5.4", rule="storage-nfs-readahead"),
     "what-disk-gives": Advice("see what the disk gives and what decoding takes", command="hosttune bench read DIR"),
     "oom-group": Advice(
-        "it needs more memory than its limit: fewer loader workers, a smaller prefetch_factor or batch, or a higher "
-        "limit; journalctl -k -g 'oom-kill' shows which process had how much",
+        "it needs more memory than its limit: {less}, or a higher limit; journalctl -k -g 'oom-kill' shows which "
+        "process had how much",
     ),
     "oom-host": Advice(
         "the host ran out of memory, or a limit above this container was met: journalctl -k -g 'Out of memory' shows "
@@ -170,6 +170,11 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "shm": Advice(
         "loader workers hand batches over in /dev/shm: make it larger (docker run --shm-size=8g or --ipc=host; in "
         "Kubernetes an emptyDir with medium: Memory on /dev/shm), or use fewer workers and a smaller prefetch_factor",
+        rule="limits-shm",
+    ),
+    "small-shm": Advice(
+        "where its last lines name a bus error or shared memory: /dev/shm has only {size} MiB, and loader workers hand "
+        "batches over there (docker run --shm-size=8g or --ipc=host; in Kubernetes an emptyDir with medium: Memory)",
         rule="limits-shm",
     ),
     "sigbus": Advice(
@@ -248,6 +253,11 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "the answers of the other side take the time: ask for more at once (workers, threads, an event loop), in fewer "
         "and larger requests, or copy the data to a local disk once",
     ),
+    "names": Advice(
+        "it reads nothing while it waits: it lists folders and looks files up (a walk, glob, a stat for each), or "
+        "writes there. Make the list of files once and keep it, pack small files into few large ones, and write to a "
+        "local disk",
+    ),
     "allowance": Advice(
         "the cloud holds its packets back: this machine's type allows no more bandwidth, packets or connections; take "
         "a larger type or one with more network, or copy the data to a local disk once",
@@ -271,9 +281,10 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "limit": Advice("give it more CPUs"),
     "unpin": Advice(
-        "under a scheduler, ask it for more: srun --cpus-per-task=N. Else taskset -apc LIST PID gives a running "
-        "process more. Where a library did it, start without OMP_PLACES, OMP_PROC_BIND, GOMP_CPU_AFFINITY and "
-        "KMP_AFFINITY, or widen it in the loaders' worker_init_fn: os.sched_setaffinity(0, range(os.cpu_count()))",
+        "under a scheduler, ask it for more: srun --cpus-per-task=N, or --hint=multithread where it gave one thread of "
+        "each core. Else taskset -apc LIST PID gives a running process more. Where a library did it, start without "
+        "OMP_PLACES, OMP_PROC_BIND, GOMP_CPU_AFFINITY and KMP_AFFINITY, or widen it in the loaders' worker_init_fn: "
+        "os.sched_setaffinity(0, range(os.cpu_count()))",
     ),
     "line": Advice(
         "its processes run one after the other while CPUs are free: run several at once (make -j N, xargs -P N, "
@@ -281,6 +292,11 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "one-thread": Advice(
         "it computes in one thread while CPUs are free: run several of it at once, each on a part of the work",
+    ),
+    "held-to-one-thread": Advice(
+        "{variable} is in its environment: NumPy and PyTorch compute in one thread, and nproc may count one CPU. Where "
+        "the main process computes with them, set it to the number of CPUs (docker run -e OMP_NUM_THREADS=N; torchrun "
+        "sets 1 for several ranks)",
     ),
     "all-cpus": Advice("it uses all CPUs that it may: less work, or more CPUs"),
     "lost-gpu": Advice("a GPU fell off the bus", rule="gpu-errors"),

@@ -47,6 +47,7 @@ class Page:
     policy: str = "/etc/hosttune/policy.yaml"  # as somebody on this machine names it
     medium: Medium = Medium.TEXT
     record: str = ""  # which version of hosttune made the record that is replayed; empty: no record is
+    source: str = ""  # which other program made the file that is read as one
 
     @property
     def is_terse(self) -> bool:

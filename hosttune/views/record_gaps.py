@@ -42,6 +42,12 @@ def gaps_text(reasons: Iterable[str], rules: Iterable[str], page: Page) -> str:
     more = [f"{len(answers) - _NAMED} more"] if len(answers) > _NAMED else []
     named = join_words([*map(_shorten, answers[:_NAMED]), *more])
     unknown = join_words([clean(rule) for rule in dict.fromkeys(rules)])
+    if page.source:
+        rules_of = f": {unknown}" if unknown else ""
+        return (
+            f"A report of {clean(page.source)} does not hold what is asked for ({named}){rules_of}. "
+            "To judge the rest, record that host: sudo hosttune record FILE"
+        )
     return (
         f"This record (hosttune {clean(page.record)}) lacks at least {counted(len(answers), 'answer')} that this "
         f"version asks for ({named}): record the host again: sudo hosttune record FILE"

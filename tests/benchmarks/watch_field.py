@@ -87,7 +87,26 @@ os.unlink(path)
 def work(): cpu(20)
 while on(): [p.join() for p in start(work, 2)]
 """)),
+    "a learner of several threads beside two games": Scenario("CPU", py("""
+games = [subprocess.Popen([T + "/spin", "1"]) for _ in range(2)]
+os.environ["OPENBLAS_NUM_THREADS"] = "8"
+import numpy as np
+a = np.ones((300, 300))
+while on():
+    stop = time.monotonic() + 0.15
+    while time.monotonic() < stop: a @ a
+    time.sleep(0.03)
+[g.kill() for g in games]
+""")),
     # loaders and the main process
+    "one thread prepares, the main thread waits for it": Scenario("WORKERS", py("""
+import queue
+q = queue.Queue(4)
+def load():
+    while on(): cpu(25); q.put(1)
+threading.Thread(target=load, daemon=True).start()
+while on(): q.get(timeout=S); time.sleep(0.004)
+""")),
     "a pool whose main process packs": Scenario("WORKERS", py("""
 import pickle
 def work(line):
@@ -205,6 +224,10 @@ ts = [threading.Thread(target=work) for _ in range(2)]
         "WAIT network", steps(["ask", "{port}", 64], ["cpu", 5], processes=3, feeds=True), (("serve", "{port}", "150"),)
     ),
     "an API that allows five a second": Scenario("IDLE", py("while on(): cpu(2); time.sleep(0.2)"), is_light=True),
+    "a model that is mapped from a FUSE mount": Scenario(
+        "DISK|WAIT peer", steps(["mapped", "{dir}/{port}.fuse/file", 40]), (("fuse", "{data}", "{dir}/{port}.fuse", "20"),),
+        is_light=True,
+    ),
     # a GPU
     "GPU 98 % at 130 of 400 W": Scenario("COLD_GPU|GPU", py("while on(): cpu(5); time.sleep(0.01)"), gpu="98 110"),
     "GPU 20 %, the main loop logs": Scenario("WORKERS", py("""

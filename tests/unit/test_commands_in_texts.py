@@ -196,6 +196,7 @@ AS_IT_IS = {
     "choices/next_kernel.py": {"again", "files", "folder", "gcc", "kept", "kernel", "link", "number"},
     "cli/common.py": {"program()", "shell(words)", "_repeated(asdict(look)) if look else ''"},
     "cli/going_on.py": {"then"},
+    "cli/init.py": {"program()"},
     "engine/trusted.py": {"name", "home", "spoilt"},
     "facts/apt_decisions.py": {"update"},
     "facts/containers/known_holes.py": {"names", "number"},

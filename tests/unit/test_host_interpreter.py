@@ -16,7 +16,7 @@ import pytest
 
 from hosttune.host import code_owner, interpreter
 from hosttune.host.code_owner import owner_of_code
-from hosttune.host.interpreter import Interpreter, at_path, command_of, environment_of, of_process
+from hosttune.host.interpreter import Interpreter, at_path, command_of, environment_of
 from hosttune.host.live import LiveReader
 from hosttune.values import Unreadable
 
@@ -108,6 +108,11 @@ def running():
     child.wait()
 
 
+def of_process(pid):
+    with interpreter._opened_process(pid) as folder:
+        return interpreter._interpreter_of(folder, pid)
+
+
 def test_interpreter_of_a_process_is_found_by_its_name_and_belongs_to_its_user(running):
     found = of_process(running.pid)
     assert isinstance(found, Interpreter), found
@@ -135,7 +140,7 @@ def test_interpreter_of_a_virtual_environment_keeps_the_name_of_its_link(tmp_pat
 
 
 def test_process_that_is_gone_is_not_asked():
-    assert isinstance(of_process(2**22 + 7), Unreadable)
+    assert isinstance(LiveReader().query(("python-of", str(2**22 + 7), "torch")), Unreadable)
 
 
 @pytest.mark.parametrize("name", ["mnt", "user", "pid", "net", "ipc", "uts", "cgroup", "time"])

@@ -12,17 +12,16 @@ from hosttune.cli.app import COMMANDS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.measure.advice import ADVICE
 from hosttune.measure.gpu.reasons import HELD_BACK, POWER_CAP
-from hosttune.measure.watch.programs import Workload, mapped_files, works_with
+from hosttune.measure.watch.programs import Workload, held_to_one_thread, mapped_files, works_with
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import CpuLimit, HeldBack, LimitKind, MemoryTick, Mounted, Wait, Want
-from hosttune.measure.watch.verdict import judged
 from hosttune.views.measure.watch import GUIDE, watch_text
 from hosttune.views.measure.watch_words import MEANINGS, evidence, headline
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
-from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
+from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, judged, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
 
@@ -246,6 +245,71 @@ def test_mapped_model_is_read_once_front_to_back():
     assert "read each file once, front to back" in texts[0]
     reading = replace(mapped, tree=replace(mapped.tree, read_bytes=200 * MIB))
     assert "front to back" not in " ".join(told(reading)[0])
+
+
+MAPS = {"faults": 12.0, "read_bytes": 0.0}
+READS = {"read_bytes": 4 * MIB}
+LISTS = {"faults": 0.0, "read_bytes": 100.0}
+
+
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [
+        ("the server of /data/x.h5, through FUSE", Want.PEER),
+        ("the server of a FUSE file system", Want.PEER),
+        ("a file system's server", Want.NETWORK),
+    ],
+)
+@pytest.mark.parametrize(
+    ("tree", "begin"),
+    [
+        (MAPS, "it touches the pages of mapped files"),
+        (READS, "the answers of the other side take the time"),
+        (LISTS, "it reads nothing while it waits: it lists folders"),
+        ({**LISTS, "written_bytes": MIB}, "it waits for its own writes"),
+        ({**LISTS, "written_bytes": 4000.0}, "it reads nothing while it waits: it lists folders"),
+        ({**LISTS, "read_bytes": None}, "the answers of the other side take the time"),
+    ],
+)
+def test_wait_for_the_server_of_a_file_system_is_advised_on_by_what_is_asked_of_it(what, kind, tree, begin):
+    one = tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(kind, what))
+    verdict, account = judged(jittered(replace(one, tree=replace(one.tree, **tree)), 60, seed=5), WATCHED)
+    texts = [advice.text for advice in remedies(verdict, account)]
+    assert (verdict.state, verdict.waits_for) == (State.WAIT, kind)
+    assert texts[0].startswith(begin)
+    assert texts[-1].startswith("the process at the other end") is (kind is Want.PEER)
+    assert State.DISK not in verdict.not_the_cause
+
+
+def test_slow_peer_that_serves_no_files_is_watched():
+    one = tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(Want.PEER, "a socket of this host"), read=0.0)
+    assert told(one)[0] == ["the process at the other end is slow: watch that one with --pid"]
+
+
+def test_file_that_is_open_elsewhere_is_not_what_a_file_system_looks_up():
+    root = (Mounted("/", "ext4", "/dev/sda2", ""),)
+    one = tick(
+        None, None, idle=98, main=0.02, gpus=(), mounts=root, wait=Wait(Want.PEER, "the server of a FUSE file system")
+    )
+    assert not any("its files lie on" in line for line in evidence(*judged(jittered(one, 60, seed=5), WATCHED)))
+
+
+def test_variables_that_hold_a_process_to_one_thread_are_read_from_its_environment():
+    assert held_to_one_thread(b"A=1\0OMP_NUM_THREADS=1\0MKL_NUM_THREADS=1\0") == "OMP_NUM_THREADS=1"
+    assert held_to_one_thread(b"OPENBLAS_NUM_THREADS=1\0") == "OPENBLAS_NUM_THREADS=1"
+    assert held_to_one_thread(b"OMP_NUM_THREADS=16\0XOMP_NUM_THREADS=1\0MKL_NUM_THREADS=1") == ""
+
+
+@pytest.mark.parametrize(("gpus", "place"), [((), 0), (tick().gpus, 2)])
+def test_full_main_process_whose_environment_sets_one_thread_is_told_so(gpus, place):
+    """Beside a GPU it is one of the last ways: torchrun sets that for each rank."""
+    one = tick(
+        20.0 if gpus else None, 90.0, idle=49, main=1.0, gpus=gpus, works_with=(), one_thread="OMP_NUM_THREADS=1"
+    )
+    texts = told(one)[0]
+    assert texts[place].startswith("OMP_NUM_THREADS=1 is in its environment: ")
+    for other in (replace(one, one_thread=""), replace(one, cpus=1.0)):
+        assert not any("is in its environment" in text for text in told(other)[0])
 
 
 def test_power_far_below_the_limit_with_the_cap_set_is_the_machine():

@@ -154,3 +154,28 @@ def test_room_in_shm_is_that_of_the_job():
             JobMemory(child.pid).shm().size_bytes == os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize
         )
         child.send_signal(signal.SIGKILL)
+
+
+LOADERS = tick(children=(0.4, 0.4), main=0.2)
+
+
+@pytest.mark.parametrize(
+    ("account", "is_named"),
+    [
+        (ended(1, one=LOADERS, shm=ShmRoom(64 << 20, 64 << 20)), True),
+        (ended(0, one=LOADERS, shm=ShmRoom(64 << 20, 64 << 20)), False),
+        (ended(None, one=LOADERS, shm=ShmRoom(64 << 20, 64 << 20)), False),
+        (ended(1, one=LOADERS, shm=ShmRoom(8 << 30, 8 << 30)), False),
+        (ended(1, one=LOADERS), False),
+        (ended(1, shm=ShmRoom(64 << 20, 64 << 20)), False),
+    ],
+)
+def test_small_shm_that_no_look_saw_full_is_named_to_a_job_with_loaders_that_failed(account, is_named):
+    texts = [advice.text for advice in remedies(judge(account), account)]
+    assert any("/dev/shm has only 64 MiB" in text for text in texts) is is_named
+
+
+@pytest.mark.parametrize(("children", "less"), [((), "a smaller batch"), ((0.4, 0.4), "fewer loader workers")])
+def test_job_without_loaders_is_not_told_to_take_fewer(children, less):
+    account = ended(137, Kills(1, 1), one=tick(children=children), memory=MEMORY)
+    assert remedies(judge(account), account)[0].text.startswith(f"it needs more memory than its limit: {less}")

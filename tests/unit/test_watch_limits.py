@@ -12,11 +12,11 @@ import pytest
 from hosttune.facts.cpu.cpu import Quota
 from hosttune.measure.watch import limits
 from hosttune.measure.watch.limits import CpuLimits, cpu_folders, numbers, period_s, setter, shared_mask
-from hosttune.measure.watch.states import HeldState, State, Trust, classify, step
+from hosttune.measure.watch.states import HeldState, State, Trust, step
 from hosttune.measure.watch.tick import CpuLimit, HostTick, LimitKind
-from hosttune.measure.watch.verdict import Confidence, judged
+from hosttune.measure.watch.verdict import Confidence
 from hosttune.views.measure.watch_words import headline
-from tests.unit.watch_scenarios import WATCHED, jittered, tick
+from tests.unit.watch_scenarios import WATCHED, jittered, judged, states_of, tick
 
 QUOTA = CpuLimit(LimitKind.QUOTA, 0.5, 16, "/sys/fs/cgroup/jobs/cpu.max", "")
 
@@ -142,7 +142,7 @@ def held_back(**more):
 
 
 def state_of(one):
-    return [held.state for held in classify([one])][-1]
+    return states_of([one])[-1]
 
 
 def test_quota_is_a_cause_of_its_own_and_says_which():

@@ -11,8 +11,9 @@ import pytest
 from hosttune.measure.watch.recording import replay
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.tick import Tick
-from hosttune.measure.watch.verdict import Confidence, VerdictKind, judged
+from hosttune.measure.watch.verdict import Confidence, VerdictKind
 from hosttune.views.measure.watch_words import evidence, headline
+from tests.unit.watch_scenarios import judged
 
 FOLDER = Path(__file__).resolve().parent / "watch_ticks"
 STATES = {
@@ -72,7 +73,7 @@ def test_recorded_job_without_a_group_of_its_own_is_never_called_something_else(
 @pytest.mark.parametrize("name", STATES)
 def test_recorded_job_without_psi_is_never_wrong_with_confidence(name):
     found = verdict(name, without_psi)
-    assert not found.is_confident or found.state.value == STATES[name]
+    assert found.confidence is Confidence.LOW or found.state.value == STATES[name]
 
 
 @pytest.mark.parametrize("name", STATES)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.measure.watch.states import LIMITS, HeldState, Limits, State, Trust, classify, step
+from hosttune.measure.watch.states import LIMITS, HeldState, Limits, State, Trust, step
 from hosttune.measure.watch.tick import CpuLimit, HostTick, LimitKind, Pressure, Tick, TreeTick, Wait, Want
-from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, gpu, jittered, tick
+from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, gpu, jittered, states_of, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
 
@@ -20,7 +20,7 @@ def state_of(one: Tick, held: State = State.UNKNOWN) -> State:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_step_on_a_scenario_finds_its_state_in_every_tick(name):
     wanted, one = SCENARIOS[name]
-    states = [held.state.value for held in classify(jittered(one, 60, seed=7))]
+    states = [state.value for state in states_of(jittered(one, 60, seed=7))]
     assert states == [wanted] * 60
 
 
@@ -70,7 +70,7 @@ def test_step_near_a_limit_keeps_the_state_it_entered(state, enters, stays, leav
 
 def test_memory_holds_for_five_calm_ticks():
     calm = [tick(95, 280)] * 6
-    states = [held.state.value for held in classify([tick(memory=11), *calm])]
+    states = [state.value for state in states_of([tick(memory=11), *calm])]
     assert states == ["MEM"] * 5 + ["GPU"] * 2
 
 
@@ -243,25 +243,25 @@ def test_process_that_waits_for_one_mapped_page_after_the_other_is_disk():
     """Recorded: a file of 600 MiB touched page by page on a host that others fill; storage pressure stays below 30 %."""
     one = tick(cpu=73, io=(29, 0), idle=0, main=0.4, delay=0.02, read=0.0, device=106 * MIB, gpus=(), job=None)
     tree = replace(one.tree, faults=26_000.0, most_runnable=0.42)
-    assert [held.state for held in classify([replace(one, tree=tree)] * 3)][-1] is State.DISK
+    assert states_of([replace(one, tree=tree)] * 3)[-1] is State.DISK
     pool = replace(one, tree=replace(tree, blocked=1), wait=Wait(Want.EACH_OTHER, "in memory"))
-    assert [held.state for held in classify([pool] * 3)][-1] is State.DISK
+    assert states_of([pool] * 3)[-1] is State.DISK
     swaps = replace(one, tree=tree, host=replace(one.host, swapped_in_pages=25_000.0))
-    assert [held.state for held in classify([swaps] * 3)][-1] is State.MEM
+    assert states_of([swaps] * 3)[-1] is State.MEM
     computes = replace(one, tree=replace(tree, most_runnable=0.99))
     sleeps = replace(one, tree=tree, wait=Wait(Want.NETWORK))
     for other in (computes, sleeps):
-        assert [held.state for held in classify([other] * 3)][-1] is not State.DISK
+        assert states_of([other] * 3)[-1] is not State.DISK
 
 
 def test_stolen_time_is_the_load_of_others_also_where_the_job_uses_half_of_its_cpus():
     one = tick(cpu=10, idle=0, children=(0.6, 0.6), gpus=())
     taken = replace(one, host=replace(one.host, stolen_percent=40.0), tree=replace(one.tree, most_runnable=0.6))
-    assert [held.state for held in classify([taken] * 3)][-1] is State.FOREIGN
+    assert states_of([taken] * 3)[-1] is State.FOREIGN
     sleeps = replace(taken, tree=replace(taken.tree, most_runnable=0.1))
     little = replace(taken, host=replace(one.host, stolen_percent=3.0))
     for other in (sleeps, little):
-        assert [held.state for held in classify([other] * 3)][-1] is not State.FOREIGN
+        assert states_of([other] * 3)[-1] is not State.FOREIGN
 
 
 def test_tasks_that_wait_for_each_other_and_do_nothing_wait_on_a_full_host_too():

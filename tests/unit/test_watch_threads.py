@@ -13,9 +13,8 @@ from hosttune.measure.watch.recording import replay
 from hosttune.measure.watch.remedies import Crowd, remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tasks import MOST_READ, look_at_tasks
-from hosttune.measure.watch.verdict import judged
 from hosttune.views.measure.watch_words import evidence, headline
-from tests.unit.watch_scenarios import WATCHED, jittered, tick
+from tests.unit.watch_scenarios import WATCHED, jittered, judged, tick
 
 FOLDER = Path(__file__).resolve().parent / "watch_ticks/threads"
 
@@ -57,9 +56,17 @@ def crowded(wanting, processes, **other):
 
 def test_many_processes_are_no_threads():
     texts = crowded(8.0, 8, children=(0.25,) * 8)
-    assert texts[0] == "8 processes want 2 CPUs: num_workers=2 is enough"
-    assert Crowd(7, 1.0, are_threads=True).text == "7 threads want 1 CPU"
+    assert texts[0] == "8 processes want 2 CPUs: as many as CPUs are enough (num_workers=2)"
+    assert Crowd(7, 1, 1.0).text(of_threads=True) == "7 threads want 1 CPU"
     assert "threads want" not in crowded(3.0, 3, children=(0.6,) * 3)[0]
+
+
+@pytest.mark.parametrize(("tasks", "processes", "first"), [(4.0, 3, "4 threads"), (8.0, 7, "7 processes")])
+def test_one_process_of_several_threads_among_many_is_named_with_them(tasks, processes, first):
+    """A learner beside its games; and a main process whose second thread hands batches over."""
+    texts = crowded(tasks, processes, children=(0.6,) * (processes - 1))
+    assert texts[0].startswith(f"{first} want 2 CPUs: ")
+    assert any(text.startswith(f"{processes} processes want 2 CPUs: ") for text in texts)
 
 
 def process(folder, pid, main, threads):

@@ -12,12 +12,13 @@ import pytest
 from hosttune.measure.watch.recording import replay
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.tick import Want
-from hosttune.measure.watch.verdict import Confidence, judged
+from hosttune.measure.watch.verdict import Confidence
 from hosttune.views.measure.watch_words import headline
 from tests.benchmarks import truth_job
 from tests.benchmarks.truth_guest import job as guest_job
 from tests.benchmarks.truth_scenario import stem
 from tests.benchmarks.watch_truth import SCENARIOS, is_held_back, is_later, is_unseen
+from tests.unit.watch_scenarios import judged
 
 FOLDER = Path(__file__).resolve().parent / "watch_ticks/truth"
 # name -> state, what it sleeps on, a word of the sentence

@@ -12,11 +12,11 @@ from hosttune.measure.watch.history import History, joined, point, segments
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import DiskTick, Mounted
-from hosttune.measure.watch.verdict import Confidence, VerdictKind, judge, judged
+from hosttune.measure.watch.verdict import Confidence, VerdictKind, judge
 from hosttune.views.measure.watch import watch_text
 from hosttune.views.measure.watch_words import details, evidence
 from hosttune.views.page import Page
-from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
+from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, judged, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
 GPU, DISK = MEASURED["gpu bound"][1], MEASURED["disk bound, two workers"][1]
@@ -56,7 +56,7 @@ def test_confidence_follows_from_the_source_of_pressure(one, confidence):
 def test_short_watch_is_never_of_high_confidence_and_a_shorter_one_is_undecided():
     assert verdict_of((DISK, 15)).confidence is Confidence.MEDIUM
     short = verdict_of((DISK, 9))
-    assert (short.outcome, short.state, short.is_confident) == (VerdictKind.UNDECIDED, None, False)
+    assert (short.outcome, short.state) == (VerdictKind.UNDECIDED, None)
     assert "only 4 s count" in short.would_decide[0]
 
 
@@ -141,7 +141,7 @@ def test_idle_time_counts_and_paused_time_does_not():
 )
 def test_undecided_says_what_would_decide_it(one, words):
     verdict = verdict_of((one, 60), watched=replace(WATCHED, gpu_reason="libnvidia-ml.so.1 is absent"))
-    assert (verdict.outcome, verdict.state, verdict.is_confident) == (VerdictKind.UNDECIDED, None, False)
+    assert (verdict.outcome, verdict.state) == (VerdictKind.UNDECIDED, None)
     assert any(words in sentence for sentence in verdict.would_decide), verdict.would_decide
 
 
@@ -247,7 +247,7 @@ def test_gpus_that_do_not_answer_are_said_whatever_the_verdict(source, is_said):
     verdict, account = judged(
         at(jittered(GPU, 60, seed=1), 0.0), replace(WATCHED, gpu_source=source, gpu_reason=reason)
     )
-    assert verdict.is_confident
+    assert verdict.state is State.GPU
     assert (f"GPUs: {reason} (hosttune driver says which)" in evidence(verdict, account)) is is_said
 
 

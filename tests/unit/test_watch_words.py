@@ -16,10 +16,10 @@ from hosttune.measure.watch.recording import Recorder, replay
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import FILE_SERVER, DiskTick, Mounted, Wait, Want, rounded
-from hosttune.measure.watch.verdict import Confidence, judged
+from hosttune.measure.watch.verdict import Confidence
 from hosttune.views.measure.watch_plot import _lanes
 from hosttune.views.measure.watch_words import evidence, headline
-from tests.unit.watch_scenarios import MEASURED, MIB, WATCHED, at, jittered, tick
+from tests.unit.watch_scenarios import MEASURED, MIB, WATCHED, at, jittered, judged, tick
 
 
 def seen(*parts, watched=WATCHED):

@@ -8,11 +8,14 @@ machine, pressure of the job's own control group).
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hosttune.measure.gpu.sample import GpuSample
-from hosttune.measure.watch.account import Watched
+from hosttune.measure.watch.account import Account, Watched
+from hosttune.measure.watch.states import HeldState, State, step
 from hosttune.measure.watch.tick import HostTick, Pressure, Tick, TreeTick
+from hosttune.measure.watch.verdict import WatchVerdict, judge
 
 MIB = float(1 << 20)
 GPU = GpuSample(0, "GPU-1", "NVIDIA A100", 0.0, 8 << 30, 80 << 30, 70.0, 300.0, 1410, (), (4242,))
@@ -47,6 +50,24 @@ def tick(
         host=HostTick(idle, 0.0, 2 - idle / 50, 0.0, 0.0, 0.0), tree=tree, disks=(), gpus=(gpu(util, power),), gpus_are_its=True,
     )  # fmt: skip
     return replace(base, **other)
+
+
+def judged(ticks: Iterable[Tick], watched: Watched) -> tuple[WatchVerdict, Account]:
+    """The verdict on ticks that are all there."""
+    account = Account(watched)
+    for one in ticks:
+        account.add(one)
+    account = account.settled()
+    return judge(account), account
+
+
+def states_of(ticks: Iterable[Tick]) -> list[State]:
+    """The state after each tick."""
+    held, found = HeldState(), []
+    for one in ticks:
+        held = step(held, one)
+        found.append(held.state)
+    return found
 
 
 def jittered(one: Tick, count: int, seed: int) -> tuple[Tick, ...]:

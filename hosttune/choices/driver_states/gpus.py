@@ -34,6 +34,7 @@ from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches, withou
 from hosttune.choices.next_kernel import commands, suggest_replacement
 from hosttune.facts.base import UnknownFact, attempt, raw
 from hosttune.facts.gpu.driver import NVIDIA_MODPROBE
+from hosttune.facts.gpu.gpu_holders import blacklist
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, UNLOAD, reload_driver, way_out
 from hosttune.facts.gpu.nvidia import smi_package
 from hosttune.facts.gpu.ways_out import RUN_REPORT, SUPPORT, find_place, way_of
@@ -299,7 +300,7 @@ def without_room(facts: Facts) -> Told | None:
 def refused(facts: Facts) -> Told | None:
     """nvidia-smi says no, or nothing at all, and nothing above says why."""
     if not facts.driver.is_loaded:
-        return None
+        return _unreached(facts) if facts.nvidia.smi == "refused" else None
     if facts.nvidia.smi == "answers":
         return _hanging(facts, facts.health.problem) if facts.health.is_stuck else None
     if facts.nvidia.smi not in ("refused", "hangs"):
@@ -314,6 +315,14 @@ def refused(facts: Facts) -> Told | None:
     if facts.nvidia.smi == "hangs":
         return _hanging(facts, facts.nvidia.problem)
     return facts.nvidia.problem, f"see why: {KERNEL_LOG}\nif that does not say, {RUN_REPORT}: sudo nvidia-bug-report.sh"
+
+
+def _unreached(facts: Facts) -> Told:
+    """Without the module nvidia-smi is not asked on a host; a report of nvidia-bug-report.sh has what it said."""
+    if facts.driver.nouveau_bound:
+        kept_out = blacklist(("nouveau",))
+        return f"{facts.nvidia.problem}; nouveau holds the GPU", f"{kept_out}\n{REBOOT}"
+    return facts.nvidia.problem, f"sudo modprobe nvidia\nif it is still not loaded, see why: {KERNEL_LOG}"
 
 
 def _hanging(facts: Facts, problem: str) -> Told:

@@ -79,7 +79,8 @@ class Gpu(Fact):
     def title(self) -> str:
         """What to call it: its name, else its device id."""
         title = self.name or f"NVIDIA device {self.device_id} ({self.generation} generation)"
-        return f"vGPU of {title}" if self.is_vgpu and not re.search(r"-\d+[A-Z]", title) else title
+        is_vgpu = attempt(lambda: self.is_vgpu) is True  # a GPU that fell off the bus does not say what it is a part of
+        return f"vGPU of {title}" if is_vgpu and not re.search(r"-\d+[A-Z]", title) else title
 
 
 @frozen

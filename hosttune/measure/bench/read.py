@@ -53,7 +53,6 @@ from hosttune.measure.cpus import usable_cpus
 from hosttune.measure.dataset.room import room
 
 LEVELS: Final = (1, 2, 4, 8, 16)
-MOST_LEVEL: Final = 64
 FEWEST_FILES: Final = 12
 WORKER_MEMORY: Final = 4 << 30  # bytes of data of one worker, at most
 SHOWN_BAD: Final = 5

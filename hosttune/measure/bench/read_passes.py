@@ -37,8 +37,6 @@ _SMALL_READ: Final = 1 << 20
 _WRITING_S: Final = 120.0  # of shards, at most
 _BATCH: Final = 32  # files that are probed at a time
 
-Progress = Callable[[str], None]
-
 
 class Watch:
     """Runs passes and does those again that others disturbed. With `spoiled`, none: nothing is concluded then. `anyway`

@@ -142,6 +142,7 @@ class Account:
         self.waited_s = 0.0
         self.limit: CpuLimit | None = None  # the last that held it back
         self.works_with: set[Workload] = set()
+        self.one_thread = ""  # what holds its busiest process to one thread, as last seen
         self.memory: MemoryTick | None = None
         self.new_workers = 0  # counted; and in how many looks some were seen
         self.looks_with_new_workers = 0
@@ -190,7 +191,9 @@ class Account:
         self._others(tick)
         self._add_disks(tick)
         self._add_mounts(tick)
-        self.works_with.update(tick.works_with or ())
+        if tick.works_with is not None:
+            self.works_with.update(tick.works_with)
+            self.one_thread = tick.one_thread
         return self.held
 
     def settled(self) -> Account:

@@ -63,6 +63,7 @@ SIGNS: Mapping[Workload, Signs] = MappingProxyType({
 _CONTAINERS = frozenset({".tar", ".mdb", ".lmdb", ".h5", ".hdf5", ".zip", ".tfrecord", ".rec", ".arrow", ".parquet"})
 _BY_LIBRARY = (Workload.REQUESTS, Workload.VIDEO, Workload.SOUND, Workload.TEXT, Workload.TABLES)
 _WITH_FILE = (Workload.VIDEO, Workload.PICTURES, Workload.ARRAYS)
+_THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _SHIPPED_WITH = ("opencv",)  # brings FFmpeg with it, whatever it is used for
 
 
@@ -84,6 +85,15 @@ def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Workload,
     if found & {Workload.PICTURES, Workload.SOUND} and not has_file[Workload.TABLES]:
         found.discard(Workload.TABLES)  # labels
     return tuple(work for work in Workload if work in found)
+
+
+def held_to_one_thread(environment: bytes) -> str:
+    """`OMP_NUM_THREADS=1`, of the content of /proc/PID/environ; "" where no variable says so. Pure.
+
+    nproc(1) counts by OMP_NUM_THREADS too, and torchrun sets it to 1 for several ranks (torch/distributed/run.py).
+    """
+    entries = set(environment.split(b"\0")[:-1])
+    return next((f"{name}=1" for name in _THREAD_COUNTS if f"{name}=1".encode() in entries), "")
 
 
 def mapped_files(maps: bytes) -> set[str]:

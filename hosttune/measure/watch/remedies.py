@@ -13,7 +13,7 @@ from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.endings import Ending, EndKind, ending_of
 from hosttune.measure.watch.programs import Workload
 from hosttune.measure.watch.states import LIMITS, State
-from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want
+from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want, is_file_server
 from hosttune.measure.watch.verdict import SECOND, VerdictKind, WatchVerdict
 from hosttune.measure.workers import start_workers
 
@@ -25,20 +25,31 @@ NETWORK_TYPES = (  # beginnings: file systems that a server has
 FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at most by default)
 STARTS = 4  # looks in which new loaders were seen, and generations of them
 MOSTLY = 4
+THREADS_PART = 0.25
+TINY_SHM = 256 << 20  # bytes: Docker's and Kubernetes' is 64 MiB
 
 
 class Crowd(NamedTuple):
     """More tasks want a CPU than the job may use: threads of a few processes, or many processes."""
 
     tasks: int
+    processes: int
     cpus: float
-    are_threads: bool
 
     @property
-    def text(self) -> str:
+    def are_threads(self) -> bool:
+        """Of most processes more than one thread wants one."""
+        return self.tasks >= LIMITS.crowded * self.processes
+
+    @property
+    def has_threads(self) -> bool:
+        """A part of them are threads beside the first of their process: a process computes in several."""
+        return self.tasks - self.processes >= max(1.0, THREADS_PART * self.tasks)
+
+    def text(self, *, of_threads: bool) -> str:
         """`8 threads want 2 CPUs`."""
-        what = "threads" if self.are_threads else "processes"
-        return f"{self.tasks} {what} want {self.cpus:.3g} CPU{'s' * (self.cpus != 1)}"
+        what = f"{self.tasks} threads" if of_threads else f"{self.processes} processes"
+        return f"{what} want {self.cpus:.3g} CPU{'s' * (self.cpus != 1)}"
 
 
 def remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
@@ -51,7 +62,9 @@ def remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
     for state in states:
         for name in _names(state, account, shares.get(state) or 1.0):
             found[name] = _filled(name, account)
-    if (end := _end_advice(ending_of(account))) and end not in found:
+    if not states and starts_workers_anew(account):
+        found["new-workers"] = ADVICE["new-workers"]
+    if (end := _end_advice(ending_of(account), account)) and end not in found:
         copies = ("worker-copies",) if end in _OUT_OF_MEMORY and _has_loaders(account) else ()
         found = {**{name: _filled(name, account) for name in (end, *copies)}, **found}
     if any(gpu.was_lost for gpu in account.gpus.values()):
@@ -67,10 +80,25 @@ _OUT_OF_MEMORY = {"oom-group", "oom-host"}
 _ASKED_FOR = {"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2"}  # who sent it knows why
 
 
-def _end_advice(ending: Ending | None) -> str:
-    if ending is None or ending.what in _ASKED_FOR:
+_LESS_MEMORY = {
+    True: "fewer loader workers, a smaller prefetch_factor or batch",
+    False: "a smaller batch, less kept in lists",
+}
+
+
+def _end_advice(ending: Ending | None, account: Account) -> str:
+    if ending is None:
+        return "small-shm" if account.status and _may_lack_shm(account) else ""
+    if ending.what in _ASKED_FOR:
         return ""
     return _ENDS.get(ending.kind) or {"SIGKILL": "killed", "SIGBUS": "sigbus"}.get(ending.what, "crashed")
+
+
+def _may_lack_shm(account: Account) -> bool:
+    """A loader worker that finds no room in /dev/shm dies within a moment, and its main process ends with an ordinary
+    status: no look need have seen it full."""
+    shm = account.least_shm
+    return shm is not None and 0 < shm.size_bytes <= TINY_SHM and _has_loaders(account)
 
 
 def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
@@ -152,10 +180,9 @@ def crowd_of(account: Account) -> Crowd | None:
     tasks, processes, cpus = (account.means[name].value for name in ("wanting", "wanting_processes", "cpus"))
     if tasks is None or processes is None or not cpus or tasks <= LIMITS.crowded * cpus or tasks < cpus + 1:
         return None
-    are_threads = tasks >= LIMITS.crowded * processes
-    if not are_threads and processes < max(1.0, cpus) + 1:
+    if tasks < LIMITS.crowded * processes and processes < max(1.0, cpus) + 1:
         return None
-    return Crowd(round(tasks), cpus, are_threads)
+    return Crowd(round(tasks), max(1, round(processes)), cpus)
 
 
 def _of_crowd(account: Account) -> tuple[str, ...]:
@@ -164,7 +191,8 @@ def _of_crowd(account: Account) -> tuple[str, ...]:
         return ()
     if crowd.are_threads:
         return ("threads",)
-    return ("fewer-workers",) if _is_python(account) else ()
+    threads = ("threads",) if crowd.has_threads else ()
+    return (*threads, *(("fewer-workers",) if _is_python(account) else ()))
 
 
 def _of_work(account: Account) -> tuple[str, ...]:
@@ -199,7 +227,8 @@ def _has_loaders(account: Account) -> bool:
 def maps_its_files(account: Account) -> bool:
     """Whether it reads files by touching mapped pages, more than by read(2)."""
     faults, read = account.means["faults"].value or 0.0, account.means["read_bytes"].value or 0.0
-    return faults >= LIMITS.many_faults and faults * FAULT_BYTES > read
+    least = 1.0 if waits_for_files(account) else LIMITS.many_faults  # a second: a server may take long for each
+    return faults >= least and faults * FAULT_BYTES > read
 
 
 def _has_gpu(account: Account) -> bool:
@@ -228,11 +257,18 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
         return ("turns" if takes_turns(account) else "one-slow-worker",)
     chunks = ("chunks",) if Workload.ARRAYS in account.works_with else ()
     if saturated < 0.5:
-        full = "launch-bound" if _has_gpu(account) else "one-thread"
+        full = _of_full_main(account)
         if round(active) >= 1 or (mean["children"] or 0.0) >= 1.5:  # it has loaders, and they rest
-            return (*chunks, full, "profile")
-        return (*chunks, *(("some-workers", full) if _has_gpu(account) else (full, "some-workers")), "profile")
+            return (*chunks, *full, "profile")
+        return (*chunks, *(("some-workers", *full) if _has_gpu(account) else (*full, "some-workers")), "profile")
     return (*chunks, "more-workers", "keep-workers", *(("pin-memory",) if _has_gpu(account) else ()), "knee")
+
+
+def _of_full_main(account: Account) -> tuple[str, ...]:
+    """Of a main process at the limit of one core. Beside a GPU the kernels that it starts come first."""
+    is_held = bool(account.one_thread) and (account.means["cpus"].value or 0.0) >= LIMITS.main_most
+    held = ("held-to-one-thread",) if is_held else ()
+    return ("launch-bound", *held) if _has_gpu(account) else (*held, "one-thread")
 
 
 def is_one_of_several(account: Account, share: float = 1.0) -> bool:
@@ -252,16 +288,28 @@ def _of_waits(account: Account) -> tuple[str, ...]:
     if account.waits_for in {Want.NETWORK, None} and account.allowances:
         return ("allowance", "store")
     network = ("nfs-read-ahead",) if any(kind.startswith("nfs") for kind in _types(account)) else ()
-    kind = account.waits_for
-    if kind is Want.NETWORK and maps_its_files(account):
-        return ("mapped", *network)
-    if kind is Want.NETWORK:
-        return ("store", *network, *(("overlap-waits",) if _is_python(account) else ()))
+    kind, is_served = account.waits_for, waits_for_files(account)
+    server = ("peer",) if is_served and kind is Want.PEER else ()
+    if (kind is Want.NETWORK or is_served) and maps_its_files(account):
+        return ("mapped", *network, *server)
+    read = account.means["read_bytes"].value
+    if is_served and read is not None and read < LIMITS.reading_bytes:
+        written = (account.totals["written_bytes"] or 0.0) / max(1.0, account.seconds)  # a log is a trickle beside it
+        return ("writes" if written >= LIMITS.reading_bytes else "names", *server)
+    if kind is Want.NETWORK or is_served:
+        return ("store", *network, *(("overlap-waits",) if _is_python(account) else ()), *server)
     named = {Want.LOCK: "lock", Want.PEER: "peer", Want.EACH_OTHER: "each-other", Want.TIMER: "timer"}
     if kind is not None:
         forked = _of_forks(account) if kind is Want.EACH_OTHER else ()
         return (named[kind], *forked)
     return ("waits", *network, *(("overlap-waits",) if _is_python(account) else ()))
+
+
+def waits_for_files(account: Account) -> bool:
+    """Whether it mostly waited for the server of a file system, whichever files it asked for."""
+    seconds = account.waited_for
+    served = sum(seconds[what] for what in seconds if is_file_server(what))
+    return account.waits_for in {Want.NETWORK, Want.PEER} and served > 0.5 * sum(seconds.values())
 
 
 def _types(account: Account) -> tuple[str, ...]:
@@ -298,16 +346,26 @@ def _filled(name: str, account: Account) -> Advice:
                 advice, text=f"more loader workers for each GPU process: num_workers={start} instead of {now}"
             )
         return replace(advice, text=f"{advice.text}; {now} are there, {cpus:g} CPUs would carry a few more")
-    if name in {"threads", "fewer-workers"} and (crowd := crowd_of(account)) is not None:
-        return replace(advice, text=advice.text.format(crowd=crowd.text, most=max(1, int(crowd.cpus))))
-    if name in {"profile", "continue", "hang"}:
-        return replace(advice, text=advice.text.format(pid=account.watched.pid))
-    if name == "memory-limit" and (memory := account.memory) is not None:
-        by = f" ({memory.by})" if memory.by else ""
-        return replace(advice, text=advice.text.format(path=memory.path + by))
+    if "{" in advice.text:
+        return replace(advice, text=advice.text.format(**_words(name, account)))
     if name == "limit" and account.limit is not None:
         return replace(advice, text=f"{advice.text}: {limit_source(account.limit)}")
     if name == "foreign" and account.others:
         busiest = sorted(account.others, key=lambda one: -account.others[one])[:3]
         return replace(advice, text=f"{advice.text}. Busiest: {', '.join(busiest)}")
     return advice
+
+
+def _words(name: str, account: Account) -> dict[str, object]:
+    """What is filled into the text of an advice."""
+    crowd, memory, shm = crowd_of(account), account.memory, account.least_shm
+    by = f" ({memory.by})" if memory is not None and memory.by else ""
+    return {
+        "crowd": crowd.text(of_threads=name == "threads") if crowd is not None else "more want a CPU than there are",
+        "most": max(1, int(crowd.cpus)) if crowd is not None else 1,
+        "less": _LESS_MEMORY[_has_loaders(account)],
+        "variable": account.one_thread,
+        "size": shm.size_bytes >> 20 if shm is not None else 0,
+        "pid": account.watched.pid,
+        "path": f"{memory.path}{by}" if memory is not None else "its control group",
+    }

@@ -7,7 +7,7 @@ nothing is `unknown`, and says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Protocol
@@ -117,14 +117,6 @@ class HeldState:
     state: State = State.UNKNOWN
     leaving: int = 0
     trust: Trust = Trust.LOW
-
-
-def classify(ticks: Iterable[Tick]) -> Iterator[HeldState]:
-    """The state after each tick."""
-    held = HeldState()
-    for tick in ticks:
-        held = step(held, tick)
-        yield held
 
 
 def step(held: HeldState, tick: Tick) -> HeldState:

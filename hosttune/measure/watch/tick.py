@@ -25,6 +25,8 @@ class Want(str, Enum):
 
 
 FILE_SERVER = "a file system's server"  # what a wait for one is for
+FUSE_SERVER = "the server of a FUSE file system"
+THROUGH_FUSE = ", through FUSE"  # the end of what is waited for, where the file is known
 
 
 @frozen
@@ -214,6 +216,7 @@ class Tick:
     allowances: tuple[HeldBack, ...] = ()
     frozen_by: str = ""  # the folder of the control group that is frozen
     works_with: tuple[Workload, ...] | None = None  # pictures, text ...; looked up now and then
+    one_thread: str = ""  # OMP_NUM_THREADS=1, as the environment of the busiest process has it; looked up now and then
     is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged
 
 
@@ -264,6 +267,11 @@ def others_cores(tick: Tick) -> float | None:
     if tick.host is None or tick.host.busy_cores is None or tick.tree is None or tick.tree.cores is None:
         return None
     return max(0.0, tick.host.busy_cores - tick.tree.cores)
+
+
+def is_file_server(what: str) -> bool:
+    """Whether what was waited for is the server of a file system, in the kernel's client or through FUSE."""
+    return what in {FILE_SERVER, FUSE_SERVER} or what.endswith(THROUGH_FUSE)
 
 
 def pressure(tick: Tick) -> Pressure | None:

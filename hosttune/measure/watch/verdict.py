@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 
 from hosttune.frozen import frozen
-from hosttune.measure.watch.account import Account, Watched
+from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.gaps import gaps
 from hosttune.measure.watch.history import HOLDS, Segment, segments
 from hosttune.measure.watch.states import State, Trust
-from hosttune.measure.watch.tick import FILE_SERVER, CpuLimit, Tick, Want
+from hosttune.measure.watch.tick import CpuLimit, Want, is_file_server
 
 MIXED = 0.3
 SECOND = 0.2  # a state with this share is named, and advised on, beside the leading one
@@ -69,20 +68,6 @@ class WatchVerdict:
     seconds: float
     not_the_cause: tuple[State, ...]
     would_decide: tuple[str, ...]
-
-    @property
-    def is_confident(self) -> bool:
-        """Whether it names one state and stands by it."""
-        return self.outcome in {VerdictKind.ONE, VerdictKind.CHANGED} and self.confidence is not Confidence.LOW
-
-
-def judged(ticks: Iterable[Tick], watched: Watched) -> tuple[WatchVerdict, Account]:
-    """The verdict on ticks that are all there."""
-    account = Account(watched)
-    for tick in ticks:
-        account.add(tick)
-    account = account.settled()
-    return judge(account), account
 
 
 def judge(account: Account) -> WatchVerdict:
@@ -183,6 +168,6 @@ def _not_the_cause(account: Account, shares: tuple[Share, ...]) -> tuple[State, 
         if share.get(state, 0.0) < RULED_OUT
         and account.means[signal].seconds >= CARRIED * account.active_s
         and not (state is State.MEM and account.drops_cache)
-        and not (state is State.DISK and FILE_SERVER in account.waited_for)
+        and not (state is State.DISK and any(map(is_file_server, account.waited_for)))
         and all(share.get(twin, 0.0) < RULED_OUT for twin in _TWINS.get(state, ()))
     )

@@ -15,7 +15,7 @@ from hosttune.frozen import frozen
 from hosttune.host.bounded import names_in
 from hosttune.measure.watch.kept import content_in_time, content_of
 from hosttune.measure.watch.sockets import OpenSocket, inode_of, is_local, links_of, tcp_sockets, unix_sockets
-from hosttune.measure.watch.tick import FILE_SERVER, Wait, Want
+from hosttune.measure.watch.tick import FILE_SERVER, FUSE_SERVER, THROUGH_FUSE, Wait, Want
 
 MOST_PROCESSES = 32
 MOST_THREADS = 8  # of one process, where its main thread tells nothing
@@ -115,7 +115,7 @@ def _single(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -> Wait 
     if kind == Task.LOCK:
         return Wait(Want.LOCK, _lock_name(file))
     if kind == Task.PEER and one.channel.startswith(_FUSE):
-        return Wait(Want.PEER, f"the server of {file}, through FUSE" if file else "the server of a FUSE file system")
+        return Wait(Want.PEER, f"the server of {file}{THROUGH_FUSE}" if file else FUSE_SERVER)
     if kind == Task.PEER:
         return _peer([file] if file else links.values(), ends, ours) or Wait(Want.PEER)
     if kind == Task.PIPE:

@@ -17,6 +17,7 @@ from hosttune.measure.watch.remedies import (
     maps_its_files,
     starts_workers_anew,
     takes_turns,
+    waits_for_files,
 )
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import FILE_SERVER, Want
@@ -300,7 +301,7 @@ def _waiting_for_storage(account: Account) -> str:
 
 def _threads(account: Account) -> str:
     crowd = crowd_of(account)
-    return crowd.text if crowd is not None and crowd.are_threads else ""
+    return crowd.text(of_threads=True) if crowd is not None and crowd.are_threads else ""
 
 
 def _of(storage: str) -> str:
@@ -445,7 +446,9 @@ def _waiting(account: Account) -> str:
 
 def _mounts(account: Account) -> str:
     storage = storage_of(account)
-    return f"its files lie on {storage}" if storage else ""
+    if not storage or (waits_for_files(account) and not _is_served(account)):
+        return ""  # names that it looks up are of a file system that its open files do not show
+    return f"its files lie on {storage}"
 
 
 def _cache(account: Account) -> str:

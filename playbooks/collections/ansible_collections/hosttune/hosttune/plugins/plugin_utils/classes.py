@@ -153,7 +153,7 @@ def _kept_back(answers):
         for finding in findings_of(one) if "undone_run" not in one else []:
             if kind := kind_of(finding, in_plan):
                 hold = finding["hold"]["detail"]
-                why = hold if kind == REFUSED or not hold else f"{_said(finding)} {hold}"
+                why = hold if finding["hold"]["kind"] == "refused" or not hold else f"{_said(finding)} {hold}"
                 why = why or finding["reason"] or "; ".join((finding.get("evidence") or ())[:1])
                 if len(own) >= LINES_OF_HOST and (kind, why) not in own:
                     why = "more reasons than are shown of one host"

@@ -1,0 +1,259 @@
+"""A report of nvidia-bug-report.sh as the record of its host: files and answers of programs, as far as it has them.
+
+Nothing is absent because the report does not have it: most of a host is not collected. Absent is what the program
+itself says is no file (`*** PATH does not exist`), a PCI device that a whole list does not name, and a module that
+/proc/modules does not.
+
+Sources: nvidia-bug-report.sh of the branches 390 to 595; dmidecode(8); proc(5).
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from hosttune.errors import BadInput, Fault, Where
+from hosttune.frozen import frozen
+from hosttune.host.record import FORMAT_VERSION, KIND
+from hosttune.host.support.lspci import FOLDER, devices_in, tables_of
+from hosttune.host.support.sections import END, RULE, START, ReportSection, sections_of
+from hosttune.host.support.smi import LongText, read_long
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MOST: Final = 128 << 20  # bytes of the text; a report of eight GPUs has some 20 MiB
+MOST_LINES: Final = 4 << 20
+_GZIP = b"\x1f\x8b"
+_CHUNK = 1 << 20
+_HEAD = 4096  # bytes in which the first sentences are
+_UNAME = regex(r"^uname: (\S{1,99}) (\S{1,99}) (\S{1,99}) .{0,200}?\b(x86_64|aarch64|ppc64le) ", re.MULTILINE)
+_VERSION = regex(r"^nvidia-bug-report.sh Version: (\d{1,12})", re.MULTILINE)
+_FLAGS = regex(r"^command line flags: (.*)$", re.MULTILINE)
+_SAFE_MODE, _BACKTRACES = "--safe-mode", "--extra-system-data"
+_STAMP = regex(r"\[ *(\d{1,9}\.\d{1,9})\] ")
+_LAST_LINES = 200  # of the kernel log, among which is one with the newest time
+_XID = regex(r"NVRM: Xid \([^()\n]{1,60}\): (\d{1,3}), [^\n]{0,400}")
+_LOGS = "Scanning kernel log files for NVIDIA kernel messages"
+_OF_KERNEL = ("/proc/", "/sys/")
+_DRIVER = regex(r"^NVRM version: .{0,200}?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)\s", re.MULTILINE)
+_LOADED = regex(r"^(\w+) \d+ ", re.MULTILINE)
+_MODULES = ("nvidia", "nvidia_modeset", "nvidia_drm", "nvidia_uvm", "nvidia_peermem", "nouveau", "vfio_pci")
+_VERSION_LOADED, _MODULE_VERSION = "/proc/driver/nvidia/version", "/sys/module/nvidia/version"
+_GPUS = "/proc/driver/nvidia/gpus"
+_VIRTUAL = regex(r"^flags\s*:.* hypervisor\b", re.MULTILINE)
+_DMI_FOLDER = "/sys/class/dmi/id"
+_DMI_ROW = regex(r"\t([\w ]{1,60}): (.*)")
+_DMI = {
+    ("System Information", "Manufacturer"): "sys_vendor", ("System Information", "Product Name"): "product_name",
+    ("Base Board Information", "Manufacturer"): "board_vendor",
+    ("Base Board Information", "Product Name"): "board_name",
+    ("BIOS Information", "Vendor"): "bios_vendor", ("BIOS Information", "Version"): "bios_version",
+    ("Chassis Information", "Asset Tag"): "chassis_asset_tag",
+}  # fmt: skip
+_OS = regex(r"^([A-Z_]{1,40})=(?:\"([^\"\n]*)\"|'([^'\n]*)'|(\S*))\s*$", re.MULTILINE)
+_ISSUE = regex(r"(Ubuntu|Debian GNU/Linux) (\d{1,3}(?:\.\d{1,3})?)")
+_LSPCI = regex(r"lspci -(?:nn$|nnDvvvx|d)")
+# Files that say what the host was long ago, or nothing of it: their errors are over.
+_LEFT_OUT = regex(r"/var/log/|/var/lib/dkms/|/home/|/usr/share/|/etc/X11/|/proc/asound/|/sys/class/drm/")
+_CONTAINER = regex(r"[0-9a-f]{12}")  # the host name that Docker gives a container
+# The kernel log, the configuration space of PCI devices and the tables of the firmware are read on a host, or in a
+# container that is as open as one: of both the verdicts are about the host.
+_FIRST_NAMESPACES: Final = {"/proc/self/ns/pid": "pid:[4026531836]", "/proc/self/ns/user": "user:[4026531837]"}
+_NO_POLICY = ("/etc/hosttune", "/var/lib/hosttune")  # not collected: the default policy judges
+_NO_HYPERVISOR = ("/sys/hypervisor", "/sys/hypervisor/type")
+# nvidia-smi is the host's own there: hosts whose driver is in a container have none.
+_NO_CONTAINED_DRIVER = ("/run/nvidia", "/run/nvidia/driver")
+Tables = dict[str, dict[str, Any]]
+
+
+@frozen
+class BugReport:
+    """What a report holds."""
+
+    record: Mapping[str, Any]  # as host/record.py has it
+    smi: LongText
+    answers: Mapping[str, str]  # of nvidia-smi's commands, by the command
+    script: str  # version of the program
+    collected_at: float  # seconds since 1970; 0 where nothing tells
+    is_whole: bool  # its last line is there
+    is_safe_mode: bool  # nvidia-smi was not asked
+    has_backtraces: bool  # the program asked the kernel for them: they are no stall
+    has_log: bool  # of the kernel, of that boot
+    # Xid numbers of the system's logs that the kernel log of that boot does not have, and how many lines have each. Any
+    # user of that host can write into these logs.
+    logged_xids: Mapping[int, int]
+
+
+def is_bug_report(head: bytes) -> bool:
+    """Whether a file begins as one: plain, or gzip whose first bytes are."""
+    if head.startswith(_GZIP):
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, _HEAD)
+        except zlib.error:
+            return False
+    return START in head[:_HEAD]
+
+
+def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
+    """What a file holds that `is_bug_report`. Raises BadInput for one that is too long."""
+    plain = _unpacked(content)
+    if len(plain) > MOST or plain.count(b"\n") > MOST_LINES:
+        message = f"its text is longer than any of nvidia-bug-report.sh ({MOST >> 20} MiB, {MOST_LINES} lines)"
+        raise BadInput([Fault(Where(path), message, "send the file as that program wrote it")])
+    text = plain.decode("utf-8", "surrogateescape")
+    text = text[max(text.find(START.decode()), 0) :]
+    head = text[:_HEAD]
+    sections: dict[str, ReportSection] = {}
+    for section in sections_of(f"{RULE}\n\n{text}"):
+        sections.setdefault(section.head, section)
+    flags = match[1].split() if (match := _FLAGS.search(head)) else []
+    log = "" if _BACKTRACES in flags else _text(sections, "dmesg")
+    at = max((one.seen_at for one in sections.values() if one.head.startswith(_OF_KERNEL)), default=0.0)
+    uname = _UNAME.search(head)
+    answers = {name: one.text for name, one in sections.items() if name.startswith("nvidia-smi ")}
+    version = _VERSION.search(head)
+    return BugReport(
+        record=_record(sections, uname, log, at, tool_version),
+        smi=read_long(answers.get("nvidia-smi --query") or answers.get("nvidia-smi -q", "")),
+        answers=answers,
+        script=version[1] if version else "",
+        collected_at=at,
+        is_whole=END in text[-_HEAD:],
+        is_safe_mode=_SAFE_MODE in flags,
+        has_backtraces=_BACKTRACES in flags,
+        has_log=bool(log),
+        logged_xids=_logged_xids(_text(sections, _LOGS), log),
+    )
+
+
+def _unpacked(content: bytes) -> bytes:
+    """The text, at most some more than MOST. The program adds section by section, so that gzip files are one after
+    another; of one that breaks off what is before the break.
+    """
+    parts: list[bytes] = []
+    length, left = 0, content
+    if not content.startswith(_GZIP):
+        return content
+    while left.startswith(_GZIP) and length <= MOST:
+        stream = zlib.decompressobj(wbits=31)
+        while not stream.eof and length <= MOST:
+            try:
+                part = stream.decompress(left, _CHUNK)
+            except zlib.error:
+                return b"".join(parts)
+            parts.append(part)
+            length += len(part)
+            left = stream.unconsumed_tail
+            if not part and not left:
+                return b"".join(parts)
+        left = stream.unused_data
+    return b"".join(parts)
+
+
+def _record(
+    sections: Mapping[str, ReportSection], uname: re.Match[str] | None, log: str, at: float, tool_version: str
+) -> Mapping[str, Any]:
+    tables = _tables(sections)
+    queries = []
+    if log:
+        queries.append({"argv": ["dmesg", "--kernel"], "status": 0, "stdout": log, "stderr": ""})
+        tables["files"]["/proc/uptime"] = f"{max(at - _booted(sections, log, at), 0.0):.2f} 0.00\n"
+    if uname:
+        names = zip(("ostype", "hostname", "osrelease", "arch"), uname.groups(), strict=True)
+        tables["files"] |= {f"/proc/sys/kernel/{name}": f"{value}\n" for name, value in names}
+        queries.append({"argv": ["uname", "-m"], "status": 0, "stdout": f"{uname[4]}\n", "stderr": ""})
+        if not _CONTAINER.fullmatch(uname[2]):
+            tables["links"] |= _FIRST_NAMESPACES
+    return {
+        "format_version": FORMAT_VERSION, "kind": KIND, "tool_version": tool_version, "made_at": at,
+        "name": uname[2] if uname else "unknown", "machine": "", "privileged": True, "persistent_only": False,
+        "shared": False, "os_release": _os_release(sections), "queries": queries, **tables,
+    }  # fmt: skip
+
+
+def _text(sections: Mapping[str, ReportSection], *heads: str) -> str:
+    return next((sections[head].text for head in heads if head in sections), "")
+
+
+def _tables(sections: Mapping[str, ReportSection]) -> Tables:
+    tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats")}
+    files = tables["files"]
+    files |= {path: _entry(one) for path, one in sections.items() if one.is_known and not _LEFT_OUT.match(path)}
+    shown = [one.text for name, one in sections.items() if _LSPCI.match(name)]
+    if shown and (devices := devices_in(*shown)):
+        for name, own in tables_of(devices).items():
+            tables[name] |= own
+    slots = {path.split("/")[5] for path, one in files.items() if path.startswith(f"{_GPUS}/") and isinstance(one, str)}
+    tables["listings"] |= {_GPUS: sorted(slots)} if slots else {}
+    files |= _firmware_words(_text(sections, "/sbin/dmidecode", "/usr/sbin/dmidecode"))
+    if modules := _text(sections, "/proc/modules"):
+        _add_modules(tables, frozenset(_LOADED.findall(modules)))
+    absent = [*_NO_POLICY]
+    cpuinfo = _text(sections, "/proc/cpuinfo")
+    if cpuinfo and not (_VIRTUAL.search(cpuinfo) and "Xen" in _text(sections, "dmesg")):
+        absent += _NO_HYPERVISOR
+    if any(name.startswith("nvidia-smi ") for name in sections):
+        absent += _NO_CONTAINED_DRIVER
+    for table in tables.values():
+        table.update({path: {"absent": True} for path in absent})
+    return tables
+
+
+def _entry(section: ReportSection) -> Any:
+    if section.state == "missing":
+        return {"absent": True}
+    return section.text if section.state == "file" else {"unreadable": f"{section.head} could not be read there"}
+
+
+def _add_modules(tables: Tables, loaded: frozenset[str]) -> None:
+    """Which modules of GPUs are loaded: none of them is built into a kernel of a distribution."""
+    files = tables["files"]
+    for name in _MODULES:
+        is_loaded = name in loaded
+        tables["stats"][f"/sys/module/{name}"] = list(FOLDER) if is_loaded else {"absent": True}
+        if not is_loaded:
+            files[f"/sys/module/{name}/version"] = {"absent": True}
+    if "nvidia" not in loaded:
+        files.setdefault(_VERSION_LOADED, {"absent": True})
+    elif isinstance(said := files.get(_VERSION_LOADED), str) and (driver := _DRIVER.search(said)):
+        files[_MODULE_VERSION] = f"{driver[1]}\n"
+
+
+def _firmware_words(dmidecode: str) -> dict[str, str]:
+    """What /sys/class/dmi/id has, of the first table of each kind."""
+    found: dict[str, str] = {}
+    table = ""
+    for line in dmidecode.split("\n"):
+        if line and not line.startswith(("\t", " ")):
+            table = line.strip()
+        elif (row := _DMI_ROW.fullmatch(line)) and (name := _DMI.get((table, row[1]))):
+            found.setdefault(f"{_DMI_FOLDER}/{name}", f"{row[2].strip()}\n")
+    if found:  # firmware may have no such row
+        found.setdefault(f"{_DMI_FOLDER}/chassis_asset_tag", "\n")
+    return found
+
+
+def _booted(sections: Mapping[str, ReportSection], log: str, now: float) -> float:
+    """When the kernel's clock began: no later than the first look at any of its files, and than its last line."""
+    last = [float(match[1]) for line in log.split("\n")[-_LAST_LINES:] if (match := _STAMP.match(line))]
+    seen = [one.seen_at for one in sections.values() if one.seen_at and one.head.startswith(_OF_KERNEL)]
+    return min([now - max(last, default=0.0), *seen])
+
+
+def _logged_xids(logs: str, log: str) -> dict[int, int]:
+    known = {match[0] for match in _XID.finditer(log)}
+    found = (match for match in _XID.finditer(logs) if match[0] not in known)
+    return dict(Counter(int(match[1]) for match in found))
+
+
+def _os_release(sections: Mapping[str, ReportSection]) -> Mapping[str, Any]:
+    told = _OS.finditer(_text(sections, "/etc/os-release"))
+    if found := {match[1].lower(): match[2] or match[3] or match[4] or "" for match in told}:
+        return found
+    if issue := _ISSUE.match(_text(sections, "/etc/issue").lstrip()):
+        return {"id": issue[1].split()[0].lower(), "version_id": issue[2], "pretty_name": issue[0]}
+    return {"unreadable": "this report does not say which distribution it is"}

@@ -1,0 +1,168 @@
+"""PCI devices as `lspci -nnDvvvxxx` prints them, in the form in which sysfs has them. Pure.
+
+Sources: lspci(8); kernel, Documentation/PCI/sysfs-pci.rst; PCI Local Bus Specification 3.0, section 6.1 (the first 64
+bytes of the configuration space).
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+DEVICES = "/sys/bus/pci/devices"
+MOST = 4096  # devices
+# Older scripts ask for the details without numbers (-d 10de:* -v -xxx), and for the numbers without details (-nn).
+_HEAD = regex(r"([0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) \S")
+_NUMBERS = regex(r"\S{7,20} .{0,120}? \[([0-9a-f]{4})\]: .{0,300}?\[([0-9a-f]{4}):([0-9a-f]{4})\]")
+_BYTES = regex(r"([0-9a-f]{2,3}): ((?:[0-9a-f]{2} ?){16})")
+_LINK = regex(r"[\t ]{1,9}Lnk(Cap|Sta):\s.{0,60}?Speed (\d{1,3}(?:\.\d)?)GT/s(?: \([^)]{0,40}\))?, Width x(\d{1,2})")
+_REGION = regex(r"\tRegion (\d): (?:Memory|I/O ports) at ([0-9a-f]{1,16}) .{0,120}?\[size=(\d{1,6})([KMGT]?)\]")
+_BUSES = regex(r"\tBus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), ")
+_DRIVER = regex(r"\tKernel driver in use: ([\w-]{1,64})")
+_NODE = regex(r"\tNUMA node: (\d{1,5})")
+_GROUP = regex(r"\tIOMMU group: (\d{1,6})")
+_FUNCTIONS = regex(r"[\t ]{1,9}Initial VFs: \d{1,5}, .{0,120}?Number of VFs: ([1-9]\d{0,4})")
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_BARS = 6
+FOLDER = ("directory", 0o755, 0, 0, 0, 0, 1, 1, 2, 0)  # as the table `stats` of a record has it
+_LINES_OF_RESOURCE = 13
+
+
+@frozen
+class PciDevice:
+    """One device as lspci shows it."""
+
+    slot: str  # 0000:1b:00.0
+    kind: str  # class and subclass: 0302
+    vendor: str
+    device: str
+    config: bytes  # as much of the configuration space as is shown
+    details: tuple[str, ...]  # its other lines
+
+
+def devices_in(*texts: str) -> tuple[PciDevice, ...]:
+    """Those of whole answers, at most MOST; of a device that several answers have, what each adds."""
+    found: dict[str, PciDevice] = {}
+    for lines in (block for text in texts for block in _blocks(text)):
+        head = _HEAD.match(lines[0])
+        if head is None or len(found) >= MOST:
+            continue
+        slot = f"{head[1] or '0000:'}{head[2]}"
+        rows = [row for line in lines if (row := _BYTES.fullmatch(line.strip()))]
+        config = b"".join(bytes.fromhex(row[2]) for at, row in enumerate(rows) if int(row[1], 16) == at * 16)
+        before = found.get(slot)
+        numbers = _NUMBERS.match(lines[0])
+        kind, vendor, device = (
+            numbers.groups() if numbers else _numbers_of(config) if len(config) >= 64 else ("", "", "")
+        )
+        details = tuple(lines[1:])
+        if before:
+            kind, vendor, device = (
+                one or other
+                for one, other in zip((kind, vendor, device), (before.kind, before.vendor, before.device), strict=True)
+            )
+            config, details = config or before.config, (*before.details, *details)
+        found[slot] = PciDevice(slot, kind, vendor, device, config, details)
+    return tuple(one for one in found.values() if one.kind and one.vendor)
+
+
+def _numbers_of(config: bytes) -> tuple[str, str, str]:
+    return f"{config[11]:02x}{config[10]:02x}", f"{config[1]:02x}{config[0]:02x}", f"{config[3]:02x}{config[2]:02x}"
+
+
+def _blocks(text: str) -> Iterator[list[str]]:
+    """`lspci -nn` has a line for each device, and no empty ones between them."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if lines and (not line.strip() or _HEAD.match(line)):
+            yield lines
+            lines = []
+        if line.strip():
+            lines.append(line)
+    if lines:
+        yield lines
+
+
+def tables_of(devices: tuple[PciDevice, ...]) -> Mapping[str, dict[str, Any]]:
+    """The files, links and listings of /sys/bus/pci/devices in the tables of a record."""
+    places = _places(devices)
+    files: dict[str, Any] = {}
+    links: dict[str, Any] = {}
+    stats: dict[str, Any] = {}
+    has_functions = any(_first(_FUNCTIONS, device) for device in devices)
+    for device in devices:
+        place = places[device.slot]
+        links[f"{DEVICES}/{device.slot}"] = "../../.." + place.removeprefix("/sys")
+        stats[place] = list(FOLDER)
+        for name, value in _values(device).items():
+            files[f"{place}/{name}"] = f"{value}\n"
+        if device.config:
+            files[f"{place}/config"] = {"base64": base64.b64encode(device.config).decode()}
+        driver, group = _first(_DRIVER, device), _first(_GROUP, device)
+        links[f"{place}/driver"] = f"/sys/bus/pci/drivers/{driver[1]}" if driver else {"absent": True}
+        if group:
+            links[f"{place}/iommu_group"] = f"/sys/kernel/iommu_groups/{group[1]}"
+        if not has_functions:
+            links[f"{place}/physfn"] = {"absent": True}
+    return {"files": files, "links": links, "stats": stats, "listings": {DEVICES: [device.slot for device in devices]}}
+
+
+def _places(devices: tuple[PciDevice, ...]) -> Mapping[str, str]:
+    """The folder of each device below the bridges above it."""
+    bridges: dict[tuple[str, str], str] = {}  # (domain, bus below it) -> slot
+    for device in devices:
+        if buses := _first(_BUSES, device):
+            bridges.setdefault((device.slot.partition(":")[0], buses[2]), device.slot)
+    return {device.slot: _place(device.slot, bridges) for device in devices}
+
+
+def _place(slot: str, bridges: Mapping[tuple[str, str], str]) -> str:
+    way = [slot]
+    while len(way) < 32:
+        domain, bus = way[-1].split(":")[:2]
+        above = bridges.get((domain, bus))
+        if above is None or above in way:
+            break
+        way.append(above)
+    domain, bus = way[-1].split(":")[:2]
+    return "/".join((f"/sys/devices/pci{domain}:{bus}", *reversed(way)))
+
+
+def _values(device: PciDevice) -> dict[str, str]:
+    config = device.config
+    interface = f"{config[9]:02x}" if len(config) > 9 else "00"
+    found = {
+        "vendor": f"0x{device.vendor}", "device": f"0x{device.device}", "class": f"0x{device.kind}{interface}",
+    }  # fmt: skip
+    is_endpoint = len(config) >= 64 and config[14] & 0x7F == 0
+    if is_endpoint:
+        found["subsystem_vendor"] = f"0x{config[45]:02x}{config[44]:02x}"
+        found["subsystem_device"] = f"0x{config[47]:02x}{config[46]:02x}"
+    node = _first(_NODE, device)
+    found["numa_node"] = node[1] if node else "-1"
+    for line in device.details:
+        if link := _LINK.match(line):
+            when = "max" if link[1] == "Cap" else "current"
+            found.setdefault(f"{when}_link_speed", f"{float(link[2]):.1f} GT/s PCIe")
+            found.setdefault(f"{when}_link_width", link[3])
+    found["resource"] = _resource(device)
+    return found
+
+
+def _resource(device: PciDevice) -> str:
+    rows = ["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * _LINES_OF_RESOURCE
+    for line in device.details:
+        if (region := _REGION.match(line)) and int(region[1]) < _BARS:
+            first, size = int(region[2], 16), int(region[3]) << _UNITS[region[4]]
+            rows[int(region[1])] = f"0x{first:016x} 0x{first + size - 1:016x} 0x0000000000140204"
+    return "\n".join(rows)
+
+
+def _first(pattern: Any, device: PciDevice) -> Any:
+    return next((match for line in device.details if (match := pattern.match(line))), None)

@@ -1,0 +1,67 @@
+"""Answers from a report of nvidia-bug-report.sh."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.host.door import Completed
+from hosttune.host.record import RecordReader
+from hosttune.host.support import smi
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hosttune.host.support.bug_report import BugReport
+    from hosttune.values import Answer
+
+# Commands of nvidia-smi by another spelling in the report.
+_SPELLED = {"-s": "--status", "-e": "--errorcounters"}
+# How nvidia-smi ends with these words (nvidia-smi(1), RETURN VALUE).
+_STATUSES = (
+    ("couldn't communicate", 9),
+    ("GPU is lost", 15),
+    ("requires reset", 16),
+    ("No devices were found", 6),
+    ("couldn't find", 12),
+)
+
+
+class SupportReader(RecordReader):
+    """A record of what a report holds; nvidia-smi's fields are looked up in its long text."""
+
+    def __init__(self, report: BugReport, file: str) -> None:
+        super().__init__(report.record, file)
+        self.report = report
+        self.source = f"nvidia-bug-report.sh {report.script}".strip()
+
+    def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
+        report = self.report
+        if argv[0] in {"journalctl", "dmesg"} and not report.has_log:
+            return Unreadable("this report has no kernel log that counts")
+        if argv[0] != "nvidia-smi":
+            return super().query(argv, timeout_s=timeout_s)
+        if report.is_safe_mode:
+            return Unreadable("nvidia-smi was not asked: nvidia-bug-report.sh ran with --safe-mode")
+        found = self._smi(argv)
+        return self._missing(f"the answer of {' '.join(argv)}") if found is None else found
+
+    def _smi(self, argv: Sequence[str]) -> Completed | None:
+        """None for what the report does not tell."""
+        answers, long = self.report.answers, self.report.smi
+        said = answers.get("nvidia-smi --query") or answers.get("nvidia-smi -q")
+        if said is None or argv[1] == "-q":
+            return None if said is None else _completed(said)
+        if not long.gpus:
+            return _completed(said, next((number for words, number in _STATUSES if words in said), 255))
+        if argv[1] == "nvlink":
+            own = answers.get(f"nvidia-smi nvlink {_SPELLED.get(argv[2], argv[2])}")
+            return None if own is None else _completed(own)
+        if argv[1] == "-L" and not smi.has_mig(long):
+            return _completed(smi.listed(long))
+        found = smi.answer(long, argv)
+        return None if found is None else _completed(found[1], found[0])
+
+
+def _completed(output: str, status: int = 0) -> Completed:
+    return Completed(status, output.encode("utf-8", "surrogateescape"), b"")

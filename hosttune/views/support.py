@@ -1,0 +1,53 @@
+"""What a report of nvidia-bug-report.sh is: the lines before the answer."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from hosttune.host.cleaned import clean
+from hosttune.views.terminal import counted, join_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.host.support.bug_report import BugReport
+
+_DAY_S = 86_400
+_OLD_DAYS = 7
+_XIDS_NAMED = 4
+
+
+def source_lines(report: BugReport, file: str, now: float) -> Iterator[str]:
+    """Sentences: of which host and moment it is, and what it lacks. `now` in seconds since 1970."""
+    files = report.record["files"]
+    kernel = str(files.get("/proc/sys/kernel/osrelease", "")).strip()
+    driver = files.get("/sys/module/nvidia/version")
+    parts = [f"kernel {kernel}"] if kernel else []
+    parts.append(f"driver {driver.strip()}" if isinstance(driver, str) else "no NVIDIA module is loaded")
+    when = ""
+    if report.collected_at:
+        days = int((now - report.collected_at) // _DAY_S)
+        when = f" of {datetime.fromtimestamp(report.collected_at, timezone.utc):%Y-%m-%d %H:%M} UTC"
+        when += f" ({counted(days, 'day')} ago)" if days >= _OLD_DAYS else ""
+    script = f" {report.script}" if report.script else ""
+    yield clean(
+        f"{file}: a report of nvidia-bug-report.sh{script} on {report.record['name']}{when}; {', '.join(parts)}"
+    )
+    yield "it holds no policy, packages, services and settings of that host: rules that ask for them are not judged"
+    if not report.is_whole:
+        yield "it is not whole: its last line is missing"
+    if report.is_safe_mode:
+        yield "nvidia-smi was not asked there (--safe-mode)"
+    if not report.has_log:
+        why = (
+            "it has backtraces that the program asked for (--extra-system-data)"
+            if report.has_backtraces
+            else "it is empty"
+        )
+        yield f"the kernel log in it does not count: {why}"
+    if report.logged_xids:
+        most = sorted(report.logged_xids.items())
+        named = [f"Xid {number} ({counted(count, 'line')})" for number, count in most[:_XIDS_NAMED]]
+        more = [f"{len(most) - _XIDS_NAMED} more"] if len(most) > _XIDS_NAMED else []
+        yield f"the logs of before name {join_words([*named, *more])}, which do not count as faults of that boot"

@@ -1,0 +1,382 @@
+"""A report of nvidia-bug-report.sh as a record: what it tells, what it does not, and what a stranger may send."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from hosttune.actions.examine import examine, examine_everything
+from hosttune.actions.health import ask, health_rules
+from hosttune.actions.record import take_record
+from hosttune.cli import app
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.policy import Policy
+from hosttune.errors import BadInput
+from hosttune.facts import Facts
+from hosttune.facts.gpu.health_smi import LIST, QUERIES, REMAPPED
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
+from hosttune.host.door import Completed
+from hosttune.host.record import RecordReader, reader_of
+from hosttune.host.support import bug_report
+from hosttune.host.support.bug_report import is_bug_report, read_bug_report
+from hosttune.host.support.lspci import DEVICES, devices_in, tables_of
+from hosttune.host.support.sections import sections_of
+from hosttune.values import ABSENT, Unreadable, Verdict
+from hosttune.views.support import source_lines
+from tests.unit.bug_reports import HEADS, LOG, LOST, NOT_REACHED, RULE, SLOTS, device, gpu, long_text, packed, report
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "support"
+DAY_S = 86_400
+
+
+@cache
+def rules():
+    catalog = builtin_catalog()
+    policy = Policy(today="2026-11-28")
+    return catalog, replace(policy, sole=health_rules(catalog, policy))
+
+
+def reader(content, name="report.log.gz"):
+    return reader_of(content, name)
+
+
+def findings(door):
+    return ask(examine(door, *rules(), collect=False), 2)
+
+
+def faults(content):
+    """(rule, subject) of what makes the node unfit."""
+    return {(one.rule, one.subject) for one in findings(reader(content)) if one.is_fault}
+
+
+def said(content, now=0.0):
+    return list(source_lines(read_bug_report(content, "x", "1"), "x.log.gz", now))
+
+
+def test_kind_of_a_file_is_in_its_content():
+    assert is_bug_report(report())
+    assert is_bug_report(packed(report()))
+    for other in (b"", b"{}", b"\x1f\x8b", b"\x1f\x8bxxxxxxxxxxxxx", packed(b"x" * 9999), b"_" * 9999):
+        assert not is_bug_report(other)
+
+
+def test_report_is_the_record_of_its_host():
+    door = reader(packed(report()))
+    assert (door.name, door.source, door.is_privileged) == ("report.log.gz", "nvidia-bug-report.sh 34275367", True)
+    facts = Facts(door)
+    assert [one.slot for one in facts.gpus.devices] == list(SLOTS)
+    assert [one.driver for one in facts.gpus.devices] == ["nvidia", "nvidia"]
+    assert (facts.driver.loaded_version, facts.nvidia.smi, facts.kernel.release) == (
+        "570.86.15", "answers", "6.8.0-60-generic",
+    )  # fmt: skip
+    assert (facts.os.id, facts.os.version_id, facts.host.is_container) == ("ubuntu", "24.04", False)
+    assert [one.bytes >> 30 for one in facts.gpu_memory.gpus] == [44, 44]
+
+
+def test_healthy_report_accuses_nothing_and_is_never_fit():
+    found = findings(reader(report()))
+    assert [one for one in found if one.is_fault or one.verdict is Verdict.DIFFERS] == []
+    assert any(one.verdict is Verdict.UNKNOWN for one in found)
+    assert {one.verdict for one in found if one.rule in ("gpu-errors", "gpu-throttle", "gpu-bar1")} == {Verdict.OK}
+
+
+SICK = {
+    "a GPU fell off the bus": ({"dmesg": LOG + LOST}, ("gpu-errors", "0000:65:00.0")),
+    "nvidia-smi cannot reach the driver": (
+        {"smi": NOT_REACHED, "modules": "", "lspci": "".join(device(slot, driver="") for slot in SLOTS),
+         "version": None},
+        ("gpu-driver-health", "nvidia-smi refuses"),
+    ),
+    "a GPU asks for a reset": (
+        {"smi": long_text(gpu(SLOTS[0]), gpu(SLOTS[1], recovery="Reset"))}, ("gpu-errors", "0000:65:00.0"),
+    ),
+    "memory rows could not be remapped": (
+        {"smi": long_text(gpu(SLOTS[0]), gpu(SLOTS[1], remapping="Yes"))}, ("gpu-errors", "0000:65:00.0"),
+    ),
+}  # fmt: skip
+
+
+def without_module(changed):
+    """The two sections that say so, in their form."""
+    if changed.get("modules") == "":
+        return {
+            **changed,
+            "modules": "*** ls: -r--r--r-- 1 root root 0 2026-11-20 10:00:06.0 +0000 /proc/modules\nxfs 1 1 - Live 0\n",
+        }
+    return changed
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_fault_that_a_report_proves(name):
+    changed, expected = SICK[name]
+    assert expected in faults(report(**without_module(changed)))
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_fault_goes_to_unknown_at_most_where_any_section_is_missing(name):
+    """What a section proves does not depend on the others, but for the list of GPUs and what it is about."""
+    changed, expected = SICK[name]
+    changed = without_module(changed)
+    for left_out in ("issue", "cpuinfo", "nvlink", "version"):
+        assert expected in faults(report(**{**changed, left_out: None}))
+    for left_out in HEADS:
+        found = findings(reader(report(**{**changed, left_out: None})))
+        rule = [one for one in found if one.rule == expected[0]]
+        assert any(one.is_fault or one.verdict is Verdict.UNKNOWN for one in rule) or left_out == "lspci", left_out
+
+
+def test_record_of_a_report_says_the_same():
+    content = report(dmesg=LOG + LOST)
+    catalog, policy = rules()
+    kept = take_record(
+        reader(content), lambda door: examine_everything(door, catalog, policy), share=False, tool_version="1"
+    )
+    again = {(one.rule, one.subject, one.reason) for one in findings(RecordReader(kept)) if one.is_fault}
+    assert again == {(one.rule, one.subject, one.reason) for one in findings(reader(content)) if one.is_fault}
+
+
+def test_old_errors_in_logs_are_named_and_accuse_nothing():
+    logs = "Scanning kernel log files for NVIDIA kernel messages:\n\n  /var/log/kern.log:\n"
+    logs += "2026-11-01T10:00:00.000000+00:00 gpu7 kernel: NVRM: Xid (PCI:0000:65:00): 79, pid=1, GPU has fallen off\n"
+    content = report(more=f"\n{logs}")
+    assert faults(content) == set()
+    assert said(content)[-1] == "the logs of before name Xid 79 (1 line), which do not count as faults of that boot"
+
+
+def test_what_a_report_is_stands_before_the_answer():
+    content = report(flags="--safe-mode", smi=None, nvlink=None, dmesg="", end=False)
+    at = read_bug_report(content, "x", "1").collected_at
+    assert said(content, at + 9 * DAY_S) == [
+        (
+            "x.log.gz: a report of nvidia-bug-report.sh 34275367 on gpu7 of 2026-11-20 10:00 UTC (9 days ago); "
+            "kernel 6.8.0-60-generic, driver 570.86.15"
+        ),
+        "it holds no policy, packages, services and settings of that host: rules that ask for them are not judged",
+        "it is not whole: its last line is missing",
+        "nvidia-smi was not asked there (--safe-mode)",
+        "the kernel log in it does not count: it is empty",
+    ]
+
+
+def test_backtraces_that_the_program_asked_for_are_no_stall():
+    stall = LOG + "[ 7201.000000] watchdog: BUG: soft lockup - CPU#3 stuck for 26s! [python:1]\n"
+    assert "kernel-stalls" in {rule for rule, _ in faults(report(dmesg=stall))} | {
+        one.rule for one in findings(reader(report(dmesg=stall))) if one.verdict is not Verdict.OK
+    }
+    door = reader(report(dmesg=stall, flags="--extra-system-data"))
+    assert isinstance(door.query(DMESG), Unreadable)
+    assert isinstance(door.query(JOURNAL), Unreadable)
+
+
+def test_container_is_not_taken_for_a_host():
+    assert Facts(reader(report())).host.is_container is False
+    assert isinstance(reader(report(name="0123456789ab")).link("/proc/self/ns/pid"), Unreadable)
+
+
+def test_nothing_is_absent_because_it_was_not_collected():
+    door = reader(report())
+    for path in ("/etc/fstab", "/var/lib/dpkg/status", "/proc/self/mountinfo", "/etc/modprobe.d", "/sys/block"):
+        assert isinstance(door.read(path), Unreadable)
+        assert isinstance(door.list(path), Unreadable)
+    assert door.stat("/sys/module/nouveau") is ABSENT
+    assert door.read("/etc/hosttune/policy.yaml") is ABSENT
+
+
+# --- nvidia-smi
+
+
+def test_fields_are_answered_by_their_labels():
+    door = reader(report(smi=long_text(gpu(SLOTS[0]), gpu(SLOTS[1], hot="Active", uncorrectable="3"))))
+    assert Facts(door).health.problem == ""
+    first, second = Facts(door).health.gpus
+    assert (first.uncorrected_volatile, second.uncorrected_volatile) == (0, 3)
+    answer = door.query(
+        ("nvidia-smi", "--query-gpu=pci.bus_id,power.draw,clocks_event_reasons.active", "--format=csv,noheader,nounits")
+    )
+    assert answer.text.splitlines()[1] == "00000000:65:00.0, 35.10, 0x0000000000000041"
+    answer = door.query(("nvidia-smi", "--query-gpu=power.draw,mig.mode.current", "--format=csv,noheader"))
+    assert answer.text.splitlines()[0] == "35.10 W, [N/A]"
+
+
+def test_field_without_a_label_is_refused_as_a_driver_does():
+    door = reader(report())
+    answer = door.query(QUERIES[0])
+    assert (answer.status, "is not a valid field to query" in answer.text) == (2, True)
+    assert door.query(QUERIES[2]).status == 0
+    assert door.query(REMAPPED).text.splitlines()[0] == "00000000:17:00.0, No, No, 0, 0, 0"
+    assert door.query(LIST).text.startswith("GPU 0: NVIDIA L40S (UUID: GPU-")
+    assert isinstance(door.query(("nvidia-smi", "dmon", "-c", "1")), Unreadable)
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(NOT_REACHED, 9), ("Unable to determine the device handle for GPU 0000:65:00.0: GPU is lost.", 15), ("odd", 255)],
+)
+def test_sentence_in_place_of_an_answer_is_nvidia_smis(words, status):
+    answer = reader(report(smi=words)).query(QUERIES[2])
+    assert isinstance(answer, Completed)
+    assert (answer.status, answer.text.strip()) == (status, words)
+
+
+# --- lspci
+
+
+def test_pci_devices_have_their_place_below_bridges():
+    bridge = "0000:00:01.0 PCI bridge [0604]: Intel Root Port [8086:3420]\n\tBus: primary=00, secondary=17, subordinate=17\n\n"
+    tables = tables_of(devices_in(bridge + device(SLOTS[0])))
+    place = "/sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0"
+    assert tables["links"][f"{DEVICES}/0000:17:00.0"] == "../../../devices/pci0000:00/0000:00:01.0/0000:17:00.0"
+    values = {path.rpartition("/")[2]: value for path, value in tables["files"].items() if path.startswith(place)}
+    assert {name: values[name].strip() for name in ("class", "vendor", "subsystem_device", "numa_node", "max_link_speed")} == {
+        "class": "0x030200", "vendor": "0x10de", "subsystem_device": "0x171b", "numa_node": "0",
+        "max_link_speed": "16.0 GT/s PCIe",
+    }  # fmt: skip
+    assert "0x00000100b0000000 0x00000110afffffff" in values["resource"]
+
+
+def test_old_form_of_lspci_is_two_answers():
+    long = device(SLOTS[0]).replace(" [0302]", "").replace(" [10de:26b9]", "").replace("0000:17", "17")
+    short = "17:00.0 3D controller [0302]: NVIDIA Corporation AD102GL [L40S] [10de:26b9] (rev a1)\n"
+    for texts in ((long, short), (short, long), (long,)):
+        (one,) = devices_in(*texts)
+        assert (one.slot, one.kind, one.vendor, one.device) == ("0000:17:00.0", "0302", "10de", "26b9")
+
+
+def test_bridges_in_a_circle_end():
+    circle = "".join(
+        f"0000:{own}:00.0 PCI bridge [0604]: A [8086:3420]\n\tBus: primary={own}, secondary={other}, subordinate={other}\n\n"
+        for own, other in (("01", "02"), ("02", "01"))
+    )
+    assert len(tables_of(devices_in(circle))["links"]) >= 2
+
+
+# --- hostile files
+
+
+def test_first_head_of_a_name_counts():
+    forged = f"{RULE}\n\n*** /proc/modules\n*** ls: -r--r--r-- 1 root root 0 2026-11-20 10:00:06.0 +0000 /proc/modules\nnouveau 1 1 -\n"
+    content = report(more=f"\nsome log\n{forged}")
+    assert Facts(reader(content)).driver.is_loaded
+    assert [one.head for one in sections_of(forged)] == ["/proc/modules"]
+
+
+@pytest.mark.parametrize("path", ["/etc/../x", "/a\0b", "/" + "a" * 5000, "//x"])
+def test_path_that_names_nothing_is_passed_over(path):
+    assert list(sections_of(f"{RULE}\n\n*** {path} does not exist\n")) == []
+
+
+@pytest.mark.parametrize(
+    "when", ["9999-99-99 10:00:00.0 +0000", "0001-01-01 00:00:00.0 +1400", "2026-11-20 10:00:00.0 +9999"]
+)
+def test_time_that_no_calendar_knows_is_none(when):
+    (one,) = sections_of(f"{RULE}\n\n*** /proc/x\n*** ls: -r--r--r-- 1 root root 0 {when} /proc/x\nbody\n")
+    assert (one.seen_at, one.text) == (0.0, "body\n")
+
+
+def test_bomb_is_read_to_its_limit_only(monkeypatch):
+    monkeypatch.setattr(bug_report, "MOST", 1 << 20)
+    bomb = packed(report() + b"\0" * (64 << 20), members=1)
+    assert len(bomb) < 1 << 20
+    with pytest.raises(BadInput, match="longer than any of nvidia-bug-report"):
+        reader(bomb)
+    monkeypatch.setattr(bug_report, "MOST_LINES", 10)
+    with pytest.raises(BadInput, match="longer"):
+        reader(report())
+
+
+def test_broken_files_are_read_as_far_as_they_go():
+    whole = packed(report(dmesg=LOG + LOST), members=40)
+    chance = random.Random(7)  # noqa: S311 - a test that comes out the same each time
+    for _ in range(120):
+        cut = bytearray(whole[: chance.randrange(200, len(whole))])
+        for _ in range(chance.randrange(3)):
+            cut[chance.randrange(len(cut))] = chance.randrange(256)
+        if is_bug_report(bytes(cut)):
+            door = reader(bytes(cut))
+            assert door.source.startswith("nvidia-bug-report.sh")
+            assert len(list(source_lines(door.report, "x", 0.0))) >= 2
+
+
+def test_garbage_inside_raises_nothing():
+    chance = random.Random(11)  # noqa: S311 - a test that comes out the same each time
+    plain = report(dmesg=LOG + LOST)
+    for _ in range(60):
+        content = bytearray(plain)
+        for _ in range(chance.randrange(1, 60)):
+            content[chance.randrange(400, len(content))] = chance.randrange(256)
+        door = reader(bytes(content))
+        for question in QUERIES:
+            door.query(question)
+        for one in ("gpus", "nvidia", "driver"):
+            getattr(Facts(door), one)
+
+
+# --- commands
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*argv):
+        status = app.run([str(word) for word in argv])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+@pytest.fixture
+def sick(tmp_path):
+    path = tmp_path / "nvidia-bug-report.log.gz"
+    path.write_bytes(packed(report(dmesg=LOG + LOST)))
+    return path
+
+
+def test_health_says_what_is_wrong(run, sick):
+    status, out, err = run("health", "--host", sick)
+    assert status == 1
+    assert "Xid 79 (the GPU has fallen off the bus)" in " ".join(out.split())
+    assert "a report of nvidia-bug-report.sh 34275367 on gpu7" in err
+    assert "A report of nvidia-bug-report.sh 34275367 does not hold what is asked for" in " ".join(out.split())
+
+
+def test_plan_is_refused_and_a_record_is_kept(run, sick, tmp_path):
+    status, _, err = run("plan", "--host", sick)
+    assert (status, "holds no packages, settings and services to plan for" in err) == (2, True)
+    kept = tmp_path / "kept.json"
+    assert run("record", "--host", sick, kept)[0] == 0
+    assert "Xid 79" in run("health", "--host", kept)[1]
+    status, _, err = run("record", "--host", kept, tmp_path / "x")
+    assert (status, "a record of a record" in err) == (2, True)
+
+
+def test_driver_and_report_read_them(run, sick):
+    assert "570.86.15" in run("driver", "--host", sick)[1]
+    status, out, _ = run("report", sick.parent)
+    assert (status, "gpu7" in out, "1 with a fault" in out) == (1, True, True)
+
+
+# --- real ones
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the real reports are not here: ../shared/corpus/support")
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("01", {("gpu-driver-health", "nvidia-smi refuses")}),
+        ("02", set()),
+        ("04", set()),
+        ("05", {("gpu-driver-health", "GPU lost"), ("gpu-errors", "0000:04:00.0")}),
+        ("06", set()),
+        ("08", {("gpu-driver-health", "nvidia-smi refuses")}),
+        ("09", set()),
+        ("11", set()),
+        ("12", set()),
+        ("14", set()),
+    ],
+)
+def test_real_report(name, expected):
+    assert faults((SHARED / f"{name}.log.gz").read_bytes()) == expected
