@@ -55,6 +55,25 @@ def checkout_text(name: str) -> str | None:
     return file.read_text(encoding="utf-8")
 
 
+def rule_page(rule: str) -> str:
+    """The URL of the page about a built-in rule; empty where there is none. HOSTTUNE_DOCS_URL names a site that
+    `./run docs --build` made; without it, it is a file of this checkout or of the Debian package.
+    """
+    from pathlib import Path
+
+    if not _PLAIN_NAME.fullmatch(rule):
+        return ""
+    site = os.environ.get("HOSTTUNE_DOCS_URL", "")
+    if site.startswith(("https://", "http://")):
+        return f"{site.rstrip('/')}/reference/rules/{rule}/"
+    package = Path(__file__).resolve().parent
+    page = f"reference/rules/{rule}.md"
+    for file in (package.parent / "docs" / page, Path("/usr/share/doc/hosttune") / f"{page}.gz"):
+        if file.is_file():
+            return file.as_uri()
+    return ""
+
+
 def template_text(name: str) -> str | None:
     """The text of a Jinja2 template; None if there is none of this name. Raises as `template_root` does.
 

@@ -1,5 +1,5 @@
 "use strict";
-// Filters a report by outcome, group and words; the page is complete without it.
+// Filters a report by outcome, group and words, and copies commands; the page is complete without it.
 (function () {
   var panel = document.querySelector(".filter");
   function all(where, selector) {
@@ -29,11 +29,33 @@
       if (!document.querySelector(".outcome[data-outcome=" + input.value + "]")) { input.parentNode.remove(); }
     });
     panel.hidden = false;
-    panel.open = window.innerWidth > 700;
     panel.addEventListener("change", filter);
     panel.addEventListener("input", filter);
     panel.addEventListener("submit", function (event) { event.preventDefault(); });
     filter();
+  }
+  // a link to a finding leads to it, also into what is folded away
+  function open_target() {
+    var target = document.getElementById(decodeURIComponent(window.location.hash.slice(1)));
+    var fold = target && target.closest("details:not([open])");
+    if (fold) { fold.open = true; target.scrollIntoView(); }
+  }
+  window.addEventListener("hashchange", open_target);
+  open_target();
+  // Not offered by a page that came over plain HTTP: a browser gives it no clipboard.
+  if (navigator.clipboard) {
+    all(document, ".command").forEach(function (command) {
+      var text = command.textContent, button = document.createElement("button");
+      button.type = "button";
+      button.className = "copy";
+      button.textContent = "copy";
+      button.setAttribute("aria-label", "copy: " + text);
+      button.addEventListener("click", function () {
+        navigator.clipboard.writeText(text).then(
+          function () { button.textContent = "copied"; }, function () { button.textContent = "not copied"; });
+      });
+      command.parentNode.insertBefore(button, command.nextSibling);
+    });
   }
   // what is folded away would be missing on paper
   window.addEventListener("beforeprint", function () {

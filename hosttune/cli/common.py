@@ -230,7 +230,7 @@ def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page
     only = {name: chosen.pop(name, None) for name in _OF_RULES}
     chosen_policy = chosen.get("policy")
     return Page(
-        host=reader.name,
+        host=_name_of(reader) if medium_of(show) is Medium.HTML else reader.name,
         screen=open_screen(show),
         program=words,
         sudo="sudo " if is_partial or (is_host and is_under_sudo()) else "",
@@ -244,6 +244,15 @@ def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page
         record=_made_by(reader),
         source=getattr(reader, "source", ""),
     )
+
+
+def _name_of(reader: Reader) -> str:
+    """What a page calls the host: of a record the name in it, not the file."""
+    if reader.kind != "record":
+        return reader.name
+    from hosttune.host.record import RecordReader
+
+    return str(reader.data["name"]) if isinstance(reader, RecordReader) else reader.name
 
 
 def _made_by(reader: Reader) -> str:

@@ -109,16 +109,24 @@ def parts(look: HostOptions, show: DisplayOptions) -> int:
 @command
 def doc(
     diagnosis: Diagnosis,
+    rule: Annotated[str | None, Argument(metavar="[RULE]", help="Write its page; without it, the index.")] = None,
     reference: Annotated[
         bool, Option("--reference", help="Instead: the tables of what a rule may hold (docs/custom-rules.md).")
     ] = False,
 ) -> int:
-    """Write docs/rules.md, the document of all rules."""
+    """Write the index of the rules, or the page of one."""
     del diagnosis
     from hosttune.cli.common import say
     from hosttune.engine.catalog import builtin_catalog
+    from hosttune.errors import HosttuneError
     from hosttune.views.custom_doc import custom_rules_reference
-    from hosttune.views.rules_doc import rules_markdown
+    from hosttune.views.rules_doc import rule_document, rules_index
 
-    say(custom_rules_reference() if reference else rules_markdown(builtin_catalog()))
+    catalog = builtin_catalog()
+    if rule is not None and (rule not in catalog.rules or reference):
+        raise HosttuneError(f"no page of {rule} is written here", hint="name a built-in rule: hosttune rules")
+    if reference:
+        say(custom_rules_reference())
+    else:
+        say(rule_document(catalog.rules[rule], catalog) if rule else rules_index(catalog))
     return 0

@@ -9,16 +9,18 @@ their values, so that a value of any weight is among the first.
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hosttune.engine.fleet_seen import OUTCOMES, HostLook, Unread
+from hosttune.engine.fleet_seen import DEFERRED, OUTCOMES, HostLook, Unread
 from hosttune.engine.fleet_values import (
     MOUNT,
     NOT_MOUNTED,
     DivergentSetting,
     Fleet,
     HostNames,
+    HostRow,
     PlanClass,
     RuleRow,
     Siblings,
@@ -33,6 +35,7 @@ NAMES = 20
 MOST_VALUES = 256
 MOST_CLASSES = 4096
 LEAST_SIBLINGS = 2
+_RANKED = OUTCOMES[: OUTCOMES.index(DEFERRED)]  # what ranks a host
 _STATES = ("fault", "differs", "unknown", "ok")  # of hosts, as a report lists them
 
 
@@ -161,6 +164,7 @@ class FleetAggregator:
         self.unfit, self.impaired = _Values(names), _Values(names)
         self.machines: dict[str, _Names] = {}
         self.rules: dict[str, tuple[dict[str, _Names], _Values]] = {}
+        self.worst: list[tuple[tuple[int, ...], HostRow]] = []
         self.groups: dict[tuple[tuple[str, str], ...], _Group] = {}
         self.unplaced = 0
         self.classes: dict[tuple[str, str, str], _Class] = {}
@@ -201,6 +205,7 @@ class FleetAggregator:
             for text in texts:
                 table.add(text, seen.host)
         self._add_rules(seen)
+        self._add_row(seen)
         self._add_group(seen)
         self._add_class(seen)
 
@@ -237,6 +242,13 @@ class FleetAggregator:
             names.add(seen.host)
             if outcome != "not applicable":
                 values.add(value, seen.host)
+
+    def _add_row(self, seen: HostLook) -> None:
+        says = tuple((rule, outcome) for rule, outcome, _ in seen.says)
+        numbers = Counter(outcome for _, outcome in says)
+        key = (_STATES.index(seen.state), *(-numbers[outcome] for outcome in _RANKED))
+        insort(self.worst, (key, HostRow(seen.host, says)), key=lambda row: (row[0], row[1].host))
+        del self.worst[self.bound :]
 
     def _add_group(self, seen: HostLook) -> None:
         if not seen.hardware:
@@ -277,6 +289,7 @@ class FleetAggregator:
             profiles=self.profiles.result,
             policies=self.policies.result,
             rules=tuple(sorted((self._rule(rule) for rule in self.rules), key=self._dearest_first)),
+            worst=tuple(row for _, row in self.worst),
             siblings=tuple(sorted(siblings, key=lambda one: (-one.hosts.count, one.title))),
             alone=self.unplaced + sum(count for count, _ in groups if count < LEAST_SIBLINGS),
             unfit=self.unfit.result,

@@ -68,6 +68,14 @@ class RuleRow:
 
 
 @frozen
+class HostRow:
+    """One host and what each rule says of it: (rule, outcome), both as in RuleRow."""
+
+    host: str
+    says: tuple[tuple[str, str], ...]
+
+
+@frozen
 class DivergentSetting:
     """One setting that siblings do not agree on."""
 
@@ -115,6 +123,7 @@ class Fleet:
     profiles: ValueTally
     policies: ValueTally
     rules: tuple[RuleRow, ...]
+    worst: tuple[HostRow, ...]  # the hosts that say most, the worst first
     siblings: tuple[Siblings, ...]
     alone: int  # hosts whose hardware no other has, or is not known
     unfit: ValueTally  # rule -> the hosts that should not take work for it

@@ -10,6 +10,7 @@ from hosttune.engine.policy import NO_DRAINS, Drains
 from hosttune.facts.inventory import NO_DRIVER, UNKNOWN, Inventory
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
+from hosttune.textfiles import rule_page
 from hosttune.values import Plan, Risk
 from hosttune.views.page import Page
 
@@ -26,6 +27,7 @@ class About:
     title: str
     risk: Risk
     gain: str
+    is_builtin: bool = False  # so hosttune's documents have a page about it
 
 
 @frozen
@@ -63,7 +65,12 @@ class Checked:
 
 
 def about_rules(rules: Iterable[Rule]) -> dict[str, About]:
-    return {rule.id: About(rule.title, rule.risk, rule.gain) for rule in rules}
+    return {rule.id: About(rule.title, rule.risk, rule.gain, rule.is_builtin) for rule in rules}
+
+
+def link_of(rule: str, about: About | None) -> str:
+    """The URL of the page about a rule; empty where there is none."""
+    return rule_page(rule) if about and about.is_builtin else ""
 
 
 def group_of(rule: str) -> str:

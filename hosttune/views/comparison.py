@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # What a difference costs, the dearest first: an unknown may turn out to be nothing.
 _COSTS = ("fault", "differs", "advice", "unknown", "deferred", "orphaned", "waived", "ok", "not applicable")
+_LOUD = frozenset({"fault", "differs", "advice", "unknown"})
 _SETS = (HoldKind.OWNED, HoldKind.EDITED, HoldKind.REVERTED)
 _PLACE = regex(r"(/(?:boot|etc|lib|run|usr|var/lib)/[^\s,;:()'\"]+)(?::([0-9]+)\b| line ([0-9]+)\b)?")
 
@@ -74,6 +75,21 @@ class Difference:
     def cost(self) -> str:
         """The worse standing of the two sides."""
         return min((standing(one) for one in (self.a, self.b) if one), key=_COSTS.index)
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether the other side has nothing to compare it with."""
+        return self.kind in {DifferenceKind.APPLIES, DifferenceKind.SELECTED}
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is only of one side, and nothing to act on there."""
+        return self.is_one_sided and self.cost not in _LOUD
+
+    @property
+    def is_of_a(self) -> bool:
+        """Of a one-sided difference: whether the rule applies to the first side."""
+        return self.a is not None and self.a.verdict is not Verdict.NOT_APPLICABLE
 
 
 @frozen
@@ -178,6 +194,5 @@ def _said(finding: Finding) -> tuple[object, ...]:
 
 def _rank(difference: Difference) -> tuple[object, ...]:
     """Differences between the hosts first, then what only one of them has; the dearest, then the riskiest first."""
-    is_one_only = difference.kind in {DifferenceKind.APPLIES, DifferenceKind.SELECTED}
     risk = difference.risk.rank if difference.risk else -1
-    return is_one_only, _COSTS.index(difference.cost), -risk, difference.rule, difference.subject
+    return difference.is_one_sided, _COSTS.index(difference.cost), -risk, difference.rule, difference.subject

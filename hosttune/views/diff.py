@@ -27,15 +27,21 @@ if TYPE_CHECKING:
 def diff_report(comparison: CheckComparison, page: Page) -> str:
     """What tells two checks apart, the dearest first: `-` is the first of them, `+` the second."""
     blocks: list[Block] = []
-    for title, group in groupby(comparison.differences, key=_title):
+    shown = [one for one in comparison.differences if page.is_whole or not one.is_quiet]
+    for title, group in groupby(shown, key=_title):
         found = tuple(group)
         items = tuple(_item(one, comparison, page) for one in found)
-        blocks.append(Section(title, (Items(items, is_aligned=True),), BY_OUTCOME[found[0].cost].style))
+        is_folded = found[0].is_quiet
+        count = str(len({one.rule for one in found})) if is_folded else ""
+        style = BY_OUTCOME[found[0].cost].style
+        blocks.append(Section(title, (Items(items, is_aligned=True),), style, count, is_quiet=is_folded))
+    if quiet := _quiet_items(comparison, page):
+        blocks.append(Section("On one side only, and nothing to change there", (Items(quiet),)))
     if comparison.unknown and page.is_whole:
         names = Items(tuple(Item(text=clean(rule)) for rule in comparison.unknown))
         blocks.append(Section("Could not be checked on either side", (names,), STATES["unknown"].style))
-    explain_finding = Say(" ".join([_decision(comparison), *map(clean, comparison.notes)]), "decision")
-    head = (Items((_side("-", comparison.a), _side("+", comparison.b)), is_aligned=True), explain_finding)
+    decision = Say(" ".join([_decision(comparison), *map(clean, comparison.notes)]), "decision")
+    head = (Items((_side("-", comparison.a), _side("+", comparison.b)), is_aligned=True), decision)
     name = f"{clean(comparison.a.host)} and {clean(comparison.b.host)}"
     return rendered("hosttune diff", [Document(name, name, head, tuple(blocks))], page)
 
@@ -68,11 +74,10 @@ def diff_json(comparison: CheckComparison) -> dict[str, Any]:
 
 
 def _decision(comparison: CheckComparison) -> str:
-    one_only = {
-        one.rule for one in comparison.differences if one.kind in {DifferenceKind.APPLIES, DifferenceKind.SELECTED}
-    }
+    one_only = {one.rule for one in comparison.differences if one.is_one_sided}
     differing = {one.rule for one in comparison.differences} - one_only
-    parts = [f"{counted(len(differing), 'rule')} {'tells' if len(differing) == 1 else 'tell'} them apart"]
+    number = len(differing)
+    parts = [f"{counted(number, 'rule') if number else 'No rule'} {'tells' if number < 2 else 'tell'} them apart"]
     parts += [f"{len(one_only)} on one side only"] if one_only else []
     rest = [f"{comparison.alike} alike"] if comparison.alike else []
     rest += [f"{len(comparison.unknown)} could not be checked on either side"] if comparison.unknown else []
@@ -81,21 +86,33 @@ def _decision(comparison: CheckComparison) -> str:
     return f"{', '.join([*parts, *rest])}."
 
 
+def _quiet_items(comparison: CheckComparison, page: Page) -> tuple[Item, ...]:
+    """The rules that are quiet, and only of one side, by their names where they are not listed; each side once."""
+    items = []
+    hidden = [] if page.is_whole else [one for one in comparison.differences if one.is_quiet]
+    for side in (comparison.a, comparison.b):
+        rules = dict.fromkeys(clean(one.rule) for one in hidden if one.is_of_a is (side is comparison.a))
+        names = [*rules][: page.names]
+        rest = len(rules) - len(names)
+        more = f" and {rest} more{' (-v lists them)' if page.is_terse else ''}" if rest else ""
+        items += [Item(f"{clean(side.host)} ({len(rules)})", f"{', '.join(names)}{more}")] if rules else []
+    return tuple(items)
+
+
 def _side(sign: str, side: Side) -> Item:
     when = side.created_at.replace("T", " ").removesuffix("+00:00")
     return Item(f"{sign} {clean(side.host)}", f"{clean(when)} UTC", look="code")
 
 
 def _title(one: Difference) -> str:
-    if one.kind is DifferenceKind.APPLIES:
-        return "Applies on one only"
-    if one.kind is DifferenceKind.SELECTED:
-        return "Selected on one only"
+    if one.is_one_sided:
+        what = "Applies" if one.kind is DifferenceKind.APPLIES else "Selected"
+        return f"{what} on one only{', nothing to change' if one.is_quiet else ''}"
     return f"{BY_OUTCOME[one.cost].title}{', by other values' if one.cost == 'ok' else ''}"
 
 
 def _item(one: Difference, comparison: CheckComparison, page: Page) -> Item:
-    """The verdicts and the risk, what each side says, who set it and when; with all told what the rule brings."""
+    """The verdicts, what each side says, who set it and when; with all told what the rule brings."""
     words = [f"{clean(one.subject)}:"] if one.subject else []
     sides = [STATES[standing(side)].of_one if side else "absent" for side in (one.a, one.b)]
     words.append(sides[0] if sides[0] == sides[1] else f"{sides[0]} -> {sides[1]}")
@@ -107,8 +124,7 @@ def _item(one: Difference, comparison: CheckComparison, page: Page) -> Item:
             points += [Item(sign, text, joint=" ", look="code") for text in texts]
     if one.gain and page.is_whole:
         points.append(Item("gain", clean(one.gain)))
-    risk = f" (risk {one.risk})" if one.risk else ""
-    return Item(clean(one.rule), f"{' '.join(words)}{risk}", tuple(points), look="strong")
+    return Item(clean(one.rule), " ".join(words), tuple(points), look="strong")
 
 
 def _side_texts(finding: Finding, page: Page) -> Iterator[str]:

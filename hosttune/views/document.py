@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.verdict_words import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +48,7 @@ class Say(Block):
     style: str = ""
     is_hanging: bool = False  # its second line further in
     code: str = ""  # behind the text, as it has to be copied
+    link: str = ""  # where the code leads in a page
     more: str = ""  # the text in full, where a page folds it away
 
 
@@ -77,6 +79,7 @@ class Item:
     more: str = ""  # the text in full, where a page folds it away
     group: str = ""  # by which a page filters
     about: str = ""  # what the head means, where there is room
+    link: str = ""  # a page about the head
     evidence: tuple[str, ...] = ()  # behind the text in parentheses; a page lists it
     folded: tuple[Block, ...] = ()  # what a page folds away
 
@@ -148,6 +151,31 @@ class Table(Block):
 
 
 @frozen
+class Matrix(Block):
+    """Hosts by rules: `rows` hold a host and its state (a key of STATES, or nothing) for each column. Only a page has
+    room for the columns; other media count.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    note: str = ""
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Those that occur, the worst first."""
+        found = {state for _, states in self.rows for state in states}
+        return tuple(state for state in STATES if state in found)
+
+    @property
+    def counted(self) -> Table:
+        """How many rules are in which state, host by host."""
+        header = ("Host", *(STATES[state].label for state in self.states))
+        numbers = ((name, *(str(own.count(state) or "-") for state in self.states)) for name, own in self.rows)
+        return Table(header, tuple(numbers))
+
+
+@frozen
 class Heading(Block):
     """The beginning of what follows: a stage, or a host."""
 
@@ -200,9 +228,11 @@ class Document:
     status: str = ""  # why the command ends with 1, for a terminal
 
 
-def rendered(report: str, documents: Sequence[Document], page: Page, *, is_filtered: bool = False) -> str:
+def rendered(
+    report: str, documents: Sequence[Document], page: Page, *, is_filtered: bool = False, summary: Sequence[Block] = ()
+) -> str:
     """The documents in the medium of the page, which is imported when it is asked for; `report` is what they are called
-    together (`hosttune check`), `is_filtered` offers to show a page in part.
+    together (`hosttune check`), `is_filtered` offers to show a page in part, `summary` heads a page of several hosts.
     """
     if page.medium is Medium.MARKDOWN:
         from hosttune.views.markdown import markdown
@@ -211,7 +241,7 @@ def rendered(report: str, documents: Sequence[Document], page: Page, *, is_filte
     if page.medium is Medium.HTML:
         from hosttune.views.html import html
 
-        return html(report, documents, is_filtered=is_filtered)
+        return html(report, documents, is_filtered=is_filtered, summary=summary)
     from hosttune.views.text import text
 
     return "\n\n".join(text(one, page.screen) for one in documents)

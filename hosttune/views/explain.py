@@ -12,6 +12,7 @@ from hosttune.facts.own_tables import FOLDER, read_own_table
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
 from hosttune.resources.steps import CommandLine
+from hosttune.textfiles import rule_page
 from hosttune.values import Verdict
 from hosttune.views.change import diff_of
 from hosttune.views.document import Document, Heading, Item, Items, Say, Section, rendered
@@ -64,6 +65,7 @@ class Explained:
     findings: tuple[Finding, ...] = ()
     wishes: tuple[Wish, ...] = ()
     chosen: str = ""  # which profile, policy file and sections are in force
+    page: str = ""  # the URL of the page about it
 
     @property
     def told(self) -> tuple[Wish, ...]:
@@ -106,7 +108,8 @@ def explained(
     settled = _SETTLED - _NOT_WANTED if rule.want else _SETTLED
     is_settled = bool(wishes) or any(one.verdict in settled for one in own)
     wording = Wording(params, names_of(rule, facts, params, policy.declared) if is_settled else None)
-    return Explained(rule, wording, profiles_of(rule, catalog), own, wishes, chosen)
+    page = rule_page(rule.id) if rule.is_builtin else ""
+    return Explained(rule, wording, profiles_of(rule, catalog), own, wishes, chosen, page)
 
 
 def profiles_of(rule: Rule, catalog: Catalog) -> tuple[str, ...]:
@@ -145,6 +148,7 @@ def explain_outline(one: Explained, page: Page) -> Document:
         Section("Switch it off", tuple(_switches(rule, page))) if one.findings else None,
         Say(_MORE) if page.is_terse else None,
         _list("Sources", _points(map(_dated, rule.sources))),
+        Say("Page of this rule:", code=one.page, link=one.page) if one.page else None,
     )
     name = clean(rule.id)
     head = Say(clean(rule.title), name=name, is_hanging=True)

@@ -12,7 +12,7 @@ from hosttune.regex import regex
 from hosttune.values import HoldKind, Verdict
 from hosttune.verdict_words import STATES, hold_text
 from hosttune.views.change import diff_of
-from hosttune.views.checked import group_of
+from hosttune.views.checked import group_of, link_of
 from hosttune.views.document import Fold, Item, Items, Say, Section
 from hosttune.views.record_gaps import gaps_text, missing_answer
 from hosttune.views.summary import ASIDE, NEEDS_LEAVE, NOT_SAFE, OWNED, WAITS, is_fault, rules_in
@@ -204,7 +204,7 @@ def _item(finding: Finding, page: Page, about: About | None, *, has_gain: bool) 
         detail = clean(finding.hold.detail)
         return Item(one.rule, f"{one.subject}: {detail}" if one.subject else detail)
     is_open = is_fault(finding) or (finding.verdict in _OPEN and finding.hold.kind not in ASIDE)
-    has_gain = has_gain and is_open and not page.folds
+    has_gain = has_gain and is_open
     points = [Item("why", first_clause(about.gain), look="label")] if about and about.gain and has_gain else []
     points += [Item("why not", one.why_not, look="label")] if one.why_not else []
     points += todo_items(one.steps)
@@ -216,6 +216,7 @@ def _item(finding: Finding, page: Page, about: About | None, *, has_gain: bool) 
         look="strong",
         group=clean(group_of(finding.rule)),
         about=clean(about.title) if about else "",
+        link=link_of(finding.rule, about) if page.folds else "",
         evidence=one.evidence[: page.evidence],
         folded=_folded(finding, about) if page.folds else (),
     )
@@ -253,14 +254,10 @@ def todo_items(steps: tuple[str, ...]) -> tuple[Item, ...]:
 
 
 def _folded(finding: Finding, about: About | None) -> tuple[Block, ...]:
-    """What a finding would change, at which risk, and what that brings."""
-    gain = clean(about.gain) if about else ""
-    if not finding.changes and not gain:
-        return ()
+    """What a finding would change, at which risk."""
     risk = f", risk {about.risk}" if about else ""
-    title = f"{counted(len(finding.changes), 'change')}{risk}" if finding.changes else "What it brings"
-    points = (Items((Item("gain", gain, look="label"),)),) if gain else ()
-    return (Fold(title, (*points, *map(diff_of, finding.changes))),)
+    title = f"{counted(len(finding.changes), 'change')}{risk}"
+    return (Fold(title, tuple(map(diff_of, finding.changes))),) if finding.changes else ()
 
 
 def _names(sentence: str, subject: str) -> bool:

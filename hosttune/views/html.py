@@ -1,4 +1,4 @@
-"""Documents as one HTML file: nothing is loaded, and without JavaScript it only filters less.
+"""Documents as one HTML file: nothing is loaded, and without JavaScript it only filters and copies less.
 
 Jinja2 escapes every text. The page's own policy (Content-Security-Policy) allows the one style and the one script in
 it by their hashes, and nothing else.
@@ -7,28 +7,44 @@ it by their hashes, and nothing else.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from base64 import b64encode
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from hosttune.regex import regex
 from hosttune.rendering import render
+from hosttune.verdict_words import STATES
 from hosttune.views.document import Items, Section
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from hosttune.views.document import Document
+    from hosttune.views.document import Block, Document, Item
 
 _SIGNS = {"+": "added", "-": "removed", "@": "place"}
+_NOT_IN_AN_ID = regex(r"[^A-Za-z0-9_-]+")
+_CODE = regex(r"`([^`]+)`")
+# The command of a step: all of it, or what follows its colon, up to the words that say what it is for.
+_COMMAND = regex(
+    r"(?:^|(?<=: ))(?:\d\. )?((?:sudo|apt|apt-get|chronyc|dmesg|docker|hosttune|journalctl|kubectl|lspci|nvidia-smi|"
+    r"nvme|scontrol|smartctl|systemctl|tuned-adm|/[\w./+-]+/(?:run|hosttune)) .*?)"
+    r"(?= \([^()'\"]*\)$| (?:lists|names|prints|reports|says|shows|tells)\b|$)"
+)
+_LETTERS = {**{state: word.label[:1] for state, word in STATES.items()}, "orphaned": "P"}  # of a table of hosts
 
 
-def html(report: str, documents: Sequence[Document], *, is_filtered: bool = False) -> str:
-    """A page with a section for each document, and an overview of several; `is_filtered`: with a form that shows it in
-    part, by the keys of its sections and the groups of what is in them.
+def html(
+    report: str, documents: Sequence[Document], *, is_filtered: bool = False, summary: Sequence[Block] = ()
+) -> str:
+    """A page with a section for each document, and an overview of several, with the `summary`; `is_filtered`: with a
+    form that shows it in part, by the keys of its sections and the groups of what is in them.
     """
     name = documents[0].name if len(documents) == 1 else f"{len(documents)} hosts"
     keyed = [one for each in documents for one in each.blocks if is_filtered and isinstance(one, Section) and one.key]
     lists = [block for section in keyed for block in section.blocks if isinstance(block, Items)]
     style, script = render("report.css"), render("report.js")
+    anchors, targets = _anchors(documents)
     return render(
         "document.html.j2",
         title=f"{report}: {name}",
@@ -37,10 +53,76 @@ def html(report: str, documents: Sequence[Document], *, is_filtered: bool = Fals
         style_hash=_hash(style),
         script_hash=_hash(script),
         documents=documents,
+        summary=summary,
         outcomes=list({section.key: section for section in keyed}.values()),
         groups=sorted({item.group for block in lists for item in block.items}),
         signs=_SIGNS,
+        top=2 if len(documents) == 1 else 3,
+        anchor=lambda item: anchors.get(id(item), ""),
+        targets=targets,
+        pieces=_pieces,
+        verdicts=STATES,
+        letters=_LETTERS,
     )
+
+
+def _anchors(documents: Sequence[Document]) -> tuple[dict[int, str], Mapping[str, str]]:
+    """The anchor of each finding, by the id() of its point; and where the name of a host or, of one document, of a rule
+    leads.
+    """
+    anchors: dict[int, str] = {}
+    targets: defaultdict[str, str] = defaultdict(str)
+    taken: set[str] = {"report"}
+    numbers: Counter[str] = Counter()
+    for number, one in enumerate(documents):
+        host = f"host-{number}"
+        taken.add(host)
+        if len(documents) > 1:  # two hosts of one name have no link
+            targets[one.name] = "" if one.name in targets else host
+        for item in _findings(one):
+            name = _NOT_IN_AN_ID.sub("-", item.head)
+            first = name if len(documents) == 1 else f"{host}-{name}"
+            anchor = first
+            while anchor in taken:
+                numbers[first] += 1
+                anchor = f"{first}-{numbers[first] + 1}"
+            taken.add(anchor)
+            anchors[id(item)] = anchor
+            if len(documents) == 1:
+                targets[item.head] = targets[item.head] or anchor
+    return anchors, targets
+
+
+def _findings(document: Document) -> Iterator[Item]:
+    for section in document.blocks:
+        if isinstance(section, Section) and section.key:
+            for block in section.blocks:
+                if isinstance(block, Items):
+                    yield from block.items
+
+
+def _pieces(text: str, is_step: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - called by the template
+    """A text in pieces, each with its kind: `code` for what is in backticks, `command` for what a step has people type,
+    or nothing. In what a host says nothing is a command: a button would copy it.
+    """
+    command = _COMMAND.search(text) if is_step else None
+    if command and not _is_balanced(command[1]):  # a name in quotes holds words that seem to end it
+        command = None
+    last = 0
+    for span in [command] if command else _CODE.finditer(text):
+        yield "", text[last : span.start(1) - (not command)]
+        yield ("command" if command else "code"), span[1].rstrip()
+        last = span.start(1) + len(span[1].rstrip()) if command else span.end()
+    yield "", text[last:]
+
+
+def _is_balanced(command: str) -> bool:
+    """Whether each quote of a command is closed."""
+    try:
+        shlex.split(command)
+    except ValueError:
+        return False
+    return True
 
 
 def _hash(text: str) -> str:

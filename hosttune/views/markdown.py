@@ -19,6 +19,7 @@ from hosttune.views.document import (
     Item,
     Items,
     Lines,
+    Matrix,
     Panel,
     Say,
     Section,
@@ -115,6 +116,10 @@ def table_lines(header: Sequence[str], rows: Iterable[Iterable[str]]) -> list[st
     return [f"| {' | '.join(row)} |" for row in (header, ("---",) * len(header), *rows)]
 
 
+def _table(table: Table) -> list[str]:
+    return table_lines([*map(plain, table.header)], (map(plain, row) for row in table.rows))
+
+
 def _said(say: Say) -> str:
     return f"{_begun(say.text)} {code(say.code)}" if say.code else _begun(say.text)
 
@@ -148,7 +153,11 @@ _LINES: dict[type[Block], Callable[[Any, str], list[str]]] = {
     Fold: lambda *_: [],  # only a page can fold away
     CommandBlock: lambda block, _: [plain(block.why), "", *fenced([block.text], block.language)],
     Steps: _steps,
-    Table: lambda table, _: table_lines([*map(plain, table.header)], (map(plain, row) for row in table.rows)),
+    Table: lambda table, _: _table(table),
+    Matrix: lambda block, mark: [
+        *(f"{mark} {plain(block.title)}", "", *_table(block.counted)),
+        *(("", plain(block.note)) if block.note else ()),
+    ],
     Heading: lambda block, mark: [f"{mark} {plain(block.title)}{f' ({plain(block.note)})' if block.note else ''}"],
     Panel: _card,
     Section: _section,

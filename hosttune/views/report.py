@@ -12,8 +12,8 @@ from hosttune.engine.plan import reboot_blockers, waits_for_reboot
 from hosttune.host.cleaned import clean
 from hosttune.values import Activation, Verdict
 from hosttune.verdict_words import STATES
-from hosttune.views.document import Document, Item, Items, Say, Steps, Warnings, rendered
-from hosttune.views.findings import ADVICE, ALL, FAULTS, LISTED, WAIVED, sections
+from hosttune.views.document import Document, Item, Items, Matrix, Say, Steps, Warnings, rendered
+from hosttune.views.findings import ADVICE, ALL, FAULTS, LISTED, WAIVED, WORST_FIRST, sections
 from hosttune.views.masking import masked
 from hosttune.views.summary import WAITS, counts, exit_status, is_fault, reach_text, rules_in, summarize, why_status
 from hosttune.views.terminal import counted, join_words
@@ -37,8 +37,33 @@ def check_report(hosts: tuple[Checked, ...], *, strict: bool = False) -> str:
     What is ok, or not applicable, is counted where it cannot be folded away. Where nothing differs, a
     terminal counts what is waived and advice, too, as far as they go beyond its screen; a pipe gets all of it.
     """
+    hosts = tuple(sorted(hosts, key=_badness))
     documents = [_on_screen(one, strict=strict) for one in hosts]
-    return rendered("hosttune check", documents, hosts[0].page, is_filtered=True)
+    return rendered("hosttune check", documents, hosts[0].page, is_filtered=True, summary=_matrix(hosts))
+
+
+def _badness(one: Checked) -> tuple[int, ...]:
+    """By which hosts are in order, the worst first: by how many rules find what costs most."""
+    return tuple(-rules_in(filter(group.holds, one.plan.findings)) for group in WORST_FIRST)
+
+
+def _matrix(hosts: tuple[Checked, ...]) -> tuple[Block, ...]:
+    """The hosts by the rules that say something of one of them."""
+    if len(hosts) < 2:
+        return ()
+    states: list[dict[str, str]] = []
+    for one in hosts:
+        own: dict[str, str] = {}
+        for group in WORST_FIRST:
+            for finding in filter(group.holds, one.plan.findings):
+                own.setdefault(clean(finding.rule), group.state)
+        states.append(own)
+    rules = dict.fromkeys(rule for group in WORST_FIRST for own in states for rule in own if own[rule] == group.state)
+    rows = (
+        (clean(one.page.host), tuple(own.get(rule, "") for rule in rules))
+        for one, own in zip(hosts, states, strict=True)
+    )
+    return (Matrix("Hosts, the worst first", tuple(rules), tuple(rows)),) if rules else ()
 
 
 def _on_screen(one: Checked, *, strict: bool) -> Document:

@@ -1,7 +1,8 @@
-"""The document of all rules, docs/rules.md: an index by domain, and a section for each rule."""
+"""The documents of the rules: docs/rules.md, an index by domain, and a page for each rule in docs/reference/rules."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.views.document import Medium
@@ -17,20 +18,23 @@ if TYPE_CHECKING:
     from hosttune.engine.profile import Profile
     from hosttune.engine.rule import Rule
 
+PAGES = "reference/rules"  # below docs/
 _PAGE = Page(medium=Medium.MARKDOWN)
 _HEAD = """\
 # The rules of hosttune
 
-Written by `hosttune rules doc > docs/rules.md` from the rule files; edit those. `hosttune explain RULE` says the same,
-and what the rule finds on this host. What hosttune leaves alone on purpose stands in [folklore.md](folklore.md), how
-to choose in [policy.md](policy.md), how to write rules of your own in [custom-rules.md](custom-rules.md).
+`./run generate` writes this index and the pages of the rules from the rule files; edit those. `hosttune explain RULE`
+has the same text, and what the rule finds on this host. Settings that hosttune does not touch on purpose are in
+[folklore.md](folklore.md). How to choose rules: [policy.md](policy.md). Rules of your own:
+[custom-rules.md](custom-rules.md).
 
-*Kind*: `changes` changes the host when `apply --yes` says so, `advice only` never does.
+*Kind*: `changes` changes the host on `apply --yes`, `advice only` never does.
 """
+_FOOT = "\n[All rules](../../rules.md). Written by `./run generate` from the rule file.\n"
 
 
-def rules_markdown(catalog: Catalog) -> str:
-    """The whole document."""
+def rules_index(catalog: Catalog) -> str:
+    """docs/rules.md. A row keeps the anchor that the section of its rule had."""
     profiles = (_profile_cells(profile) for profile in catalog.profiles.values())
     lines = [_HEAD, "## Profiles", "", *table_lines(("profile", "for", "extends", "rules"), profiles)]
     domains: dict[str, list[Rule]] = {}
@@ -39,8 +43,13 @@ def rules_markdown(catalog: Catalog) -> str:
     lines += ["", "## Index", "", f"{counted(len(catalog.rules), 'rule')}.", ""]
     for domain, rules in domains.items():
         lines += [f"### {domain}", "", *table_lines(("rule", "kind", "risk", "what"), map(_rule_cells, rules)), ""]
-    lines += [_section(rule, catalog) for rule in catalog.rules.values()]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def rule_document(rule: Rule, catalog: Catalog) -> str:
+    """The page about one rule: what `explain` says without a host."""
+    outline = explain_outline(Explained(rule, Wording(rule.defaults), profiles_of(rule, catalog)), _PAGE)
+    return markdown(rule.id, [replace(outline, title="")]) + _FOOT
 
 
 def _profile_cells(profile: Profile) -> tuple[str, ...]:
@@ -48,9 +57,5 @@ def _profile_cells(profile: Profile) -> tuple[str, ...]:
 
 
 def _rule_cells(rule: Rule) -> tuple[str, ...]:
-    return f"[{rule.id}](#{rule.id})", kind_text(rule), str(rule.risk), cell(rule.title)
-
-
-def _section(rule: Rule, catalog: Catalog) -> str:
-    outline = explain_outline(Explained(rule, Wording(rule.defaults), profiles_of(rule, catalog)), _PAGE)
-    return markdown("", [outline])
+    name = f'<a id="{rule.id}"></a>[{rule.id}]({PAGES}/{rule.id}.md)'
+    return name, kind_text(rule), str(rule.risk), cell(rule.title)

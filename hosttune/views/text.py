@@ -15,6 +15,7 @@ from hosttune.views.document import (
     Item,
     Items,
     Lines,
+    Matrix,
     Panel,
     Say,
     Section,
@@ -263,6 +264,11 @@ _LINES: dict[type[Block], Callable[[Any, Screen, str, int], list[str]]] = {
     CommandBlock: lambda block, screen, *_: [*wrapped(block.why, screen.columns), f"{_IN}{block.text}"],
     Steps: lambda block, screen, *_: _steps(block, screen),
     Table: lambda block, screen, indent, _: _table(block, screen, indent),
+    Matrix: lambda block, screen, indent, _: [
+        screen.paint(block.title, "bold"),
+        *_table(block.counted, screen, indent + _IN),
+        *([indent + _IN + block.note] if block.note else []),
+    ],
     Heading: lambda block, screen, *_: [screen.paint(block.title, "bold") + (f" ({block.note})" if block.note else "")],
     Panel: lambda card, screen, indent, label: _inside(
         _title(card, screen, indent), card.blocks, screen, indent, label

@@ -34,28 +34,47 @@ class Panel(NamedTuple):
 
 PANELS = (
     Panel(
-        "Unfit", "Nodes that do not do their work: take them out. `hosttune health` on one says what and what to do.",
-        "stat", 4, 'sum(hosttune_health{fitness="unfit", $}) or vector(0)', steps=GREEN_TO_RED,
+        "Hosts that report", "Hosts with metrics of the daily check now; no data means that none has any.",
+        "stat", 4, "count(hosttune_check_timestamp_seconds{$})",
     ),
     Panel(
-        "Impaired", "Nodes that work, but slower, or not for long.",
-        "stat", 4, 'sum(hosttune_health{fitness="impaired", $}) or vector(0)', steps=GREEN_TO_YELLOW,
+        "Silent", "Hosts that reported within the last week and do not now, or whose last check is older than two days.",
+        "stat", 4, "count(last_over_time(hosttune_check_timestamp_seconds{$}[7d]) < time() - 172800"
+        " or last_over_time(hosttune_check_timestamp_seconds{$}[7d]) unless hosttune_check_timestamp_seconds{$})"
+        " or 0 * count(last_over_time(hosttune_check_timestamp_seconds{$}[7d]))", steps=GREEN_TO_RED,
+    ),
+    Panel(
+        "Not fit", "Nodes that do not do their work: drain them. `hosttune health` on one says why, and what to do.",
+        "stat", 4, 'sum(hosttune_health{fitness="unfit", $})', steps=GREEN_TO_RED,
+    ),
+    Panel(
+        "Degraded", "Nodes that work, but slower, or not for long.",
+        "stat", 4, 'sum(hosttune_health{fitness="impaired", $})', steps=GREEN_TO_YELLOW,
+    ),
+    Panel(
+        "Could not check", "Nodes of which not enough could be checked to call them fit: `hosttune health`.",
+        "stat", 4, 'sum(hosttune_health{fitness="unknown", $})', steps=GREEN_TO_YELLOW,
+    ),
+    Panel(
+        "Faults", "Hosts with a fault in the daily check: `hosttune check`.",
+        "stat", 4, 'sum(hosttune_findings{verdict="fault", $} > bool 0)', steps=GREEN_TO_RED,
+    ),
+    Panel(
+        "Hosts, the worst first", "By host: its rules with a fault, to change, and not checked.",
+        "table", 12, 'sort_desc(sum by (instance) (1000 * hosttune_findings{verdict="fault", $}'
+        ' or 10 * hosttune_findings{verdict="differs", $} or hosttune_findings{verdict="unknown", $}))',
     ),
     Panel(
         "Held", "Nodes that take no work after their boot, because they are not as approved: `hosttune status`.",
-        "stat", 4, 'sum(hosttune_ready{standing="held", $}) or vector(0)', steps=GREEN_TO_RED,
-    ),
-    Panel(
-        "Faults", "Hosts on which a rule says that the machine does not do its work: `hosttune check`.",
-        "stat", 4, 'count(hosttune_findings{verdict="fault", $} > 0) or vector(0)', steps=GREEN_TO_RED,
+        "stat", 4, 'sum(hosttune_ready{standing="held", $})', steps=GREEN_TO_RED,
     ),
     Panel(
         "Reboots pending", "Hosts on which something is set up that waits for the next boot.",
-        "stat", 4, "sum(hosttune_reboot_required{$}) or vector(0)", steps=GREEN_TO_YELLOW,
+        "stat", 4, "sum(hosttune_reboot_required{$})", steps=GREEN_TO_YELLOW,
     ),
     Panel(
         "Reboots blocked", "Hosts that a boot would make worse: something must be solved before.",
-        "stat", 4, "sum(hosttune_reboot_blocked{$}) or vector(0)", steps=GREEN_TO_RED,
+        "stat", 4, "sum(hosttune_reboot_blocked{$})", steps=GREEN_TO_RED,
     ),
     Panel(
         "Hosts that differ", "Hosts by what the daily check found on them, over time.",

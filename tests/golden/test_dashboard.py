@@ -52,6 +52,14 @@ def test_panels_have_what_the_linter_asks_and_do_not_overlap():
             assert target["datasource"]["uid"] == "${datasource}"
 
 
+def test_fleet_that_reports_nothing_is_not_shown_as_zeros():
+    """`or vector(0)` gives a number without a single host."""
+    exprs = [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
+    assert [expr for expr in exprs if "vector(" in expr or "absent(" in expr] == []
+    stats = [panel["title"] for panel in dashboard()["panels"] if panel["type"] == "stat"]
+    assert stats[:5] == ["Hosts that report", "Silent", "Not fit", "Degraded", "Could not check"]
+
+
 def test_variables_are_those_of_the_linter():
     variables = {one["name"]: one for one in dashboard()["templating"]["list"]}
     assert [(name, one["type"]) for name, one in variables.items()] == [

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hosttune.cli import app
 from hosttune.engine.catalog import builtin_catalog
@@ -18,8 +19,8 @@ from hosttune.engine.yamlio import load_document
 from hosttune.resources import wish_kinds
 from hosttune.verdict_words import FITNESS, STATES
 from hosttune.views.custom_doc import BEGIN, END, custom_rules_reference
-from hosttune.views.rules_doc import rules_markdown
-from tests.generated import hold
+from hosttune.views.rules_doc import PAGES, rule_document, rules_index
+from tests.generated import hold, is_writing
 from tests.hosts.built import HOSTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +32,18 @@ LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 
 
 def test_document_of_the_rules_is_fresh():
-    hold(DOCS / "rules.md", rules_markdown(builtin_catalog()))
+    hold(DOCS / "rules.md", rules_index(builtin_catalog()))
+
+
+def test_page_of_each_rule_is_fresh_and_there_is_no_other():
+    catalog = builtin_catalog()
+    (DOCS / PAGES).mkdir(exist_ok=True)
+    if is_writing():
+        for path in (DOCS / PAGES).glob("*.md"):
+            path.unlink()
+    for rule in catalog.rules.values():
+        hold(DOCS / PAGES / f"{rule.id}.md", rule_document(rule, catalog))
+    assert {path.stem for path in (DOCS / PAGES).iterdir()} == catalog.rules.keys()
 
 
 def test_reference_of_custom_rules_is_fresh():
@@ -49,14 +61,20 @@ def test_reference_names_every_function_kind_and_key(capsys):
     assert [key for key in rule_shape().fields if f"| `{key}`" not in text] == []
 
 
-def test_document_has_a_section_for_each_rule():
-    text = rules_markdown(builtin_catalog())
-    assert re.findall(r"^## ([a-z0-9]+-[a-z0-9-]+)$", text, re.MULTILINE) == sorted(builtin_catalog().rules)
+def test_index_leads_to_each_rule_and_keeps_its_anchor():
+    text = rules_index(builtin_catalog())
+    found = re.findall(r'<a id="([a-z0-9-]+)"></a>\[([a-z0-9-]+)\]\(reference/rules/([a-z0-9-]+)\.md\)', text)
+    assert found == [(name,) * 3 for name in sorted(builtin_catalog().rules)]
 
 
-def test_command_writes_the_document(capsys):
+def test_command_writes_the_index_and_the_page_of_a_rule(capsys):
     assert app.run(["rules", "doc"]) == 0
-    assert capsys.readouterr().out == rules_markdown(builtin_catalog())
+    assert capsys.readouterr().out == rules_index(builtin_catalog())
+    assert app.run(["rules", "doc", "storage-noatime"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("# storage-noatime\n\nnoatime on local data file systems\n")
+    assert {"## Why", "## Wants", "## Parameters", "## By hand", "## Sources"} <= set(text.splitlines())
+    assert app.run(["rules", "doc", "no-such"]) == 2
 
 
 def test_there_are_five_worked_examples():
@@ -93,6 +111,12 @@ def test_policies_of_the_document_are_right(text):
     assert [note for note in policy.notes if "is deprecated" not in note] == []
 
 
+PAGES_OF_ALL = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("playbooks/**/*.md"))]
+# Names of documents in texts of the program: `docs/health.md`.
+OF_OTHERS = {"docs/CONFIG.md", "docs/ENVIRONMENT.md"}  # of LACT, of systemd
+NAMED = re.compile(r"(?<![\w./-])docs/[A-Za-z/-]+\.md")
+
+
 def anchors(path: Path) -> set[str]:
     """The anchors of the headings of a document, as GitHub makes them, and those that it sets itself."""
     text = path.read_text(encoding="utf-8")
@@ -102,12 +126,47 @@ def anchors(path: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES_OF_ALL, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_between_documents_lead_somewhere(path):
     for name, anchor in LINK.findall(path.read_text(encoding="utf-8")):
         target = path.parent / name if name else path
         assert target.is_file(), f"{path.name}: {name}"
         assert not anchor or anchor in anchors(target), f"{path.name}: {name}#{anchor}"
+
+
+def test_links_of_the_site_stay_in_it():
+    """The site and the Debian package have docs/ and nothing beside it."""
+    links = [(path, name) for path in DOCS.rglob("*.md") for name, _ in LINK.findall(path.read_text(encoding="utf-8"))]
+    assert [(path.name, name) for path, name in links if DOCS not in (path.parent / name).resolve().parents] == []
+
+
+def test_site_leads_to_every_page():
+    """The index of the rules leads to their pages, and mkdocs.yml to all others."""
+
+    def pages(nav):
+        return [
+            page
+            for one in nav
+            for entry in one.values()
+            for page in ([entry] if isinstance(entry, str) else pages(entry))
+        ]
+
+    nav = pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+    assert len(nav) == len(set(nav))
+    others = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if path.parent != DOCS / PAGES}
+    assert set(nav) == others
+
+
+def test_documents_that_texts_name_are_there():
+    sources = [
+        path
+        for kind in ("py", "yaml", "j2")
+        for top in ("hosttune", "templates")
+        for path in (ROOT / top).rglob(f"*.{kind}")
+    ]
+    named = {name for path in sources for name in NAMED.findall(path.read_text(encoding="utf-8"))}
+    assert "docs/health.md" in named
+    assert [name for name in named if not (ROOT / name).is_file() and name not in OF_OTHERS] == []
 
 
 def test_every_word_of_a_verdict_has_its_meaning():

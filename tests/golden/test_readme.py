@@ -42,12 +42,22 @@ def test_plan_of_the_tutorial_is_what_is_printed(monkeypatch):
     hold(TUTORIAL, text, between=("<!-- plan:begin -->\n", "<!-- plan:end -->"))
 
 
-def test_picture_of_the_readme_is_what_a_terminal_shows(monkeypatch):
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (("check", "--host", "built/a100-cloud-vm.json"), 0),
+        (("diff", "built/a100-cloud-vm.json", "built/h100-8x-2socket.json"), 26),
+        (("report", "built/"), 26),
+    ],
+    ids=lambda one: one[0] if isinstance(one, tuple) else "",
+)
+def test_picture_is_what_a_terminal_shows(words, lines, monkeypatch):
+    """The first lines of it, or all (0)."""
     monkeypatch.setattr("hosttune.cli.common.console", lambda _: Console(COLUMNS, is_terminal=True, has_colour=True))
     monkeypatch.setattr("hosttune.cli.common.program", lambda: "hosttune")
-    words = ["check", "--host", "built/a100-cloud-vm.json"]
-    text = f"$ hosttune {' '.join(words)}\n\n{printed(words)}"
-    hold(ROOT / "docs" / "check.svg", svg(text, COLUMNS, "hosttune check"))
+    shown = printed(list(words)).splitlines()
+    text = "\n".join([f"$ hosttune {' '.join(words)}", "", *shown[: lines or None], *(["..."] if lines else [])])
+    hold(ROOT / "docs" / f"{words[0]}.svg", svg(text, COLUMNS, f"hosttune {words[0]}"))
 
 
 def settings() -> str:

@@ -61,9 +61,9 @@ def test_rules_stand_in_the_order_of_what_they_cost(run, put):
     _, out, _ = run(*paths)
     assert (
         out.index("Not fit for jobs")
-        < out.index("Faults\n")
-        < out.index("To change\n")
-        < out.index("Could not check\n")
+        < out.index("\nFaults\n")
+        < out.index("\nTo change\n")
+        < out.index("\nCould not check\n")
     )
 
 
@@ -396,3 +396,21 @@ def test_hosts_that_should_not_take_work_stand_first(tmp_path, capsys):
     told = json.loads(capsys.readouterr().out)
     assert [one["value"] for one in told["unfit"]["values"]] == ["gpu-errors"]
     assert told["unfit"]["values"][0]["names"] == ["gpu01", "gpu02"]
+
+
+def test_worst_hosts_come_first_whatever_the_order_and_no_host_is_named_twice(run, put):
+    said = {
+        "a": [finding("memory-swappiness", "ok")],
+        "b": [finding("memory-swappiness")],
+        "c": [finding("gpu-errors", is_fault=True), finding("memory-swappiness", "ok")],
+        "d": [finding("memory-swappiness"), finding("storage-noatime")],
+    }
+    paths = [put(f"{name}.json", document(entry(name, own))) for name, own in said.items()]
+    for order in (paths, paths[::-1]):
+        _, out, _ = run(*order)
+        table = out.partition("Hosts, the worst first\n")[2].partition("\n\n")[0]
+        assert [line.split() for line in table.splitlines()] == [
+            ["Host", "FAULT", "CHANGE"], ["c", "1", "-"], ["d", "-", "2"], ["b", "-", "1"], ["a", "-", "-"],
+        ]  # fmt: skip
+    _, out, _ = run(*paths, "--names", "1")
+    assert "3 more hosts (--names shows more of the worst)." in out

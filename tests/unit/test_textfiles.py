@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.errors import HosttuneError
-from hosttune.textfiles import template_root, template_text
+from hosttune.textfiles import rule_page, template_root, template_text
 
 PROJECT = '[build-system]\nrequires = []\n\n[project]\nname = "hosttune"\n'
 
@@ -89,3 +89,14 @@ def test_template_root_of_another_owner_is_refused(package: Path, name: str, mon
 def test_name_that_leaves_the_folder_is_of_no_template(name: str):
     assert template_text("report.css")
     assert template_text(name) is None
+
+
+def test_page_of_a_rule_is_on_the_site_that_is_named_else_a_file_of_the_checkout(monkeypatch):
+    monkeypatch.setenv("HOSTTUNE_DOCS_URL", "https://docs.example.org/gpu/")
+    assert rule_page("storage-noatime") == "https://docs.example.org/gpu/reference/rules/storage-noatime/"
+    assert rule_page("../../etc/passwd") == ""
+    for other in ("", "javascript:alert(1)"):
+        monkeypatch.setenv("HOSTTUNE_DOCS_URL", other)
+        assert rule_page("storage-noatime").endswith("/docs/reference/rules/storage-noatime.md")
+        assert rule_page("storage-noatime").startswith("file:///")
+    assert rule_page("storage-none-such") == ""

@@ -11,6 +11,7 @@ from hosttune.values import Finding, Hold, HoldKind, Risk, Verdict
 from hosttune.views.checked import About
 from hosttune.views.comparison import DifferenceKind, Side, Written, compare, set_by
 from hosttune.views.diff import diff_json, diff_report
+from hosttune.views.document import Medium
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.hosts.built import BUILT, HOSTS
@@ -166,7 +167,7 @@ def test_text_shows_both_sides_and_escapes_them():
         "+ host  2026-10-09 03:15:02 UTC\n"
         "1 rule tells them apart. The same machine.\n\n"
         "To change\n"
-        "  a-high  ok -> to change (risk high)\n"
+        "  a-high  ok -> to change\n"
         "          - now 1\n"
         "          + should be 1 (now 2\\x1b[2J, password=(masked))\n"
         "          + set by: /etc/x.conf:9\n"
@@ -217,9 +218,25 @@ def test_record_against_another_is_told(run, record):
 
 
 def test_hosts_of_different_hardware_say_what_applies_on_one_only(run):
-    _, out, _ = run("diff", RTX, H100)
+    _, out, _ = run("diff", RTX, H100, "--verbose")
     assert "\nApplies on one only\n" in out
+    assert "\nApplies on one only, nothing to change (" in out
     assert "there is no NVSwitch on the PCI bus" in out
+
+
+def test_rules_of_one_side_are_only_named_unless_there_is_something_to_do():
+    fault = replace(finding(Verdict.DIFFERS, "c-c", "sda", reason="worn out"), is_fault=True)
+    quiet = [finding(Verdict.OK, f"b-{letter}") for letter in "abcdefgh"]
+    one = compared(
+        [fault, *quiet], [replace(both, verdict=Verdict.NOT_APPLICABLE, is_fault=False) for both in (fault, *quiet)]
+    )
+    out = diff_report(one, Page(screen=Screen(200)))
+    assert "Applies on one only\n  c-c  fault -> not applicable\n" in out
+    assert "host (8): b-a, b-b, b-c, b-d, b-e, b-f and 2 more (-v lists them)\n" in out
+    assert "b-h" not in out
+    page = diff_report(one, Page(medium=Medium.HTML))
+    assert 'Applies on one only, nothing to change <span class="count">8</span>' in page
+    assert "b-h" in page
 
 
 def test_policy_of_the_command_line_holds_for_both(run):
@@ -304,7 +321,7 @@ def test_part_that_was_lost_since_it_was_learned_stands_first_with_the_errors_th
     status, out, err = run("diff", file, later)
     text = " ".join(out.split())
     assert (status, err) == (1, "")
-    assert "host-baseline Gb/s of mlx5_0/1: ok -> advice (risk low)" in text
+    assert "host-baseline Gb/s of mlx5_0/1: ok -> advice" in text
     assert "+ Gb/s of mlx5_0/1: 0 instead of 400" in text
     assert "+ link breaks of mlx5_0/1: 16 in 2 days" in text
     _, document, _ = run("diff", later, file, "--format", "json")  # the other way round it is no gain

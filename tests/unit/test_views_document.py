@@ -16,6 +16,7 @@ from hosttune.views.document import (
     Item,
     Items,
     Lines,
+    Matrix,
     Medium,
     Panel,
     Say,
@@ -53,6 +54,7 @@ BLOCKS = (
     Heading("Stage 1", "now"),
     Panel("storage-x", (DIFF, Diff("+", "sysctl:vm.x", "", "10", "")), "risk low"),
     Section("Lost", (Items((Item("a.json", "is empty", look="code"), Item("kernel", items=(Item(text="mostly 6"),)))),), "red"),
+    Matrix("Hosts", ("memory-x", "storage-y"), (("gpu-1", ("fault", "")), ("gpu-2", ("", "differs"))), "1 more."),
     Table(("run", "what"), (("1", "apply"), ("2", "undo"))),
     Lines("In all", (Say("2 changes."), Say("Digest", code="5f0c"))),
     CommandBlock("To make exactly these changes:", COMMAND),
@@ -74,6 +76,8 @@ def said(value):
     elif isinstance(value, tuple):
         for one in value:
             yield from said(one)
+    elif isinstance(value, Matrix):  # what is no page counts the cells
+        yield from (value.title, value.note, *(name for name, _ in value.rows))
     elif isinstance(value, (Block, Item)):
         dressed = {"style", "key", "look", "joint", "group", "role", "language"}
         dressed |= {"title"} if isinstance(value, Lines) else set()  # a text leaves it out

@@ -22,7 +22,7 @@ from hosttune.views.document import Medium, Section
 from hosttune.views.explain import explain_json, explain_outline, explain_report, explained
 from hosttune.views.page import Page
 from hosttune.views.rule_words import todo_texts, told_wishes, ways_of
-from hosttune.views.rules_doc import rules_markdown
+from hosttune.views.rules_doc import rule_document
 from hosttune.views.terminal import Screen
 from hosttune.views.wording import Wording, in_words
 from tests.hosts.built import BUILT
@@ -52,23 +52,18 @@ def test_explain_leaves_no_template_raw_and_names_the_files_of_ours_to_remove(ho
         assert [path for path in made if path not in " ".join(one.ways[1])] == []
 
 
-@pytest.fixture(scope="module")
-def document_of_rules():
-    return rules_markdown(CATALOG)
-
-
 @pytest.mark.parametrize("rule", sorted(CATALOG.rules))
-def test_document_of_the_rules_is_the_explanation_without_a_host(rule, document_of_rules):
+def test_page_of_a_rule_is_the_explanation_without_a_host(rule):
     """The sections are the same, in the same order, but for those that a host fills."""
-    document = document_of_rules.partition(f"\n## {rule}\n")[2].partition("\n## ")[0]
+    document = rule_document(CATALOG.rules[rule], CATALOG)
     one = explanation(rule, next(path for path in BUILT if path.stem == "no-gpu-debian12"))
     outline = explain_outline(one, Page(medium=Medium.MARKDOWN))
     titles = [block.title for block in outline.blocks if isinstance(block, Section)]
     in_general = {"Why", "Reasons not to apply", "Reads", "Wants", "Looks for", "Parameters", "Sources"}
-    assert [title for title in re.findall(r"^### (.*)$", document, re.MULTILINE) if title in in_general] == [
+    assert [title for title in re.findall(r"^## (.*)$", document, re.MULTILINE) if title in in_general] == [
         title for title in titles if title in in_general
     ]
-    assert [title for title in ("Switch it off", "On ") if f"### {title}" in document] == []
+    assert [title for title in ("Switch it off", "On ") if f"## {title}" in document] == []
     assert "Switch it off" in titles
 
 

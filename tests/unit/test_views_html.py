@@ -5,6 +5,7 @@ import re
 from base64 import b64encode
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
@@ -141,9 +142,65 @@ def test_profile_that_fits_better_is_proposed():
 
 def test_several_hosts_have_an_overview_that_leads_to_them():
     page = Page(documents()["hosts"])
-    targets = [a["href"] for tag, a in page.elements if tag == "a"]
-    assert targets == ["#host-0", "#host-1", "#host-2"]
-    assert {a["id"] for _, a in page.elements if a.get("class") == "host"} == {t[1:] for t in targets}
+    targets = [a["href"] for tag, a in page.elements if tag == "a" and a["href"].startswith("#host-")]
+    assert targets[:3] == ["#host-0", "#host-1", "#host-2"]
+    assert {a["id"] for _, a in page.elements if a.get("class") == "host"} == {t[1:] for t in targets[:3]}
+
+
+def test_hosts_come_worst_first_and_a_table_has_what_each_rule_says_of_them():
+    hosts = [
+        replace(ONE, plan=plan, page=replace(PAGE, host=name))
+        for name, plan in (("good", made.CLEAN), ("bad", made.PLAN))
+    ]
+    text = check_report(tuple(hosts))
+    page = Page(text)
+    assert text.index('id="host-0"') < text.index('<h2 class="name">bad') < text.index('<h2 class="name">good')
+    (table,) = re.findall(r'<div class="matrix".*?</div>', text, re.DOTALL)
+    assert re.findall(r'<th scope="row"><a href="#(.*?)">(.*?)</a>', table) == [("host-0", "bad"), ("host-1", "good")]
+    assert '<abbr title="memory-swappiness: to change">C</abbr>' in table
+    assert [a for tag, a in page.elements if tag == "th" and a.get("scope") not in {"col", "row"}] == []
+
+
+@pytest.mark.parametrize("name", documents())
+def test_headings_go_down_one_level_at_a_time_and_every_anchor_is_there_once(name):
+    page = Page(documents()[name])
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1] == []
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    assert {a["href"][1:] for tag, a in page.elements if tag == "a" and a["href"].startswith("#")} <= {*ids}
+
+
+def test_each_finding_has_an_anchor_of_its_own():
+    twins = tuple(replace(made.FINDINGS[0], subject=name, reason=f"{name} is lost") for name in ("gpu 0", "gpu 1"))
+    page = Page(check_report((replace(ONE, plan=replace(made.PLAN, findings=twins)),)))
+    rule = made.FINDINGS[0].rule
+    assert [a["id"] for _, a in page.elements if a.get("class") == "finding"] == [rule, f"{rule}-2"]
+
+
+def test_built_in_rule_leads_to_its_page(monkeypatch):
+    monkeypatch.setenv("HOSTTUNE_DOCS_URL", "https://docs.example.org/hosttune/")
+    builtin = {"memory-swappiness": replace(ABOUT["memory-swappiness"], is_builtin=True)}
+    link = "https://docs.example.org/hosttune/reference/rules/memory-swappiness/"
+    for about, links in ((builtin, [link]), (ABOUT, [])):
+        page = Page(check_report((replace(ONE, about=about),)))
+        assert [a["href"] for tag, a in page.elements if tag == "a" and a["href"].startswith("https:")] == links
+
+
+def test_command_of_a_step_can_be_copied_and_what_a_host_says_cannot():
+    steps = (
+        "drain it: sudo systemctl stop x\nsudo nvme list (all disks)\nif `that` helps, sudo reboot\n"
+        "sudo umount '/mnt/a (b)'\nsudo umount '/mnt/it shows'\nsudo dmesg says why"
+    )
+    one = replace(EVIL, evidence=("see: sudo rm -r /",), reason="run: sudo evil", todo=steps)
+    text = check_report((replace(ONE, plan=replace(made.CLEAN, findings=(one,))),))
+    next_commands = re.findall(r'<code class="command">(hosttune [^<]*)</code>', text)
+    commands = re.findall(r'<code class="command">(.*?)</code>', text)
+    assert [one for one in commands if one not in next_commands] == [
+        "sudo systemctl stop x", "sudo nvme list", "sudo umount &#39;/mnt/a (b)&#39;", "sudo dmesg",
+    ]  # fmt: skip
+    assert "<code>that</code>" in text
 
 
 def test_plan_shows_the_whole_diff_and_the_command_only_where_it_works():

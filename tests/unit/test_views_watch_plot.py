@@ -129,7 +129,7 @@ def test_plot_shows_the_lanes_the_states_and_the_report():
     for words in (
         "GPU",
         "CPU",
-        "Standing still for want of",
+        "Stalled on",
         "Reading",
         "MB/s",
         "What the job waited for",

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from hosttune.host.cleaned import clean
 from hosttune.views.change import diff_of
-from hosttune.views.checked import group_of
-from hosttune.views.document import Document, Fold, Item, Items, Panel, Say, Section, rendered
+from hosttune.views.checked import group_of, link_of
+from hosttune.views.document import Document, Fold, Item, Items, Matrix, Panel, Say, Section, rendered
 from hosttune.views.findings import BY_OUTCOME, NOTHING
 from hosttune.views.fleet.words import (
     FINE,
     MOST_TOLD,
+    QUIET,
     folded,
     format_count,
     headline,
@@ -42,6 +43,7 @@ NOT_AS_SHOWN = (
     "The digest that is named here is not that of these changes: a secret is masked in them, or the file was edited."
     " What a host would change, and its digest: sudo hosttune plan, there"
 )
+MOST_HOSTS = 10  # of the worst, on one screen
 DISPUTED = (
     "Other hosts tell something else of the same changes: find out which host is right before you approve the digest."
 )
@@ -74,6 +76,7 @@ def fleet_outline(
         *_section("Gave no answer", missing, "red", fleet.missing_count, is_alarm=True, is_aligned=True),
         *_section("Could not be read", unread, "red", fleet.unread_count, is_alarm=True),
         *_tally("Degraded: they work slower, or not for long", "yellow", fleet.impaired, page),
+        *_hosts(fleet, page),
         *_rules(fleet, page, about),
         *_siblings(fleet, page),
         *_tally("Pending reboots", "yellow", fleet.reboots, page),
@@ -96,6 +99,23 @@ def _section(
     if count > len(told):
         blocks.append(Items((Item(text=f"and {format_count(count - len(told))} more"),)))
     return [Section(title, tuple(blocks), style, format_count(count) if count else "", is_alarm=is_alarm)]
+
+
+def _hosts(fleet: Fleet, page: Page) -> list[Block]:
+    """The worst hosts by the rules that are something to one of the fleet."""
+    if fleet.hosts < 2:
+        return []
+    rules = [row.rule for row in rules_told(fleet)[0]]
+    rows = fleet.worst if page.is_whole else fleet.worst[:MOST_HOSTS]
+    shown = []
+    for row in rows:
+        says = dict(row.says)
+        shown.append(
+            (clean(row.host), tuple(state if (state := says.get(rule, "")) not in QUIET else "" for rule in rules))
+        )
+    rest = fleet.hosts - len(shown)
+    note = f"{format_count(rest)} more hosts (--names shows more of the worst)." if rest else ""
+    return [Matrix("Hosts, the worst first", tuple(map(clean, rules)), tuple(shown), note)] if rules else []
 
 
 def _rules(fleet: Fleet, page: Page, about: Mapping[str, About]) -> list[Block]:
@@ -122,6 +142,7 @@ def _rule(row: RuleRow, page: Page, about: Mapping[str, About]) -> Item:
         look="strong",
         group=clean(group_of(row.rule)),
         about=clean(known.title) if known else "",
+        link=link_of(row.rule, known),
         folded=whole if page.folds else (),
     )
 

@@ -167,13 +167,14 @@ def value_items(tally: ValueTally, page: Page) -> tuple[Item, ...]:
     """The majority, without names unless all is told, then each other value with the hosts that have it."""
     majority = tally.majority
     if tally.is_common and tally.values:
-        return (Item(text=f"everywhere {_value(tally.values[0])}"),)
+        value = _value(tally.values[0])
+        return (Item(text=value if tally.total == 1 else f"everywhere {value}"),)
     items = []
     if majority:
         head = f"mostly {_counted(majority)}"
         items.append(_hosts(head, majority.hosts, page) if page.is_verbose else Item(text=head))
     elif len(tally.values) > 1:
-        items.append(Item(text="no value is that of more than half:"))
+        items.append(Item(text="the values differ:"))
     others = [one for one in tally.values if one is not majority]
     told = others if page.folds else others[:MOST_TOLD]
     items += [_hosts(_counted(one), one.hosts, page) for one in told]

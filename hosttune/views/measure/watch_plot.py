@@ -124,7 +124,7 @@ def _lanes(points: Sequence[Point], gpu_gap: str) -> list[Lane]:
             ), jitter=JITTER,
         ),
         _lane(
-            points, "Standing still for want of", "% of time (PSI)", (
+            points, "Stalled on", "% of time (PSI)", (
                 ("c", "CPU", "cpu_some"), ("a", "disk", "io_some"), ("b dashed", "disk, all tasks", "io_full"),
                 ("d", "memory", "memory_some"),
             ), top=100.0, gap="this kernel does not tell (no PSI)",
