@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
@@ -20,7 +21,7 @@ from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_reasons import false_blank
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.kernel_types import find_lacking_kernel, find_lock
-from hosttune.facts.storage.mount_units import device_path, device_wait
+from hosttune.facts.storage.mount_units import LOCAL, device_path, device_wait, find_late
 from hosttune.facts.storage.mounts import asks_read_only, mount_below, unit_name
 from hosttune.facts.storage.sources import (
     EPHEMERAL,
@@ -72,6 +73,9 @@ HARMLESS = frozenset({"duplicate", "relative-target"})
 MAY_FAIL = frozenset({"no-netdev"})
 # What may go well at one boot and not at the next, by the order in which systemd takes things.
 _NOTED = frozenset({"waits-for-network", "early-automount", "false-blank", "needs-nofail", "union-order"})
+_AFTER = "x-systemd.after"
+_OF_OTHERS = ("x-systemd.wanted-by=", "x-systemd.required-by=")  # with which local-fs.target does not wait
+_PULLS = frozenset({"x-systemd.requires", "x-systemd.wants"})  # which order as well (systemd.mount(5))
 _MIRRORED = frozenset({"/boot/efi", "/efi"})  # copied to a second disk on purpose, so that each of them starts the host
 _COPIES = (
     "see which of them is the copy (sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS)\ndetach it, or give it a name "
@@ -299,7 +303,8 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         end = "the next boot does not mount it without rootflags=degraded on the kernel command line"
         return replace(line, is_of_device=True, fault=f"{entry.where} {found.sentence}: {end}", way_out=found.way_out)
     if found is None:
-        noted = _note_source(facts, sources, line, entry, here, is_required=need.is_required)
+        noted = _note_circle(facts, line, entry, need)
+        noted = noted or _note_source(facts, sources, line, entry, here, is_required=need.is_required)
         if not noted and need.is_required and any(one in facts.mounts.local_data for one in here):
             noted = _note_data_disk(sources, line, entry)
         elif not noted and here and entry.file == PATH and (not need.is_required or entry.target in _OF_SYSTEM):
@@ -353,6 +358,30 @@ def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNee
     if line.is_mounted or need.is_required:
         return replace(line, is_of_device=True, fault=sentence, way_out=todo)
     return replace(line, is_of_device=True, remark=sentence, way_out=todo)
+
+
+def _note_circle(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed) -> BootLine | None:
+    """A mount that comes before local-fs.target, and is to wait for what comes after that."""
+    if not (need.is_awaited or need.is_required) or any(one.startswith(_OF_OTHERS) for one in entry.options):
+        return None
+    unit = facts.mount_units.find(entry)
+    pairs = [] if unit else [one.partition("=")[::2] for one in entry.options if one.startswith("x-systemd.")]
+    pulled = find_late(facts, (value for key, value in pairs if key in _PULLS), are_started=True)
+    after = unit.ordered_after if unit else tuple(value for key, value in pairs if key == _AFTER)
+    late = pulled or find_late(facts, after, are_started=False)
+    if not late:
+        return None
+    key = next((key for key, value in pairs if value == late and key in {_AFTER, *_PULLS}), "After")
+    why = "" if late == LOCAL else f" comes after {LOCAL}, which"
+    note = (
+        f"{entry.where} has {key}={late}, which{why} waits for this mount: that is a circle, and systemd takes one of "
+        "them out of the boot, so that nothing is mounted here, or other parts do not start"
+    )
+    todo = (
+        f"take {quote(f'{key}={late}')} out of {entry.file if unit else entry.where}\n"
+        "or, if it has to come that late, add nofail to its options: then no boot waits for it"
+    )
+    return replace(line, note=note, way_out=todo)
 
 
 def _note_source(
