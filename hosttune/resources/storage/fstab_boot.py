@@ -11,7 +11,7 @@ from functools import lru_cache
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt
+from hosttune.facts.base import Fact, UnknownFact, attempt, shared
 from hosttune.facts.containers.kubelet_swap import refuses_swap
 from hosttune.facts.kernel.kernel import is_switched_off
 from hosttune.facts.services.unit_files import mask_of
@@ -165,6 +165,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     if isinstance(document, Unreadable):
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
+    lines = tuple(_add_failures(facts, lines))
     found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_root(facts), *look_at_resume(facts))
     found = (*found, *look_at_subvolume(facts))
     return (*found, *look_at_swap_in_use(facts, found), *look_at_shutdown(facts))
@@ -187,6 +188,24 @@ def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
         if lost and lost.is_lost and needing and not needing.fault:
             found[of.number] = _explain_need(needing, lost, relation)
     yield from (found[number] for number in sorted(found))
+
+
+def _add_failures(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]:
+    """What this boot could not mount, as the kernel log says, the next one cannot either."""
+    from hosttune.resources.storage.mount_causes import MountCauses
+
+    causes = shared(MountCauses, facts)
+    for line in lines:
+        if line.fault or line.note or line.remark or not line.is_absent:
+            yield line
+            continue
+        cause = causes().find_failure(line.file, line.line)
+        if not cause.sentence or not causes().ends_boot(line.file, line.line):
+            yield line
+            continue
+        end = "the mount failed, and a boot that fails so ends in the emergency shell"
+        todo = f"{cause.way_out}\nor add nofail, with which a boot goes on without it"
+        yield replace(line, is_of_device=True, fault=f"{line.where} {cause.sentence}: {end}", way_out=todo)
 
 
 def _explain_need(line: BootLine, lost: BootLine, relation: str) -> BootLine:
