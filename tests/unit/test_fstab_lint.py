@@ -580,3 +580,11 @@ def test_target_in_a_command_is_quoted():
     found = next(one for one in lint(parse(lines.encode())) if one.code == "duplicate")
 
     assert "`mount '/d$(id)'` takes the first" in found.message
+
+
+@pytest.mark.parametrize(("line", "is_told"), [
+    ("tmpfs /run/shm tmpfs defaults,noexec,nosuid 0 0", True), ("none /var/run/shm tmpfs ro 0 0", True),
+    ("tmpfs /dev/shm tmpfs defaults,noexec,nosuid 0 0", False), ("/dev/shm /run/shm none bind 0 0", False),
+])  # fmt: skip
+def test_old_name_of_the_shared_memory(line, is_told):
+    assert ("old-shm" in [one.code for one in lint(parse(line.encode() + b"\n"))]) is is_told

@@ -62,6 +62,10 @@ _SWAP_ON = {
     ),
     "zfs": ("ZFS takes no swap files", "use a partition, or a file on another file system"),
 }
+_SWAP_AGAIN = (
+    "let each boot make it: swap: of cloud-init, or ResourceDisk.EnableSwap of WALinuxAgent; then take the line out\n"
+    "or keep it on the disk of /, and name that file in the line"
+)
 # fs/ntfs3/super.c of Linux 6.9 and newer: `ntfs` is its legacy mode, and mount.ntfs of ntfs-3g comes before the kernel
 # (https://github.com/util-linux/util-linux/pull/3618, https://github.com/CachyOS/wiki/issues/302).
 _NTFS = "write ntfs3 in its place, or install ntfs-3g; if read-only is meant, add ro"
@@ -585,7 +589,16 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
         hidden = f"; it may lie below the mount of {on}, which hides it" if on != "/" else ""
         note = f"{where} names {entry.source}, which is not there{hidden}: its swap fails at each boot"
         seen = ", and look below the mount: sudo mount --bind / /mnt, if that is free" if hidden else ""
-        yield replace(place, way_out=f"make the file again (mkswap(8)), or take the line out{seen}", note=note)
+        todo = f"make the file again (mkswap(8)), or take the line out{seen}"
+        if hidden and above and _is_of_instance(facts, sources, above):
+            note, todo = f"{note}; {on} is a disk of this instance, and comes back empty after each stop", _SWAP_AGAIN
+        yield replace(place, way_out=todo, note=note)
+
+
+def _is_of_instance(facts: Facts, sources: Sources, mount: Mount) -> bool:
+    """Whether a mount is of a disk that a cloud gives to one instance, by its model or a line of cloud-init."""
+    lines = (one for one in facts.fstab.entries if mount.target in {one.target, one.path})
+    return any("comment=cloudconfig" in one.options for one in lines) or any(map(sources.is_ephemeral, mount.disks))
 
 
 def _find_swap_hint(facts: Facts, path: str) -> tuple[str, str] | None:
