@@ -161,6 +161,7 @@ def parse_release(release: object) -> tuple[int, ...]:
 def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     """All of them, fstab in its order, then unit files. Raises UnknownFact where one of them cannot be read."""
     from hosttune.resources.storage.crypt_boot import look_at_crypttab
+    from hosttune.resources.storage.failed_boot import look_at_failed_units
     from hosttune.resources.storage.in_use import look_at_shutdown, look_at_swap_in_use
     from hosttune.resources.storage.resume_boot import look_at_resume, look_at_root, look_at_subvolume
     from hosttune.resources.storage.unit_boot import look_at_units
@@ -172,6 +173,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     lines = tuple(_add_failures(facts, lines))
     found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_root(facts), *look_at_resume(facts))
     found = (*found, *look_at_subvolume(facts))
+    found = (*found, *look_at_failed_units(facts, found))
     return (*found, *look_at_swap_in_use(facts, found), *look_at_shutdown(facts))
 
 
