@@ -214,7 +214,7 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("no-netdev", "error", "h:/x /data foofs rw 0 0", "takes foofs for a disk", "add _netdev"),
     ("no-netdev", "warning", "x /data 9p trans=virtio 0 0", "systemd counts 9p among the disks", "add nofail"),
     ("no-netdev", "warning", "x /data virtiofs rw 0 0", "ends in the emergency shell", "add nofail"),
-    ("no-netdev", "note", "https://h/x /data davfs nofail 0 0", "systemd before 252", "add _netdev"),
+    ("late-netdev", "note", "https://h/x /data davfs nofail 0 0", "systemd before 252", "add _netdev"),
     ("no-netdev", "note", "b /data fuse.rclone rw,nofail 0 0", "a boot may go on without it", "add _netdev"),
     ("no-nofail", "warning", "UUID=1 /run/media/stick ext4 rw 0 0", "removable", "add nofail"),
     ("no-nofail", "note", "UUID=1 /data ntfs-3g rw 0 0", "does not find this disk", "add nofail"),

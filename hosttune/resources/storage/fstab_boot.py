@@ -88,6 +88,7 @@ _COPIES = (
 _OF_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home"})
 _FAMILY = regex(r"/dev/(?:nvme|[a-z]*d(?=[a-z]))")
 _KERNEL_NAME = regex(r"/dev/(?:(?:x?v|s|h)d[a-z]{1,3}\d{0,3}|nvme\d{1,3}n\d{1,3}(?:p\d{1,3})?)")
+_KNOWS_DAVFS_FROM = 252
 _HANGS_FROM, _UBUNTU_HANGS_FROM = 258, (26, 4)  # systemd/systemd#39177, open in November 2026
 
 
@@ -231,6 +232,11 @@ def mounted_targets(facts: Facts) -> frozenset[str]:
 def _is_meant(facts: Facts, target: str) -> bool:
     """Whether a folder has what looks like a blank in its name, as something is mounted there now."""
     return false_blank(target.encode("utf-8", "surrogateescape")) != "" and target in mounted_targets(facts)
+
+
+def is_of_older_systemd(facts: Facts, remark: ShownRemark) -> bool:
+    """Whether a remark is about types that the systemd of this host knows."""
+    return remark.code == "late-netdev" and _systemd_version(facts) >= _KNOWS_DAVFS_FROM
 
 
 def _counts_here(facts: Facts, remark: ShownRemark) -> bool:
@@ -662,6 +668,6 @@ def _systemd_version(facts: Facts) -> int:
 
 
 __all__ = [
-    "HARMLESS", "MAY_FAIL", "BootLine", "BootNeed", "look_at_boot_lines", "look_at_source", "look_at_swap",
-    "mounted_targets", "next_kernel", "wait_of",
+    "HARMLESS", "MAY_FAIL", "BootLine", "BootNeed", "is_of_older_systemd", "look_at_boot_lines", "look_at_source",
+    "look_at_swap", "mounted_targets", "next_kernel", "wait_of",
 ]  # fmt: skip
