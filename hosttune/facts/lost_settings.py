@@ -208,10 +208,11 @@ def _kept_out(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     and an administrator keep it out: that is a decision.
     """
     asked = [one for one in modules_at_boot(reader) if facts.file_owners[one.path].decides]
-    kept_out = attempt(kept_out_at_boot, facts) if asked else {}
+    known = attempt(kept_out_at_boot, facts) if asked else {}
+    kept_out = known if isinstance(known, Mapping) else {}
     built_in = read_modules(facts)[1] if kept_out else frozenset()
     found: dict[tuple[str, str], dict[str, int]] = {}
-    for one in asked if isinstance(kept_out, Mapping) else ():
+    for one in asked:
         module = one.value.replace("-", "_")
         place = kept_out.get(module, "")
         has_shown = not reader.persistent_only and reader.stat(f"/sys/module/{module}") is not ABSENT
