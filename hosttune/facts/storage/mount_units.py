@@ -162,7 +162,7 @@ def find_late(facts: Facts, names: Iterable[str], *, are_started: bool) -> str:
     and before that target is a circle. A service is late unless it has DefaultDependencies=no (bootup(7),
     systemd.service(5)), and only counts if a boot starts it: for its own sake, or for that of the mount.
     """
-    files = UnitFiles(facts.reader)
+    files, _ = _read_device_wait(facts)
     for name in dict.fromkeys(names):
         if name in _AFTER_DISKS:
             return name
