@@ -31,6 +31,7 @@ _UNIT = regex(
 UNIT_KEYS: Final = frozenset({
     "WantedBy", "RequiredBy", "UpheldBy", "Alias", "Also", "DefaultInstance", "Unit", "What", "Where", "Type",
     "Options", "EnvironmentFile", "LimitMEMLOCK", "LimitNOFILE", "LimitCORE", "LimitNPROC", "TasksMax", "RemoveIPC",
+    "After", "DefaultDependencies",
 })  # fmt: skip
 # Options that facts read, with their values, by program; of no other program an option is kept.
 _DOCKERD = frozenset({

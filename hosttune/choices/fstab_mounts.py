@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from hosttune.facts.storage.mounts import ExpectedMount
 
+_END = "; without nofail a boot that does not mount it ends in the emergency shell"
+
 
 @frozen
 class FstabMount(Fact):
@@ -31,6 +33,7 @@ class FstabMount(Fact):
     misread: str  # why the line is no entry, or a different one, to a program that reads it; empty for none
     is_read_only: bool  # nothing can be written there, no line asks for that, and no error stopped it
     cause: str  # why nothing is mounted, as far as this host tells: `names UUID=..., which no device has`
+    end: str  # what a boot that does not mount it ends with, as the end of a sentence; empty if it goes on
     way_out: str  # what to do if nothing is mounted, and nothing was written there
     writers: str  # as in the fact, like those below
     rescue: str
@@ -53,7 +56,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> FstabMounts:  # noqa: ARG
         tuple(
             FstabMount(
                 one.target, one.source, one.line, one.is_optional, one.is_mounted, one.misread,
-                cause=lazy(_find_cause, causes, one), way_out=lazy(_find_way_out, causes, one),
+                cause=lazy(_find_cause, causes, one), end=lazy(_find_end, causes, one),
+                way_out=lazy(_find_way_out, causes, one),
                 **{name: lazy(getattr, one, name) for name in ("is_read_only", *WRITTEN)},
                 where=one.where,
             )
@@ -66,6 +70,11 @@ def _find_cause(causes: Callable[[], MountCauses], one: ExpectedMount) -> str:
     return causes().find(one.file, one.line).sentence
 
 
+def _find_end(causes: Callable[[], MountCauses], one: ExpectedMount) -> str:
+    """Without the line of a disk that not every instance has."""
+    return "" if one.is_optional or not causes().ends_boot(one.file, one.line) else _END
+
+
 def _find_way_out(causes: Callable[[], MountCauses], one: ExpectedMount) -> str:
     hidden = f"look at what is in that folder now ({quote(one.below)}), because the mount hides it" if one.below else ""
     return join_steps((
@@ -73,4 +82,5 @@ def _find_way_out(causes: Callable[[], MountCauses], one: ExpectedMount) -> str:
         causes().find(one.file, one.line).way_out
         or f'see why: sudo hosttune fstab, journalctl -b -u "$(systemd-escape -p --suffix=mount {quote(one.target)})"\n'
         f"mount it: sudo mount {quote(one.target)}\nif the line is no longer needed, take it out of /etc/fstab",
+        f"before the next boot: mount {quote(one.target)}, or add nofail" * bool(_find_end(causes, one)),
     ))  # fmt: skip

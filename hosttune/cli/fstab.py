@@ -71,7 +71,10 @@ def fstab(
     screen = open_screen(show)
     remarks = lint_document(document) if lint or not targets else None
     if remarks is not None and facts:
-        remarks = in_order((*remarks, *_device_remarks(facts)))
+        from hosttune.resources.storage.fstab_boot import is_of_older_systemd
+
+        of_here = (one for one in remarks if not is_of_older_systemd(facts, one))
+        remarks = in_order((*of_here, *_device_remarks(facts)))
     if remarks is not None and not show.is_json:
         say(view.lint_text(document, remarks, screen) + ("\n" if targets else ""))
     tuning = tune(document, () if is_all else targets) if targets else None

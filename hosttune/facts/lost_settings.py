@@ -2,18 +2,20 @@
 reads theirs: in sysctl.d, modprobe.d, limits.d, tmpfiles.d, udev rules, drop-ins of units and of systemd's programs.
 
 Who counts over whom is in `precedence`, whose a file is in `file_owners`. What one file of an administrator loses to
-another one of theirs is meant so, and is left out. Limits of units that systemd cannot read count as well. Sources:
-sysctl.d(5), modprobe.d(5), limits.conf(5), tmpfiles.d(5) with systemd-tmpfiles ("Duplicate line for path, ignoring"),
-udev(7), systemd.unit(5), systemd.exec(5), systemd.resource-control(5).
+another one of theirs is meant so, and is left out; only TuneD turns their order round (reapply_sysctl). Limits of
+units that systemd cannot read count as well, and modules that a boot is to load and something keeps out. Sources:
+sysctl.d(5), modprobe.d(5), modules-load.d(5), limits.conf(5), tmpfiles.d(5) with systemd-tmpfiles ("Duplicate line for
+path, ignoring"), udev(7), systemd.unit(5), systemd.exec(5), systemd.resource-control(5).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy
 from hosttune.facts.kernel.module_options import same_value
-from hosttune.facts.kernel.modules_at_boot import modules_at_boot
+from hosttune.facts.kernel.modules_at_boot import ON_COMMAND_LINE, kept_out_at_boot, modules_at_boot
 from hosttune.facts.kernel.sysctl_at_boot import CONF
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.limits.session_limits import ITEMS
@@ -24,6 +26,7 @@ from hosttune.facts.services.systemd_config import files_of
 from hosttune.facts.services.unit_files import UnitFiles, assignments, is_mask
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.facts.storage.ageing_files import parse_tmpfiles
+from hosttune.facts.storage.kernel_types import is_older_than_boot, read_modules
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import ADMIN
 from hosttune.regex import regex
@@ -74,6 +77,7 @@ class LostFile(Fact):
     better: str  # the file to put the settings into
     module: str = ""  # nothing counts over it, but the module that has these sysctls comes after systemd-sysctl
     is_misread: bool = False  # nothing counts over it, but systemd cannot read these values
+    kept_out_by: str = ""  # what keeps these modules from being loaded: a file, or an argument on the command line
 
     @property
     def text(self) -> str:
@@ -109,11 +113,12 @@ def _files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     for make in (_sysctls, _module_options, _limits, _tmpfiles, _udev, _units, _programs):
         for contest in make(reader, facts):
             for one in losers(contest.settings, contest.same):
-                if _is_lost(one, contest.settings[-1], facts):
+                if _is_lost(one, contest.settings, facts):
                     found.setdefault((one.path, contest.settings[-1].path), []).append((contest, one))
     yield from _unread(facts)
     yield from _late(reader, facts)
     yield from _misread(reader, facts)
+    yield from _kept_out(reader, facts)
     for (path, other), rows in found.items():
         order = rows[0][0].order
         yield LostFile(
@@ -133,12 +138,17 @@ def _shown(contest: _Contest, one: Placed) -> str:
     return " ".join(one.value.split()[:6]) if contest.order is TMPFILES else one.value
 
 
-def _is_lost(one: Placed, winner: Placed, facts: Facts) -> bool:
-    """Whether it is a decision for this host, and what counts over it is none."""
+def _is_lost(one: Placed, settings: tuple[Placed, ...], facts: Facts) -> bool:
+    """Whether it is a decision for this host, and what counts over it is none, or TuneD has turned the order round."""
+    winner = settings[-1]
     if one.is_of_distribution or one.path == winner.path or not winner.line:
         return False
     owners = facts.file_owners
-    return owners[one.path].decides and not owners[winner.path].decides
+    if not owners[one.path].decides:
+        return False
+    others = [other for other in settings if other.path != CONF]
+    is_turned = winner.path == CONF and facts.host.has_systemd and one == others[-1]
+    return is_turned or not owners[winner.path].decides
 
 
 def _unread(facts: Facts) -> Iterator[LostFile]:
@@ -193,6 +203,35 @@ def _misread(reader: Reader, facts: Facts) -> Iterator[LostFile]:
             yield LostFile(path, texts, lines, facts.file_owners[path].name, "", "", False, path, is_misread=True)
 
 
+def _kept_out(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Modules that a boot is to load by name, and that something keeps from being loaded. A package may ask for one,
+    and an administrator keep it out: that is a decision.
+    """
+    asked = [one for one in modules_at_boot(reader) if facts.file_owners[one.path].decides]
+    known = attempt(kept_out_at_boot, facts) if asked else {}
+    kept_out = known if isinstance(known, Mapping) else {}
+    built_in = read_modules(facts)[1] if kept_out else frozenset()
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for one in asked:
+        module = one.value.replace("-", "_")
+        place = kept_out.get(module, "")
+        has_shown = not reader.persistent_only and reader.stat(f"/sys/module/{module}") is not ABSENT
+        if place and module not in built_in and not (has_shown and is_older_than_boot(facts, place)):
+            found.setdefault((one.path, place), {}).setdefault(one.value, one.line)
+    for (path, place), rows in found.items():
+        is_file = not place.endswith(ON_COMMAND_LINE)
+        owner = facts.file_owners[place].name if is_file else ""
+        better = (
+            f"{MODPROBE.folder}/{place.rpartition('/')[2]}"
+            if is_file and place.startswith(("/usr/lib/", "/lib/"))
+            else ""
+        )
+        yield LostFile(
+            path, tuple(rows), tuple(rows.values()), facts.file_owners[path].name, "", owner, False, better,
+            kept_out_by=place,
+        )  # fmt: skip
+
+
 def is_misread(key: str, value: str) -> bool:
     """Whether systemd skips such a limit (config_parse_rlimit(), config_parse_memory_limit()). Tried with
     `systemd-analyze verify` of 252: it knows neither `unlimited` nor `64k` nor `64KB`, and no comment behind a value.
@@ -210,7 +249,7 @@ def is_misread(key: str, value: str) -> bool:
 def _is_loaded_late(reader: Reader, module: str) -> bool:
     if reader.stat(f"/sys/module/{module}/refcnt") is ABSENT:  # built in, or not there
         return False
-    if any(name.replace("-", "_") == module for _, name in modules_at_boot(reader)):
+    if any(one.value.replace("-", "_") == module for one in modules_at_boot(reader)):
         return False
     rules = drop_in_texts(reader, [f"{root}/udev/rules.d" for root in _ROOTS], UDEV.suffix)
     return not any(module in content and "sysctl" in content for _, content in rules)

@@ -63,11 +63,12 @@ def test_mount_that_failed_is_told_in_the_words_of_the_kernel():
         "EXT4-fs (sdf1): re-mounted a9bbffb7-c0b2",
         "EXT4-fs (sdf1): unmounting filesystem a9bbffb7-c0b2.",
         "tar: Unknown parameter x",
+        "EXT4-fs warning (device sdg): ext4_enable_quotas:7028: Failed to enable quota tracking (type=0, err=-3, ino=3). Please run e2fsck to fix.",
     )
     found = log(*(f"1794990000.100000 kernel: {one}" for one in lines)).mount_errors
     assert [(one.name, one.words[:14]) for one in found] == [
         ("loop0", "Invalid superb"), ("loop1", "VFS: Can't fin"), ("ext4", "Unknown parame"), ("loop2", "Filesystem has"),
-        ("sdb", "open_ctree fai"), ("sdc1", "volume is dirt"),
+        ("sdb", "open_ctree fai"), ("sdc1", "volume is dirt"), ("sdg", "ext4_enable_qu"),
     ]  # fmt: skip
     assert log("1794990000.100000 kernel: nfs: server nfs01 OK").mount_errors == ()
 

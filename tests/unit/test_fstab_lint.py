@@ -214,7 +214,7 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("no-netdev", "error", "h:/x /data foofs rw 0 0", "takes foofs for a disk", "add _netdev"),
     ("no-netdev", "warning", "x /data 9p trans=virtio 0 0", "systemd counts 9p among the disks", "add nofail"),
     ("no-netdev", "warning", "x /data virtiofs rw 0 0", "ends in the emergency shell", "add nofail"),
-    ("no-netdev", "note", "https://h/x /data davfs nofail 0 0", "systemd before 252", "add _netdev"),
+    ("late-netdev", "note", "https://h/x /data davfs nofail 0 0", "systemd before 252", "add _netdev"),
     ("no-netdev", "note", "b /data fuse.rclone rw,nofail 0 0", "a boot may go on without it", "add _netdev"),
     ("no-nofail", "warning", "UUID=1 /run/media/stick ext4 rw 0 0", "removable", "add nofail"),
     ("no-nofail", "note", "UUID=1 /data ntfs-3g rw 0 0", "does not find this disk", "add nofail"),
@@ -580,3 +580,11 @@ def test_target_in_a_command_is_quoted():
     found = next(one for one in lint(parse(lines.encode())) if one.code == "duplicate")
 
     assert "`mount '/d$(id)'` takes the first" in found.message
+
+
+@pytest.mark.parametrize(("line", "is_told"), [
+    ("tmpfs /run/shm tmpfs defaults,noexec,nosuid 0 0", True), ("none /var/run/shm tmpfs ro 0 0", True),
+    ("tmpfs /dev/shm tmpfs defaults,noexec,nosuid 0 0", False), ("/dev/shm /run/shm none bind 0 0", False),
+])  # fmt: skip
+def test_old_name_of_the_shared_memory(line, is_told):
+    assert ("old-shm" in [one.code for one in lint(parse(line.encode() + b"\n"))]) is is_told

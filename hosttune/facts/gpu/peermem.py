@@ -86,7 +86,7 @@ def _is_used(reader: Reader) -> bool:
 
 
 def _at_boot(reader: Reader) -> str:
-    return next((path for path, name in modules_at_boot(reader) if _NAME.fullmatch(name)), "")
+    return next((one.path for one in modules_at_boot(reader) if _NAME.fullmatch(one.value)), "")
 
 
 def _without_file(reader: Reader, facts: Facts) -> tuple[str, ...]:

@@ -58,6 +58,8 @@ OF_HOST = (
 # kernel quotes the options that it refuses: words of that user, as many lines as they like.
 _BY_ROOT = r"ext[234]|xfs|btrfs|f2fs|vfat|msdos|exfat|ntfs3|iso9660|udf|nfs4?|cifs|smb3|ceph|gfs2|ocfs2|virtiofs"
 # Why a mount failed, as the file system says it (ext4_fill_super, xfs_mountfs, open_ctree, ntfs_fill_super ...).
+# ext4_enable_quotas() of fs/ext4/super.c: with the feature quota and without the module quota_v2 each mount fails so.
+_OF_QUOTAS = r"|EXT4-fs warning \(device [\w!-]{1,64}\): ext4_enable_quotas:\d{1,6}: Failed to enable quota tracking "
 OF_MOUNTS = (
     r"|EXT[234]-fs (?:error )?\([\w!-]{1,64}\): (?:VFS: Can't find |bad geometry|bad block size|unable to read superbl"
     r"|couldn't mount |error loading journal|group descriptors corrupted|Unrecognized mount option )"
@@ -66,7 +68,7 @@ OF_MOUNTS = (
     r"|BTRFS error \(device [\w!-]{1,64}(?: state \w{1,8})?\): (?:open_ctree failed|devid \d+ uuid "
     r"|failed to read chunk|superblock checksum|unrecognized mount option )"
     r"|FAT-fs \([\w!-]{1,64}\): (?:bogus |Can't find a valid FAT)|F2FS-fs \([\w!-]{1,64}\): Can't find valid F2FS"
-    r"|ntfs3(?:: |\()[\w!-]{1,64}\)?: volume is dirty|(?:" + _BY_ROOT + r"): Unknown parameter '"
+    r"|ntfs3(?:: |\()[\w!-]{1,64}\)?: volume is dirty|(?:" + _BY_ROOT + r"): Unknown parameter '" + _OF_QUOTAS
 )
 OF_STORAGE = (
     r"EXT4-fs \([\w!-]+\): (?:Remounting filesystem read-only|shut down requested|mounted filesystem)"
@@ -119,13 +121,15 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without a kernel that died, without
-# devices that stopped, without mounts that failed, and without firmware, then the older form.
-_BEFORE = tuple(word.replace(_DIED, "").replace(_NOT_SET_UP, "") for word in JOURNAL)
-_NO_DEVICES = tuple(word.replace(_DIED, "").replace(OF_DEVICES, "") for word in JOURNAL)
-_NO_MOUNTS = tuple(word.replace(OF_MOUNTS, "") for word in _NO_DEVICES)
+# What records from before hold in the place of both, the newest first: the same without quotas, without a kernel that
+# died, without devices that stopped, without mounts that failed, and without firmware, then the older form.
+_NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "") for word in JOURNAL)
+_BEFORE = tuple(word.replace(_DIED, "").replace(_NOT_SET_UP, "") for word in _NO_QUOTAS)
+_NO_DEVICES = tuple(word.replace(_DIED, "").replace(OF_DEVICES, "") for word in _NO_QUOTAS)
+_NO_MOUNTS = tuple(word.replace(OF_MOUNTS.replace(_OF_QUOTAS, ""), "") for word in _NO_DEVICES)
 _OLD = {
     JOURNAL: (
+        _NO_QUOTAS,
         _BEFORE,
         _NO_DEVICES,
         _NO_MOUNTS,

@@ -40,6 +40,8 @@ class HostTables(Fact):
     has_refused_files: bool  # the kernel logged in the last day that no program could open another file
     session_processes: str  # what a file sets as the most processes of any user; empty if no file does
     session_processes_place: str  # FILE:LINE
+    session_locked: str  # KiB of memory that a session of any user may lock, as a file sets it; empty if no file does
+    session_locked_place: str  # FILE:LINE
     job_processes: str  # the same, hard, of the service with the least that starts jobs or containers; empty if unset
     job_processes_place: str  # FILE:LINE
 
@@ -54,7 +56,7 @@ class HostTables(Fact):
 
 def collect(reader: Reader, facts: Facts) -> HostTables:
     files = shared(lambda: files_in(_counter(reader, _FILES)))
-    processes = shared(_session_processes, facts)
+    processes, locked = shared(_limit_of_sessions, facts, "nproc"), shared(_limit_of_sessions, facts, "memlock")
     jobs = shared(_job_processes, facts)
     return HostTables(
         connections=lazy(lambda: parse_digits(_counter(reader, f"{_CONNTRACK}_count").strip(), 0)),
@@ -65,6 +67,8 @@ def collect(reader: Reader, facts: Facts) -> HostTables:
         has_refused_files=lazy(lambda: facts.device_log.files_exhausted),
         session_processes=lazy(lambda: processes()[0]),
         session_processes_place=lazy(lambda: processes()[1]),
+        session_locked=lazy(lambda: locked()[0]),
+        session_locked_place=lazy(lambda: locked()[1]),
         job_processes=lazy(lambda: jobs()[0]),
         job_processes_place=lazy(lambda: jobs()[1]),
     )
@@ -94,10 +98,10 @@ def may_be_own(statistics: str) -> bool:
     return any(row[column].strip("0") for row in rows if len(row) > column)
 
 
-def _session_processes(facts: Facts) -> tuple[str, str]:
+def _limit_of_sessions(facts: Facts, item: str) -> tuple[str, str]:
     """The soft limit for all users that counts, of a session that starts now. A hard one below it lowers it."""
     kept: dict[str, tuple[float, str, str]] = {}
-    for one in facts.session_limits["nproc"].lines:
+    for one in facts.session_limits[item].lines:
         number = amount(one.given.value)
         if one.domain == "*" and number is not None:
             kept[one.kind] = (number, one.given.value, f"{one.given.path}:{one.given.line}")

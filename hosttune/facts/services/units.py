@@ -144,13 +144,16 @@ def _from_files(files: UnitFiles, name: str) -> Unit:
     )
 
 
-def failed_units(reader: Reader) -> tuple[str, ...]:
-    """The units that systemd holds to have failed, in its order. Raises UnknownFact where it does not answer."""
+def failed_units(reader: Reader, *, are_loaded: bool = False) -> tuple[str, ...]:
+    """The units that systemd holds to have failed, in its order; `are_loaded`: without those whose file is gone.
+    Raises UnknownFact where it does not answer.
+    """
     answer = ask(reader, FAILED, timeout_s=_TIMEOUT_S)
     if answer.status != 0:
         said = answer.errors.strip().splitlines() or [f"exit status {answer.status}"]
         raise UnknownFact(f"systemctl list-units failed: {said[0]}")
-    return tuple(row.split()[0] for row in answer.text.splitlines() if row.strip())
+    rows = (row.split() for row in answer.text.splitlines() if row.strip())
+    return tuple(row[0] for row in rows if not are_loaded or row[1:2] == ["loaded"])
 
 
 FAILURE = ("Id", "Result", "BusName", "WantedBy", "RequiredBy", "TriggeredBy")

@@ -7,13 +7,15 @@ which needs root.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy
-from hosttune.facts.reading import answered, derived, names_in
+from hosttune.facts.reading import answered, derived, hint, names_in
 from hosttune.facts.storage.disks import is_volume
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -61,6 +63,11 @@ class Filesystem(Fact):
         return (*(f"{key}={value}" for key, value in named if value), self.path)
 
 
+_ZFS_CACHE = "/etc/zfs/zfs-list.cache"
+_POOL = regex(r"[A-Za-z][\w.: -]{0,254}")  # zpoolconcepts(7)
+_MOST_REQUIRED = 6
+
+
 @frozen
 class IdleGroup(Fact):
     """Devices that are parts of a pool, a volume group or an array that is not up."""
@@ -68,6 +75,7 @@ class IdleGroup(Fact):
     kind: str  # ZFS | LVM | RAID
     name: str  # of the pool or array; empty of LVM, which tells its name to root alone
     paths: tuple[str, ...]
+    required: tuple[str, ...] = ()  # of ZFS: folders that no boot can do without (zfs-mount-generator(8))
 
 
 @frozen
@@ -157,7 +165,20 @@ def _idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
         )
         if kind and not is_up and names.get(one.path) not in attached:
             found.setdefault((kind, one.label), []).append(one.path)
-    return tuple(IdleGroup(kind, name, tuple(paths)) for (kind, name), paths in sorted(found.items()))
+    return tuple(
+        IdleGroup(kind, name, tuple(paths), _required_of(reader, name) if kind == "ZFS" else ())
+        for (kind, name), paths in sorted(found.items())
+    )
+
+
+def _required_of(reader: Reader, pool: str) -> tuple[str, ...]:
+    """The mount points of a pool that local-fs.target requires, the first of many: of /etc/zfs/zfs-list.cache, of which
+    zfs-mount-generator(8) makes units (20 columns: name, mountpoint, canmount ... nofail, ignore).
+    """
+    content = hint(reader, f"{_ZFS_CACHE}/{pool}") if _POOL.fullmatch(pool) else ""
+    rows = (row.split("\t") for row in content.splitlines())
+    found = (row[1] for row in rows if len(row) == 20 and row[2] == "on" and "on" not in row[18:])
+    return tuple(islice((one for one in found if one.startswith("/")), _MOST_REQUIRED))
 
 
 def _is_pool_up(name: str, up: set[str]) -> bool:

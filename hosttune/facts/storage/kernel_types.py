@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
-from hosttune.facts.kernel.modules_at_boot import modules_at_boot
+from hosttune.facts.kernel.modules_at_boot import kept_out_at_boot, modules_at_boot
 from hosttune.facts.reading import hint, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -52,7 +52,7 @@ def find_lacking_kernel(facts: Facts, fstype: str) -> str:
     kinds = [one for one in fstype.split(",") if one]
     if not kinds or any(one not in _MODULES for one in kinds):
         return ""
-    release, built_in, modules = _read_modules(facts)
+    release, built_in, modules = read_modules(facts)
     there = built_in | modules
     if not there or any(name in there for one in kinds for name in _MODULES[one]):
         return ""
@@ -76,25 +76,25 @@ def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Lock | None:
     """
     kinds = [one for one in fstype.split(",") if one]
     names = {name for one in kinds for name in _MODULES.get(one, ())}
-    _, built_in, modules = _read_modules(facts)
+    _, built_in, modules = read_modules(facts)
     needed = names & modules
     if any(one not in _MODULES for one in kinds) or not needed or names & built_in:
         return None
     if not names.isdisjoint(_loaded_before(facts)):
         return None
-    kept_out = attempt(lambda: facts.module_options.kept_out)
+    kept_out = attempt(kept_out_at_boot, facts)
     shut = needed & kept_out.keys() if isinstance(kept_out, Mapping) else frozenset()
     if isinstance(kept_out, Mapping) and shut and (shut == needed or kinds == ["nfs4"]):  # which needs both of its own
         name = min(shut)
         path = kept_out[name]
         why = f"a module, and {path} keeps it from being loaded ({name})"
         lock = Lock(path, why, f"take {name} out of {path}")
-        return None if is_mounted and _is_older_than_boot(facts, path) else lock
+        return None if is_mounted and is_older_than_boot(facts, path) else lock
     settings = attempt(lambda: facts.sysctl_at_boot[_LOCK].settings)
     last = settings[-1] if isinstance(settings, tuple) and settings else None
     if last is None or last.value != "1":
         return None
-    has_shown = attempt(lambda: facts.sysctl[_LOCK].text) == "1" and _is_older_than_boot(facts, last.path)
+    has_shown = attempt(lambda: facts.sysctl[_LOCK].text) == "1" and is_older_than_boot(facts, last.path)
     why = f"a module, and {last.place} has the next boot load none any more ({_LOCK}) before that"
     return None if is_mounted and has_shown else Lock(last.place, why, _UNLOCK.format(place=last.place))
 
@@ -102,7 +102,7 @@ def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Lock | None:
 def _loaded_before(facts: Facts) -> set[str]:
     """What the initial RAM disk loads for /, and what is loaded by name before systemd-sysctl."""
     listed = hint(facts.reader, "/etc/initramfs-tools/modules").splitlines()
-    names = [*(name for _, name in modules_at_boot(facts.reader)), *(line.partition("#")[0] for line in listed)]
+    names = [*(one.value for one in modules_at_boot(facts.reader)), *(line.partition("#")[0] for line in listed)]
     mounts = attempt(lambda: facts.mounts.all)
     for mount in mounts if isinstance(mounts, tuple) else ():
         if mount.target in {"/", "/usr"}:
@@ -110,15 +110,15 @@ def _loaded_before(facts: Facts) -> set[str]:
     return {name.split()[0].replace("-", "_") for name in names if name.split()}
 
 
-def _is_older_than_boot(facts: Facts, path: str) -> bool:
+def is_older_than_boot(facts: Facts, path: str) -> bool:
     """Whether this boot came up with a file as it is now; also where that is not known."""
     booted, stat = attempt(lambda: facts.kernel.booted_at), facts.reader.stat(path)
     return not (isinstance(stat, Stat) and isinstance(booted, int) and stat.mtime_ns > booted * 10**9)
 
 
 @lru_cache(maxsize=1)  # each line asks
-def _read_modules(facts: Facts) -> tuple[str, frozenset[str], frozenset[str]]:
-    """(release, what is part of the kernel, its modules); none where one of the lists cannot be read."""
+def read_modules(facts: Facts) -> tuple[str, frozenset[str], frozenset[str]]:
+    """(release, what is part of it, its modules) of the next boot's kernel; none where a list cannot be read."""
     release = attempt(lambda: facts.boot.next_kernel or facts.kernel.release)
     if not isinstance(release, str) or not release or "/" in release:
         return "", frozenset(), frozenset()

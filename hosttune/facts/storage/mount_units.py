@@ -29,7 +29,7 @@ from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -38,12 +38,16 @@ _SUFFIXES = (".mount", ".swap")
 # Of the kernel, of snapd, and /tmp, which has facts of its own.
 _OTHERS = ("sys-", "proc-", "run-", "dev-", "snap-", "var-lib-snapd-", "tmp.")
 _VENDOR = ("/usr/", "/lib/")
-_LOCAL = "local-fs.target"
+LOCAL = "local-fs.target"
 # What each boot reaches (bootup(7)), and what a boot fails by: only local-fs.target has OnFailure=emergency.target.
 _REACHED = frozenset({
-    "default.target", "multi-user.target", "graphical.target", "basic.target", "sysinit.target", _LOCAL,
+    "default.target", "multi-user.target", "graphical.target", "basic.target", "sysinit.target", LOCAL,
     "remote-fs.target", "swap.target", "sockets.target", "timers.target", "paths.target",
 })  # fmt: skip
+_AFTER_DISKS = frozenset({
+    LOCAL, "sysinit.target", "basic.target", "multi-user.target", "graphical.target", "default.target",
+})  # fmt: skip
+_NO = frozenset({"no", "false", "0", "off"})
 _REQUIRING = frozenset({"Requires", "BindsTo", "RequiresMountsFor"})
 _WANTING = _REQUIRING | {"Wants", "Upholds", "WantsMountsFor"}
 _LINKS = {".requires": "Requires", ".wants": "Wants", ".upholds": "Upholds"}
@@ -67,6 +71,7 @@ class MountUnit(Fact):
     can_be_enabled: bool = False  # it has an [Install] section
     is_automounted: bool = False  # a unit file of an automount has its name
     is_conditional: bool = False  # it has a Condition, so a boot may leave it out
+    ordered_after: tuple[str, ...] = ()  # the units of its After=
 
 
 @frozen
@@ -152,6 +157,27 @@ def _read_device_wait(facts: Facts) -> tuple[UnitFiles, str]:
     return UnitFiles(facts.reader), default or "90 s"
 
 
+def find_late(facts: Facts, names: Iterable[str], *, are_started: bool) -> str:
+    """The first of these units that no boot reaches before local-fs.target, empty for none: a mount that comes after it
+    and before that target is a circle. A service is late unless it has DefaultDependencies=no (bootup(7),
+    systemd.service(5)), and only counts if a boot starts it: for its own sake, or for that of the mount.
+    """
+    files, _ = _read_device_wait(facts)
+    for name in dict.fromkeys(names):
+        if name in _AFTER_DISKS:
+            return name
+        if not name.endswith((".service", ".socket", ".path", ".timer")):
+            continue
+        real, path, state = files.state(name)
+        if not path or state.startswith("masked") or not (are_started or state == "enabled"):
+            continue
+        rows = (row for place in (path, *files.drop_ins(real)) for row in assignments(files.content(place)))
+        said = [value for _, section, key, value in rows if (section, key) == ("Unit", "DefaultDependencies")]
+        if said[-1:] == [] or said[-1] not in _NO:
+            return name
+    return ""
+
+
 class _Unit:
     """One unit file with its drop-ins, as systemd reads them."""
 
@@ -195,16 +221,17 @@ class _Unit:
         )  # fmt: skip
         refusal, meant = ("", "") if self.is_masked else self._refusal(section)
         is_started = not self.is_masked and pulls.starts(self.name)
-        is_ordered = self.values.get(("Unit", "DefaultDependencies"), ("yes",))[0] not in {"no", "false", "0", "off"}
+        is_ordered = self.values.get(("Unit", "DefaultDependencies"), ("yes",))[0] not in _NO
         is_awaited = is_started and is_ordered and not is_far and "nofail" not in options
         needing = pulls.needing(self.name) if is_started else ()
         return MountUnit(
             self.name, entry, is_masked=self.is_masked, refusal=refusal, meant_name=meant, is_started=is_started,
             is_required=is_awaited and pulls.is_local(self.name), is_awaited=is_awaited,
-            needed_by=tuple(one for one in needing if one != _LOCAL),
+            needed_by=tuple(one for one in needing if one != LOCAL),
             can_be_enabled=any(self.listed.get(key) for key in ("WantedBy", "RequiredBy", "UpheldBy")),
             is_automounted=bool(self.files.path(self.name.removesuffix(".mount") + ".automount")),
             is_conditional=any(key.startswith("Condition") and words for key, words in self.listed.items()),
+            ordered_after=tuple(self.listed.get("After", ())),
         )  # fmt: skip
 
     def _refusal(self, section: str) -> tuple[str, str]:
@@ -267,10 +294,10 @@ class _Pulls:
             for unit, key in pullers:
                 if key in _REQUIRING:
                     required.setdefault(unit, []).append(name)
-        done, waiting = {_LOCAL}, [_LOCAL]
+        done, waiting = {LOCAL}, [LOCAL]
         while waiting:
             unit = waiting.pop()
-            new = set(() if unit in _REACHED and unit != _LOCAL else required.get(unit, ())) - done
+            new = set(() if unit in _REACHED and unit != LOCAL else required.get(unit, ())) - done
             done |= new
             waiting += new
         return frozenset(done)
@@ -306,7 +333,7 @@ class _Pulls:
             words = [one for one in line.options if one in {"nofail", "fail"}]
             is_far = is_network(line.fstype, line.source) or is_remote_to_systemd(line.fstype, frozenset(line.options))
             is_wanted = words[-1:] == ["nofail"] or is_automount(line.options)
-            yield "remote-fs.target" if is_far else _LOCAL, "Wants" if is_wanted else "Requires", name
+            yield "remote-fs.target" if is_far else LOCAL, "Wants" if is_wanted else "Requires", name
 
     def _above(self) -> Iterator[tuple[str, str, str]]:
         for target, name in self._mounts.items():

@@ -6,6 +6,7 @@ One resolver for every command that holds a line against the machine. Sources: f
 
 from __future__ import annotations
 
+import posixpath
 from enum import Enum
 from functools import cached_property, lru_cache
 from shlex import quote
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hosttune.facts import Facts
+    from hosttune.facts.storage.crypttab import CryptLine
     from hosttune.facts.storage.disks import Disk
     from hosttune.facts.storage.filesystems import Filesystem
     from hosttune.facts.storage.fstab import FstabEntry
@@ -81,9 +83,9 @@ _OPENING = {
     "LVM2_member": "see whether the volume group lacks a disk: sudo vgs\nmake its volumes: sudo vgchange -ay",
     "linux_raid_member": (
         "see which arrays there are: cat /proc/mdstat\nassemble them: sudo mdadm --assemble --scan\n"
-        "start one without the member that is missing: sudo mdadm --run"
+        "start one without the member that is missing: sudo mdadm {run}"
     ),
-    "crypto_LUKS": "sudo cryptsetup open DEVICE NAME, and a line in /etc/crypttab for the next boot",
+    "crypto_LUKS": "open it: sudo cryptsetup open {device} {name}{line}",
 }
 
 
@@ -496,6 +498,17 @@ class Sources:
                 return said
         return ""
 
+    def find_crypt_line(self, device: str) -> CryptLine | None:
+        """The line of /etc/crypttab that opens a device."""
+        lines = crypt_lines(self._facts)
+        return next((one for one in lines if device in (self.find(one.source) or ())), None)
+
+    def find_stopped_array(self, member: str) -> str:
+        """/dev/md127, which has this member and is not started; empty for none."""
+        arrays = attempt(lambda: self._facts.raid.arrays)
+        stopped = (one for one in arrays if one.kind == "md" and not one.is_active) if isinstance(arrays, tuple) else ()
+        return next((f"/dev/{one.name}" for one in stopped if member in one.members), "")
+
     def is_ephemeral(self, name: str) -> bool:
         """Whether it lies on a cloud's own disk of this instance, which comes back empty after a stop."""
         return any(self._disks[one].is_ephemeral for one in self.whole_of(name) if one in self._disks)
@@ -594,7 +607,7 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
         return SourceFault(SourceKind.MISSING, what, f"write {sources.name_like(source, mounted)}, if that is meant")
     if closed := sources.closed:
         what += f"; it may lie in {closed[0].path} ({closed[0].fstype}), of which nothing is made now"
-        return SourceFault(SourceKind.HIDDEN, what, _tell_opening(closed[0]))
+        return SourceFault(SourceKind.HIDDEN, what, _tell_opening(sources, entry, closed[0]))
     unused = sources.find_unused(entry)
     empty = sources.empty_ephemeral if source.partition("=")[0] in {"UUID", "LABEL"} else ()
     if empty:
@@ -609,9 +622,23 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
     return SourceFault(SourceKind.MISSING, what, f"{asked}find the disk (sudo lsblk -f), or take the line out{more}")
 
 
-def _tell_opening(held: Filesystem) -> str:
+def _tell_opening(sources: Sources, entry: FstabEntry, held: Filesystem) -> str:
     """How what is in a device can be seen; empty where that is not known."""
-    return _OPENING.get(held.fstype, "").replace("DEVICE", quote(held.path))
+    device, wanted = posixpath.basename(held.path), entry.source.removeprefix("/dev/mapper/")
+    array = sources.find_stopped_array(device)
+    known = sources.find_crypt_line(device)
+    name = wanted if wanted != entry.source and "/" not in wanted else f"{device}_crypt"
+    tag = f"UUID={held.uuid}" if held.uuid else held.path
+    if known:
+        later = (
+            "" if known.is_at_boot else f"\nfor the next boot: take noauto out of line {known.line} of /etc/crypttab"
+        )
+    else:
+        later = f"\nfor the next boot: echo {quote(f'{name} {tag} none luks')} | sudo tee -a /etc/crypttab"
+    return _OPENING.get(held.fstype, "").format(
+        device=quote(held.path), name=quote(known.name if known else name), line=later,
+        run=f"--run {quote(array)}" if array else "--assemble --run --scan",
+    )  # fmt: skip
 
 
 def _find_other_type(
@@ -642,7 +669,7 @@ def _find_other_type(
         return None
     if member := next((one for one in held if one.is_member), None):
         what = f"names {_name(sources, entry, found[0])}, which cannot be mounted itself"
-        todo = _tell_opening(member) or "name what is made of it: lsblk -f"
+        todo = _tell_opening(sources, entry, member) or "name what is made of it: lsblk -f"
         return SourceFault(SourceKind.TYPE, what, todo)
     what = f"says {entry.fstype}, and {_name(sources, entry, found[0])} holds {kinds[0]}"
     todo = "name the device of the swap, or take the line out" if entry.is_swap else f"write {kinds[0]} as its type"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt
+from hosttune.facts.base import Fact, UnknownFact, attempt, shared
 from hosttune.facts.containers.kubelet_swap import refuses_swap
 from hosttune.facts.kernel.kernel import is_switched_off
 from hosttune.facts.services.unit_files import mask_of
@@ -20,7 +21,7 @@ from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_reasons import false_blank
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.kernel_types import find_lacking_kernel, find_lock
-from hosttune.facts.storage.mount_units import device_path, device_wait
+from hosttune.facts.storage.mount_units import LOCAL, device_path, device_wait, find_late
 from hosttune.facts.storage.mounts import asks_read_only, mount_below, unit_name
 from hosttune.facts.storage.sources import (
     EPHEMERAL,
@@ -61,6 +62,10 @@ _SWAP_ON = {
     ),
     "zfs": ("ZFS takes no swap files", "use a partition, or a file on another file system"),
 }
+_SWAP_AGAIN = (
+    "let each boot make it: swap: of cloud-init, or ResourceDisk.EnableSwap of WALinuxAgent; then take the line out\n"
+    "or keep it on the disk of /, and name that file in the line"
+)
 # fs/ntfs3/super.c of Linux 6.9 and newer: `ntfs` is its legacy mode, and mount.ntfs of ntfs-3g comes before the kernel
 # (https://github.com/util-linux/util-linux/pull/3618, https://github.com/CachyOS/wiki/issues/302).
 _NTFS = "write ntfs3 in its place, or install ntfs-3g; if read-only is meant, add ro"
@@ -72,6 +77,9 @@ HARMLESS = frozenset({"duplicate", "relative-target"})
 MAY_FAIL = frozenset({"no-netdev"})
 # What may go well at one boot and not at the next, by the order in which systemd takes things.
 _NOTED = frozenset({"waits-for-network", "early-automount", "false-blank", "needs-nofail", "union-order"})
+_AFTER = "x-systemd.after"
+_OF_OTHERS = ("x-systemd.wanted-by=", "x-systemd.required-by=")  # with which local-fs.target does not wait
+_PULLS = frozenset({"x-systemd.requires", "x-systemd.wants"})  # which order as well (systemd.mount(5))
 _MIRRORED = frozenset({"/boot/efi", "/efi"})  # copied to a second disk on purpose, so that each of them starts the host
 _COPIES = (
     "see which of them is the copy (sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS)\ndetach it, or give it a name "
@@ -80,6 +88,7 @@ _COPIES = (
 _OF_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home"})
 _FAMILY = regex(r"/dev/(?:nvme|[a-z]*d(?=[a-z]))")
 _KERNEL_NAME = regex(r"/dev/(?:(?:x?v|s|h)d[a-z]{1,3}\d{0,3}|nvme\d{1,3}n\d{1,3}(?:p\d{1,3})?)")
+_KNOWS_DAVFS_FROM = 252
 _HANGS_FROM, _UBUNTU_HANGS_FROM = 258, (26, 4)  # systemd/systemd#39177, open in November 2026
 
 
@@ -153,6 +162,7 @@ def parse_release(release: object) -> tuple[int, ...]:
 def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     """All of them, fstab in its order, then unit files. Raises UnknownFact where one of them cannot be read."""
     from hosttune.resources.storage.crypt_boot import look_at_crypttab
+    from hosttune.resources.storage.failed_boot import look_at_failed_units
     from hosttune.resources.storage.in_use import look_at_shutdown, look_at_swap_in_use
     from hosttune.resources.storage.resume_boot import look_at_resume, look_at_root, look_at_subvolume
     from hosttune.resources.storage.unit_boot import look_at_units
@@ -161,8 +171,10 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     if isinstance(document, Unreadable):
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
+    lines = tuple(_add_failures(facts, lines))
     found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_root(facts), *look_at_resume(facts))
     found = (*found, *look_at_subvolume(facts))
+    found = (*found, *look_at_failed_units(facts, found))
     return (*found, *look_at_swap_in_use(facts, found), *look_at_shutdown(facts))
 
 
@@ -185,6 +197,24 @@ def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
     yield from (found[number] for number in sorted(found))
 
 
+def _add_failures(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]:
+    """What this boot could not mount, as the kernel log says, the next one cannot either."""
+    from hosttune.resources.storage.mount_causes import MountCauses
+
+    causes = shared(MountCauses, facts)
+    for line in lines:
+        if line.fault or line.note or line.remark or not line.is_absent:
+            yield line
+            continue
+        cause = causes().find_failure(line.file, line.line)
+        if not cause.sentence or not causes().ends_boot(line.file, line.line):
+            yield line
+            continue
+        end = "the mount failed, and a boot that fails so ends in the emergency shell"
+        todo = f"{cause.way_out}\nor add nofail, with which a boot goes on without it"
+        yield replace(line, is_of_device=True, fault=f"{line.where} {cause.sentence}: {end}", way_out=todo)
+
+
 def _explain_need(line: BootLine, lost: BootLine, relation: str) -> BootLine:
     fault = (
         f"{line.where} has no nofail, and {relation} {lost.target} ({lost.where}), which the next boot does not mount: "
@@ -202,6 +232,11 @@ def mounted_targets(facts: Facts) -> frozenset[str]:
 def _is_meant(facts: Facts, target: str) -> bool:
     """Whether a folder has what looks like a blank in its name, as something is mounted there now."""
     return false_blank(target.encode("utf-8", "surrogateescape")) != "" and target in mounted_targets(facts)
+
+
+def is_of_older_systemd(facts: Facts, remark: ShownRemark) -> bool:
+    """Whether a remark is about types that the systemd of this host knows."""
+    return remark.code == "late-netdev" and _systemd_version(facts) >= _KNOWS_DAVFS_FROM
 
 
 def _counts_here(facts: Facts, remark: ShownRemark) -> bool:
@@ -299,7 +334,8 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         end = "the next boot does not mount it without rootflags=degraded on the kernel command line"
         return replace(line, is_of_device=True, fault=f"{entry.where} {found.sentence}: {end}", way_out=found.way_out)
     if found is None:
-        noted = _note_source(facts, sources, line, entry, here, is_required=need.is_required)
+        noted = _note_circle(facts, line, entry, need)
+        noted = noted or _note_source(facts, sources, line, entry, here, is_required=need.is_required)
         if not noted and need.is_required and any(one in facts.mounts.local_data for one in here):
             noted = _note_data_disk(sources, line, entry)
         elif not noted and here and entry.file == PATH and (not need.is_required or entry.target in _OF_SYSTEM):
@@ -353,6 +389,30 @@ def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNee
     if line.is_mounted or need.is_required:
         return replace(line, is_of_device=True, fault=sentence, way_out=todo)
     return replace(line, is_of_device=True, remark=sentence, way_out=todo)
+
+
+def _note_circle(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed) -> BootLine | None:
+    """A mount that comes before local-fs.target, and is to wait for what comes after that."""
+    if not (need.is_awaited or need.is_required) or any(one.startswith(_OF_OTHERS) for one in entry.options):
+        return None
+    unit = facts.mount_units.find(entry)
+    pairs = [] if unit else [one.partition("=")[::2] for one in entry.options if one.startswith("x-systemd.")]
+    pulled = find_late(facts, (value for key, value in pairs if key in _PULLS), are_started=True)
+    after = unit.ordered_after if unit else tuple(value for key, value in pairs if key == _AFTER)
+    late = pulled or find_late(facts, after, are_started=False)
+    if not late:
+        return None
+    key = next((key for key, value in pairs if value == late and key in {_AFTER, *_PULLS}), "After")
+    why = "" if late == LOCAL else f" comes after {LOCAL}, which"
+    note = (
+        f"{entry.where} has {key}={late}, which{why} waits for this mount: that is a circle, and systemd takes one of "
+        "them out of the boot, so that nothing is mounted here, or other parts do not start"
+    )
+    todo = (
+        f"take {quote(f'{key}={late}')} out of {entry.file if unit else entry.where}\n"
+        "or, if it has to come that late, add nofail to its options: then no boot waits for it"
+    )
+    return replace(line, note=note, way_out=todo)
 
 
 def _note_source(
@@ -537,7 +597,16 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
         hidden = f"; it may lie below the mount of {on}, which hides it" if on != "/" else ""
         note = f"{where} names {entry.source}, which is not there{hidden}: its swap fails at each boot"
         seen = ", and look below the mount: sudo mount --bind / /mnt, if that is free" if hidden else ""
-        yield replace(place, way_out=f"make the file again (mkswap(8)), or take the line out{seen}", note=note)
+        todo = f"make the file again (mkswap(8)), or take the line out{seen}"
+        if hidden and above and _is_of_instance(facts, sources, above):
+            note, todo = f"{note}; {on} is a disk of this instance, and comes back empty after each stop", _SWAP_AGAIN
+        yield replace(place, way_out=todo, note=note)
+
+
+def _is_of_instance(facts: Facts, sources: Sources, mount: Mount) -> bool:
+    """Whether a mount is of a disk that a cloud gives to one instance, by its model or a line of cloud-init."""
+    lines = (one for one in facts.fstab.entries if mount.target in {one.target, one.path})
+    return any("comment=cloudconfig" in one.options for one in lines) or any(map(sources.is_ephemeral, mount.disks))
 
 
 def _find_swap_hint(facts: Facts, path: str) -> tuple[str, str] | None:
@@ -599,6 +668,6 @@ def _systemd_version(facts: Facts) -> int:
 
 
 __all__ = [
-    "HARMLESS", "MAY_FAIL", "BootLine", "BootNeed", "look_at_boot_lines", "look_at_source", "look_at_swap",
-    "mounted_targets", "next_kernel", "wait_of",
+    "HARMLESS", "MAY_FAIL", "BootLine", "BootNeed", "is_of_older_systemd", "look_at_boot_lines", "look_at_source",
+    "look_at_swap", "mounted_targets", "next_kernel", "wait_of",
 ]  # fmt: skip

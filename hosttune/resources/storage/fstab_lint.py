@@ -431,7 +431,7 @@ def _network_remarks(number: int, fstype: str, target: str, options: _Options) -
             yield Remark(number, RemarkLevel.NOTE, "no-nofail", why, todo)
         if fstype.removeprefix("fuse.") in LATELY_REMOTE and "_netdev" not in words:
             why = f"systemd before 252 may take {fstype} for a disk and mount it before there is a network"
-            yield Remark(number, RemarkLevel.NOTE, "no-netdev", why, "add _netdev")
+            yield Remark(number, RemarkLevel.NOTE, "late-netdev", why, "add _netdev")
     elif options.is_required and fstype in OF_HYPERVISORS:
         why = f"systemd counts {fstype} among the disks: a boot that does not get it ends in the emergency shell"
         yield Remark(

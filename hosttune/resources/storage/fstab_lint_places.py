@@ -12,7 +12,8 @@ _OCTAL = regex(r"[0-7]{1,5}")
 _EXT = frozenset({"ext2", "ext3", "ext4"})
 _OF_EVERYBODY = frozenset({"/tmp", "/var/tmp", "/dev/shm"})
 _OF_PROGRAMS = frozenset({"/", "/usr", "/bin", "/sbin", "/lib", "/usr/bin", "/usr/sbin", "/usr/lib"})
-PLACES = _OF_EVERYBODY | _OF_PROGRAMS
+_OLD_SHM = frozenset({"/run/shm", "/var/run/shm"})
+PLACES = _OF_EVERYBODY | _OF_PROGRAMS | _OLD_SHM
 _NATURALLY_READ_ONLY = frozenset({"squashfs", "erofs", "iso9660", "udf", "cramfs", "romfs"})
 
 
@@ -22,6 +23,11 @@ def place_remarks(number: int, target: str, fstype: str, words: tuple[str, ...],
         yield from _program_remarks(number, target, words)
     if target == "/" and fstype in ON_DISK:
         yield from _root_remarks(number, fstype, words, passno)
+    if target in _OLD_SHM and fstype == "tmpfs":
+        why = (
+            f"programs share memory in /dev/shm, and {target} is at most a link to it: this changes nothing of /dev/shm"
+        )
+        yield Remark(number, RemarkLevel.NOTE, "old-shm", why, "write /dev/shm as its target, if that is meant")
     if target in _OF_EVERYBODY and fstype == "tmpfs":
         mode = next((word[5:] for word in reversed(words) if word.startswith("mode=")), "1777")
         if _OCTAL.fullmatch(mode) and not int(mode, 8) & 0o002:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hosttune.facts.base import attempt
 from hosttune.facts.services.unit_files import mask_of
 from hosttune.facts.storage.fstab_lines import PATH, FstabText
-from hosttune.facts.storage.fstab_types import needs_network
+from hosttune.facts.storage.fstab_types import is_remote_to_systemd, needs_network
 from hosttune.facts.storage.mount_units import mount_command
 from hosttune.facts.storage.mounts import effective
 from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
@@ -20,6 +20,7 @@ from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
 from hosttune.resources.storage.fstab_boot import parse_release
 from hosttune.resources.storage.fstab_lint import LineErrors, is_failing, lint
+from hosttune.resources.storage.fstab_lint_options import is_required
 from hosttune.resources.storage.fstab_tables import KernelAnswer, reply
 from hosttune.resources.storage.unit_boot import find_error, way_out_of_refusal
 from hosttune.values import ABSENT
@@ -56,6 +57,7 @@ _LATER = "mount it now: {}\nlet the next boot mount it at its first use: x-syste
 _LATER_UNIT = "mount it now: {}\nlet its first use mount it: an .automount unit of the same name"
 _NETPLAN = "\nor let a boot wait: an interface in netplan that is not optional, with the newest netplan.io"
 _CHECKS = {"ext": "e2fsck -n", "xfs": "xfs_repair -n", "btr": "btrfs check --readonly"}  # all of them only look
+_NO_FORMAT = regex(r"enable quota tracking \(type=\d, err=-3[,)]")  # ESRCH of dquot_load_quota_sb()
 _OPTION = regex(r"Unknown parameter '([^']*)'|(?:Unrecognized|unrecognized|unknown) mount option \W?([\w.-]+)")
 
 
@@ -90,6 +92,22 @@ class MountCauses:
             see = f"see why: systemctl status {name}; sudo journalctl -b -u {name}; to mount it: {mount_command(entry)}"
             unknown = MountCause("", see)
         return next((cause for check in checks if (cause := check(entry)).sentence), unknown)
+
+    def find_failure(self, file: str, number: int) -> MountCause:
+        """What the kernel said of the device of a line when a mount of it failed. That there is another file system on
+        it may come of an attempt with another type, and is left to the devices.
+        """
+        cause = self._of_log(self._entries[file, number]) if (file, number) in self._entries else MountCause()
+        return cause if cause.sentence.startswith("names ") and not _FOREIGN.search(cause.sentence) else MountCause()
+
+    def ends_boot(self, file: str, number: int) -> bool:
+        """Whether a boot that does not mount it ends in the emergency shell."""
+        if unit := self._units.get((file, number)):
+            return unit.is_required
+        entry = self._entries.get((file, number))
+        if entry is None or entry.target == "/" or is_remote_to_systemd(entry.fstype, frozenset(entry.options)):
+            return False
+        return is_required(entry.options, entry.fstype)
 
     def _of_twin(self, entry: FstabEntry) -> MountCause:
         first = self._facts.fstab.by_path.get(entry.path or entry.target)
@@ -166,8 +184,8 @@ class MountCauses:
             refused = (option[1] or option[2]) if option else ""
             if one.name in found:
                 path = sources_of(self._facts).describe(one.name).partition(" ")[0]
-                sentence = f"names {path}, of which the kernel log says: {one.words}"
-                return MountCause(sentence, _todo(entry, one.words, path))
+                sentence = f"names {path}, of which the kernel log says: {one.words.rstrip('.')}"
+                return MountCause(sentence, self._todo(entry, one.words, path))
             if one.name in entry.fstype.split(",") and refused in words:
                 sentence = f"has the option `{refused}`, which the kernel log calls unknown"
                 return MountCause(sentence, f"take `{refused}` out")
@@ -201,8 +219,18 @@ class MountCauses:
             return MountCause()
         return MountCause(f"needs the network, and nothing has a boot wait for that: {_WAIT} {why}", todo)
 
+    def _todo(self, entry: FstabEntry, words: str, path: str) -> str:
+        if _NO_FORMAT.search(words):
+            release = attempt(lambda: self._facts.kernel.release)
+            package = f"linux-modules-extra-{release}" if isinstance(release, str) else "linux-modules-extra-RELEASE"
+            return (
+                "its feature quota needs the module quota_v2, which this kernel lacks; e2fsck does not help\n"
+                f"install what brings the module: sudo apt-get install {quote(package)}, or another kernel"
+            )
+        return _find_todo(entry, words, path)
 
-def _todo(entry: FstabEntry, words: str, path: str) -> str:
+
+def _find_todo(entry: FstabEntry, words: str, path: str) -> str:
     option = _OPTION.search(words)
     if option:
         return f"take `{option[1] or option[2]}` out of the line"

@@ -1,0 +1,67 @@
+"""Units of file systems, disks and swap that failed in this boot, and that no line of fstab and no unit file is of: the
+next boot fails at the same.
+
+Sources: systemd-fstab-generator(8), zfs-mount-generator(8), systemd-fsck@.service(8), quotaon(8); of ext4 with the
+feature quota the kernel switches quotas on by itself, at which quotaon ends with `File exists`
+(https://github.com/linuxmuster/linuxmuster-base7/issues/197, https://github.com/systemd/systemd/issues/29905).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import attempt
+from hosttune.facts.services.units import failed_units
+from hosttune.facts.storage.mounts import target_of, unit_name
+from hosttune.regex import regex
+from hosttune.resources.storage.fstab_boot import BootLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hosttune.facts import Facts
+
+_OF_STORAGE = regex(
+    r"(?:quotaon(?:@.+)?|systemd-(?:remount-fs|fsck(?:-root|@.+)?|growfs(?:-root|@.+)?|makefs@.+|mkswap@.+)"
+    r"|systemd-cryptsetup@.+|zfs-(?:mount|import-.+|load-.+)|lvm2-monitor|mdmonitor|mdadm-.+|multipathd"
+    r"|iscsid|open-iscsi|blk-availability)\.service|.+\.(?:mount|swap)"
+)
+_OTHERS = regex(r"(?:run|snap|sys|proc|dev|tmp|media|var-lib)\b.*\.mount")  # of programs, users and the kernel
+_QUOTA, _QUOTAS = "quotaon", frozenset({"usrquota", "grpquota"})
+_MOST = 8
+
+
+def look_at_failed_units(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]:
+    """Nothing where systemd does not answer, or in an image."""
+    names = () if facts.reader.persistent_only else attempt(failed_units, facts.reader, are_loaded=True)
+    if not isinstance(names, tuple) or not names:
+        return
+    told = {unit_name(one.target) for one in lines if one.target.startswith("/")}
+    told |= {unit_name(one.source, "swap") for one in facts.fstab.entries if one.is_swap}
+    told |= {unit_name(one.path) for one in facts.fstab.entries if one.path.startswith("/")}
+    told |= {one.name for one in facts.mount_units.all}
+    found = (one for one in dict.fromkeys(names) if _OF_STORAGE.fullmatch(one) and not _OTHERS.fullmatch(one))
+    for name in [one for one in found if one not in told][:_MOST]:
+        if name.startswith(_QUOTA):
+            yield _explain_quota(facts, name)
+            continue
+        note = f"{name} failed in this boot, and no line of /etc/fstab is of it: the next boot fails there again"
+        todo = f"see why: systemctl status {quote(name)}; sudo journalctl -b -u {quote(name)}"
+        yield BootLine(name, 0, note=note, way_out=todo, file=name)
+
+
+def _explain_quota(facts: Facts, name: str) -> BootLine:
+    quoted = (one.path for one in facts.fstab.entries if not _QUOTAS.isdisjoint(one.options))
+    target = target_of(name.partition("@")[2]) if "@" in name else next(quoted, "/")
+    at = attempt(lambda: facts.mounts.at)
+    mount = at.get(target) if isinstance(at, Mapping) else None
+    device = mount.source if mount else f"$(findmnt -no SOURCE {quote(target)})"
+    note = f"{name} failed in this boot, as it does in each"
+    todo = (
+        f"see whether it has the feature quota: sudo tune2fs -l {quote(device) if mount else device}\n"
+        f"if so, the kernel has them on by itself: take usrquota and grpquota out of the line of {quote(target)}\n"
+        f"if not, make the files of quotas: sudo quotacheck -cugm {quote(target)}"
+    )
+    return BootLine(name, 0, note=note, way_out=todo, file=name)
