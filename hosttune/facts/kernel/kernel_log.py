@@ -78,9 +78,9 @@ OF_STORAGE = (
 # Devices and tables of the kernel that stopped, for facts/kernel/device_log.py.
 _OF_SLOT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: "
 _NOT_SET_UP = "|Fatal error during GPU init"
+_SET_UP = r"|\d{1,5}/\d{1,5}/\d{1,5} default/read/poll queues"  # of an NVMe drive, at the boot and after each reset
 OF_DEVICES = (
-    r"|nvme nvme\d{1,9}: (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset"
-    r"|\d{1,5}/\d{1,5}/\d{1,5} default/read/poll queues)"
+    r"|nvme nvme\d{1,9}: (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset" + _SET_UP + r")"
     rf"|amdgpu {_OF_SLOT}(?:amdgpu: )?(?:\{{\d+\}})?(?:GPU reset(?:\(\d+\)| end with)|device lost from bus"
     + _NOT_SET_UP
     + r"|[Uu]ncorrectable hardware error\(ERREVENT_)"
@@ -121,11 +121,11 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without quotas, without a kernel that
-# died, without devices that stopped, without mounts that failed, and without firmware, then the older form.
-_NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "") for word in JOURNAL)
+# What records from before hold in the place of both, the newest first: the same without quotas and drives that are
+# set up, without a kernel that died, without devices that stopped, without mounts that failed, and without firmware, then the older form.
+_NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "").replace(_SET_UP, "") for word in JOURNAL)
 _BEFORE = tuple(word.replace(_DIED, "").replace(_NOT_SET_UP, "") for word in _NO_QUOTAS)
-_NO_DEVICES = tuple(word.replace(_DIED, "").replace(OF_DEVICES, "") for word in _NO_QUOTAS)
+_NO_DEVICES = tuple(word.replace(_DIED, "").replace(OF_DEVICES.replace(_SET_UP, ""), "") for word in _NO_QUOTAS)
 _NO_MOUNTS = tuple(word.replace(OF_MOUNTS.replace(_OF_QUOTAS, ""), "") for word in _NO_DEVICES)
 _OLD = {
     JOURNAL: (
