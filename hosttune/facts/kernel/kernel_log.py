@@ -122,7 +122,8 @@ _UNANCHORED = (
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
 # What records from before hold in the place of both, the newest first: the same without quotas and drives that are
-# set up, without a kernel that died, without devices that stopped, without mounts that failed, and without firmware, then the older form.
+# set up, without a kernel that died, without devices that stopped, without mounts that failed, and without firmware,
+# then the older form.
 _NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "").replace(_SET_UP, "") for word in JOURNAL)
 _BEFORE = tuple(word.replace(_DIED, "").replace(_NOT_SET_UP, "") for word in _NO_QUOTAS)
 _NO_DEVICES = tuple(word.replace(_DIED, "").replace(OF_DEVICES.replace(_SET_UP, ""), "") for word in _NO_QUOTAS)
