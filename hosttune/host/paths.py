@@ -15,10 +15,13 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hosttune.host.attributes import is_open_by_acl
 from hosttune.host.mounters import Mounters
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 PATH_MAX: Final = 4096  # include/uapi/linux/limits.h: what is as long, or longer, names nothing
 MAX_LINKS = 40  # as the kernel: path_resolution(7)
@@ -37,7 +40,7 @@ class HeldRoot(str):
     __slots__ = ("fd",)
     fd: int
 
-    def __new__(cls, path: str, fd: int) -> HeldRoot:
+    def __new__(cls, path: str, fd: int) -> Self:
         held = super().__new__(cls, path)
         held.fd = fd
         return held
@@ -100,7 +103,7 @@ def inode_of(found: ResolvedPath) -> tuple[int, int]:
 
 
 def link_of_user(found: ResolvedPath, trusted: Collection[int] = (0,)) -> str:
-    """A link on a walk that none of the `trusted` users made; "" for others than root, who act with their own rights."""
+    """A link on a walk that none of the `trusted` users made; "" for others than root, who have their own rights."""
     links = (path for path, info in found.visited if stat.S_ISLNK(info.st_mode) and info.st_uid not in trusted)
     return "" if os.geteuid() else next(links, "")
 
