@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shlex import join, quote
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import (
@@ -21,6 +21,7 @@ from hosttune.choices.driver_states.told import (
     ByPolicy,
     Told,
     holds,
+    installer_steps,
     is_node,
     said_by_log,
     switch,
@@ -234,11 +235,8 @@ def _run_installer_again(facts: Facts, kind: str) -> str:
     """NVIDIA's installer with its other kind of modules (README of the driver, "Open Linux Kernel Modules")."""
     driver = facts.driver
     version = driver.loaded_version or driver.userspace_version
-    words = [
-        f"NVIDIA-Linux-{facts.kernel.architecture}-{version}.run",
-        f"-m={'kernel-open' if kind == 'open' else 'kernel'}",
-    ]
-    return f"sudo sh {join([*words, *(['--dkms'] if driver.dkms else [])])}"
+    words = [f"-m={'kernel-open' if kind == 'open' else 'kernel'}", *(["--dkms"] if driver.dkms else [])]
+    return "\n".join(installer_steps(facts, version, *words))
 
 
 def is_undriven_until_boot(facts: Facts) -> bool:
