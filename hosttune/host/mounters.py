@@ -3,7 +3,7 @@
 A FUSE server says whose each file is; the kernel prints who mounted it as `user_id` (Documentation/filesystems/fuse).
 On a stick or an image that udisks2 or mount(8) mounted for a user, that user wrote the owners; libmount notes it
 in /run/mount/utab, as `uhelper=` and `user=` (mount(8), "Non-superuser mounts"). Below some maps of
-autofs (-hosts, auto.net, auto.smb) a user chooses the server, which says whose each file is.
+autofs (-hosts, auto.net, `* &:/export`) a user chooses the server, which says whose each file is.
 """
 
 from __future__ import annotations
@@ -58,9 +58,16 @@ def mounter_of(fd: int) -> int:
     lines = parse(table[at + 1 : table.find(b"\n", at + 1)]) if number and at >= 0 else ()
     if not lines:
         raise OSError(errno.ESTALE, "the mount that holds it is not in /proc/self/mountinfo")
-    if may_have_any_server(table) and lines[0].id in ids_of_any_server(parse(table)):
+    if may_have_any_server(table) and lines[0].id in ids_of_any_server(parse(table), _map_text):
         return NOBODY
     return max(lines[0].fuse_user, 0) or _user_of_helper(lines[0].target)
+
+
+def _map_text(path: str) -> bytes:
+    try:
+        return head_of(path, _UTAB_MOST)[0]
+    except OSError:
+        return b""
 
 
 def _user_of_helper(target: str) -> int:
