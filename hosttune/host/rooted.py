@@ -46,7 +46,7 @@ class RootReader(FileTree):
 
     @property
     def name(self) -> str:
-        return self.root
+        return str(self.root)
 
     def _is_kernel(self, path: str) -> bool:
         """Whether `path` leads to what only a running kernel has, by links too (/etc/mtab, /var/run)."""
@@ -161,7 +161,7 @@ def _hold_root(root: str) -> HeldRoot:
     """The folder of an image, open, by its path without links. Raises HosttuneError where there is none, and where a
     link of a user leads to it: that one would choose what root changes.
     """
-    named = os.path.abspath(root)
+    named = os.path.join(os.getcwd(), root)
     try:
         held = HeldRoot(named, os.open(named, FOLDER_PLACE))
         info = os.fstat(held.fd)
