@@ -61,7 +61,7 @@ _hosttune() {{
     COMPREPLY=()
     if [[ $kind == file ]]; then
         compopt -o filenames 2>/dev/null
-        COMPREPLY=($(compgen -f -- "$cur"))
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")  # not to be expanded: a file may be called *
     elif [[ $kind != none ]]; then
         for i in $(compgen -W "$words" -- "$cur"); do
             COMPREPLY+=("$(printf %q "$i")")

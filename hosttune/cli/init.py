@@ -7,7 +7,6 @@ from typing import Annotated
 from hosttune.cli.options import Diagnosis, Option
 
 EXAMPLES = ("hosttune init", "sudo hosttune init --yes")
-_MODE = 0o644
 
 
 def init(
@@ -33,8 +32,8 @@ def init(
     from hosttune.facts import Facts
     from hosttune.host import open_reader
     from hosttune.host.console import program
-    from hosttune.host.output import save
-    from hosttune.values import ABSENT, Unreadable
+    from hosttune.host.replace import replace
+    from hosttune.values import ABSENT, FileValue, Unreadable
 
     if yes and host:
         raise HosttuneError("a record cannot be changed", hint="leave out --host, on the host itself")
@@ -51,8 +50,8 @@ def init(
     titles = {rule.id: rule.title for rule in session.selected}
     text = first_policy(reader.name, session.facts, found, session.plan().findings, titles, reader.now())
     say(text)
-    if yes:
-        save(PATH, text.encode(), _MODE, makes_folders=True)
+    if yes and not isinstance(there, Unreadable):
+        replace("/", PATH, FileValue(text.encode()), expected=there)
         tell(f"hosttune: written to {PATH}; what it does here: {program()} check")
     elif not host:
         way = f"to write it to {PATH}: sudo {program()} init --yes" if is_free else f"{PATH} {why_not}"

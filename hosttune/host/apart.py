@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from hosttune.host.bounded import head_text
 from hosttune.host.pager import switch_pager_off
 
 if TYPE_CHECKING:
@@ -26,10 +27,14 @@ AFTER_SIGNAL_S: Final = 10.0  # what a signal has not ended in this time waits f
 _TO_TIDY_S: Final = 3.0
 _TO_DIE_S: Final = 1.0
 _EVERY_S: Final = 0.02
+SILENT_S: Final = 60.0  # without a limit: a child that the kernel has not run once in this time waits for a server
+_PRINTING: Final = ("0x1", "0x2")  # the descriptors of standard output and standard error
 
 
 def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
-    """The exit status of `act`, done by a child; None where it does not end within `seconds`, or after a signal."""
+    """The exit status of `act`, done by a child; None where it does not end within `seconds`, or after a signal. With
+    None for `seconds` it has to come to its end as long as it does anything.
+    """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     piped = [number for number in (1, 2) if _is_read_to_its_end(number)]
@@ -67,10 +72,14 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
     """`sources`: what the child prints, and where to. A reader of that would wait for a child that is left behind,
     so it has none of our streams.
     """
-    until = [time.monotonic() + seconds if seconds is not None else float("inf")]
+    until = [time.monotonic() + (SILENT_S if seconds is None else seconds)]
+    last = ""
+    is_ending = False
 
     def hand_on(number: int, frame: FrameType | None) -> None:
+        nonlocal is_ending
         del frame
+        is_ending = True
         until[0] = min(until[0], time.monotonic() + AFTER_SIGNAL_S)
         with suppress(ProcessLookupError):
             os.kill(child, number)
@@ -79,6 +88,8 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
         status = None
         while time.monotonic() < until[0]:
             status = _status_of(child) if status is None else status
+            if seconds is None and not is_ending and (now := _progress_of(child)) != last:
+                last, until[0] = now, time.monotonic() + SILENT_S
             if not _relay(sources, _EVERY_S if status is None else 0) and status is not None:
                 return status
         for number, wait_s in ((signal.SIGTERM, _TO_TIDY_S), (signal.SIGKILL, _TO_DIE_S)):
@@ -88,6 +99,16 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
             while time.monotonic() < end and _status_of(child) is None:
                 _relay(sources, _EVERY_S)
     return None
+
+
+def _progress_of(child: int) -> str:
+    """What changes whenever its first thread has run (proc_pid_status(5), voluntary_ctxt_switches), and always while it
+    prints (proc_pid_syscall(5)): a terminal may be stopped. Changes always where that cannot be read.
+    """
+    is_printing = not {*_PRINTING}.isdisjoint(head_text(f"/proc/{child}/syscall").split()[1:2])
+    lines = head_text(f"/proc/{child}/status").splitlines()
+    switches = "".join(line for line in lines if "ctxt_switches" in line)
+    return str(time.monotonic()) if is_printing or not switches else switches
 
 
 def _is_read_to_its_end(number: int) -> bool:

@@ -136,7 +136,7 @@ _PIPES = frozenset({"|", "|&"})
 # How the name of an option ends that takes a secret; so does a word before its value, as in `wifi-sec.psk X`.
 _NAMED = regex(
     r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code|in|out)?|pwd|secret|token|credentials?|bearer|psk|community|"
-    rf"proxy-?auth|(?:[_-]|api|access|auth)key|secret[_-]?id|_secret_\w{{1,20}}|{PINS}|(?<=--)pin)(?:_mutual|\d)?\Z",
+    rf"proxy-?auth|(?:[_-]|api|access|auth)key|[_-](?:jwt|pat|sas)|secret[_-]?id|_secret_\w{{1,20}}|{PINS}|(?<=--)pin)(?:_mutual|\d)?\Z",
     re.IGNORECASE,
 )
 _LONGEST_NAME: Final = 48  # characters from the end of an option that its name is looked for in

@@ -3,13 +3,14 @@
 A FUSE server says whose each file is; the kernel prints who mounted it as `user_id` (Documentation/filesystems/fuse).
 On a stick or an image that udisks2 or mount(8) mounted for a user, that user wrote the owners; libmount notes it
 in /run/mount/utab, as `uhelper=` and `user=` (mount(8), "Non-superuser mounts"). Below some maps of
-autofs (-hosts, auto.net, auto.smb) a user chooses the server, which says whose each file is.
+autofs (-hosts, auto.net, `* &:/export`) a user chooses the server, which says whose each file is.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from functools import lru_cache
 from typing import Final, cast
 
 from hosttune.host.attributes import mount_id
@@ -18,7 +19,7 @@ from hosttune.host.mountinfo import decode, ids_of_any_server, may_have_any_serv
 
 NOBODY: Final = 65534  # in place of a user who is not known
 UTAB: Final = "/run/mount/utab"
-_UTAB_MOST: Final = 4 << 20  # bytes
+_MOST: Final = 4 << 20  # bytes
 _OF_UDISKS: Final = ("/media/", "/run/media/")  # below them a folder with the name of the user (udisks(8))
 
 
@@ -58,18 +59,30 @@ def mounter_of(fd: int) -> int:
     lines = parse(table[at + 1 : table.find(b"\n", at + 1)]) if number and at >= 0 else ()
     if not lines:
         raise OSError(errno.ESTALE, "the mount that holds it is not in /proc/self/mountinfo")
-    if may_have_any_server(table) and lines[0].id in ids_of_any_server(parse(table)):
+    if may_have_any_server(table) and lines[0].id in _of_any_server(table):
         return NOBODY
     return max(lines[0].fuse_user, 0) or _user_of_helper(lines[0].target)
 
 
+@lru_cache(maxsize=2)  # a walk asks for each file system that it meets
+def _of_any_server(table: bytes) -> frozenset[int]:
+    return ids_of_any_server(parse(table), _map_text)
+
+
+def _map_text(path: str) -> bytes:
+    try:
+        return head_of(path, _MOST)[0]
+    except OSError:
+        return b""
+
+
 def _user_of_helper(target: str) -> int:
     try:
-        content, is_whole = head_of(UTAB, _UTAB_MOST)
+        content, is_whole = head_of(UTAB, _MOST)
     except FileNotFoundError:
         return 0
     if not is_whole:
-        raise OSError(errno.EFBIG, f"larger than {_UTAB_MOST >> 20} MiB", UTAB)
+        raise OSError(errno.EFBIG, f"larger than {_MOST >> 20} MiB", UTAB)
     user = users_in(os.fsdecode(content)).get(target)
     return 0 if user is None else _uid_of(user)
 

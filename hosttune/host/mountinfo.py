@@ -7,7 +7,7 @@ backslash as three octal digits (fs/proc_namespace.c), in the source `#` too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -20,7 +20,8 @@ ATIME_WORDS: Final = ("noatime", "relatime", "strictatime")
 _OCTAL = regex(rb"\\([0-7]{3})")
 _ESCAPED = regex(r"[ \t\n\\]")
 _ANY_SERVER = frozenset({"-hosts", "auto.net", "auto.smb"})
-_MAY_HAVE_ANY_SERVER = regex(rb" - autofs (?:[^ \n]*/)?(?:-hosts|auto\.net|auto\.smb) ")
+_MAY_HAVE_ANY_SERVER = regex(rb" - autofs (?!systemd-1 )")  # that is what systemd mounts, each for one line of fstab
+_MOST_MAPS: Final = 16  # files of one map, with those that it includes
 
 
 @frozen
@@ -66,22 +67,24 @@ def decode(field: str) -> str:
     return _OCTAL.sub(lambda found: bytes((int(found[1], 8) & 0xFF,)), octets).decode("utf-8", "surrogateescape")
 
 
-def ids_of_any_server(mounts: Iterable[MountLine]) -> frozenset[int]:
+def ids_of_any_server(mounts: Iterable[MountLine], read: Callable[[str], bytes]) -> frozenset[int]:
     """The ids of mounts below a map of autofs that has each server: any user who looks at /net/SERVER names one. These
-    are `-hosts` (auto.master(5)), and the programs auto.net and auto.smb that come with autofs. The source of the
-    autofs mount is the map's name.
+    are `-hosts` (auto.master(5)), the programs auto.net and auto.smb that come with autofs, and maps of the site whose
+    line for all other names (`*`) has the name (`&`) for a server (autofs(5)). The source of the autofs mount is the
+    map's name. `read` gives a file below /etc, empty where it cannot: to read another one could mount something.
     """
     by_id = {mount.id: mount for mount in mounts}
+    has_any = {one.id for one in by_id.values() if one.fstype == "autofs" and _has_any_server(one.source, read)}
     found: set[int] = set()
     passed: set[int] = set()
     for mount in by_id.values():
         way: list[int] = []
         at: MountLine | None = mount
-        while at is not None and at.id not in passed and not _is_any_server(at):
+        while at is not None and at.id not in passed and at.id not in has_any:
             way.append(at.id)
             passed.add(at.id)
             at = by_id.get(at.parent)
-        if at is not None and (at.id in found or _is_any_server(at)):
+        if at is not None and (at.id in found or at.id in has_any):
             found.update(way)
     return frozenset(found)
 
@@ -91,8 +94,28 @@ def may_have_any_server(table: bytes) -> bool:
     return _MAY_HAVE_ANY_SERVER.search(table) is not None
 
 
-def _is_any_server(mount: MountLine) -> bool:
-    return mount.fstype == "autofs" and mount.source.rpartition("/")[2] in _ANY_SERVER
+def _has_any_server(source: str, read: Callable[[str], bytes]) -> bool:
+    names, done = [source], set[str]()
+    while names and len(done) < _MOST_MAPS:
+        name = names.pop()
+        if name.rpartition("/")[2] in _ANY_SERVER:
+            return True
+        path = name if name.startswith("/") else f"/etc/{name}"
+        if path in done or not path.startswith("/etc/") or ".." in path.split("/"):
+            continue
+        done.add(path)
+        for line in read(path).decode("utf-8", "surrogateescape").replace("\\\n", " ").split("\n"):
+            words = line.split()
+            if words and words[0].startswith("+"):
+                names.append(words[0].removeprefix("+").rpartition(":")[2])
+            elif words and words[0] == "*" and any("&" in _server_of(word) for word in words[1:]):
+                return True
+    return False
+
+
+def _server_of(location: str) -> str:
+    """Of `server:/export` and `://server/share`; empty for options."""
+    return "" if location.startswith("-") else location.strip("\"':").removeprefix("//").partition("/")[0]
 
 
 def encode(field: str) -> str:

@@ -15,17 +15,38 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hosttune.host.attributes import is_open_by_acl
 from hosttune.host.mounters import Mounters
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 PATH_MAX: Final = 4096  # include/uapi/linux/limits.h: what is as long, or longer, names nothing
 MAX_LINKS = 40  # as the kernel: path_resolution(7)
 MAX_PARTS = 256  # components that come out of the links of one walk: 40 links of 4,095 bytes would have 80,000
+FOLDER_PLACE: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _OPENAT2, _AT_FDCWD = 437, -100  # of every architecture (asm-generic/unistd.h)
 _RESOLVE_NO_XDEV, _RESOLVE_NO_SYMLINKS = 0x01, 0x04  # linux/openat2.h
 _HOW = struct.Struct("=QQQ")  # struct open_how
+
+
+class HeldRoot(str):
+    """The path of a folder that counts as `/`, and that folder, open: what has its path later is never looked at. The
+    owner of a folder on the way could put another one, or a link, in its place.
+    """
+
+    __slots__ = ("fd",)
+    fd: int
+
+    def __new__(cls, path: str, fd: int) -> Self:
+        held = super().__new__(cls, path)
+        held.fd = fd
+        return held
+
+    def __del__(self) -> None:
+        close(self.fd)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -73,6 +94,18 @@ class ResolvedPath:
             if fd >= 0:
                 close(fd)
         self.folders, self.fd = [], -1
+
+
+def inode_of(found: ResolvedPath) -> tuple[int, int]:
+    """What tells the folder at the end of a walk from all others."""
+    info = os.fstat(found.parent)
+    return info.st_dev, info.st_ino
+
+
+def link_of_user(found: ResolvedPath, trusted: Collection[int] = (0,)) -> str:
+    """A link on a walk that none of the `trusted` users made; "" for others than root, who have their own rights."""
+    links = (path for path, info in found.visited if stat.S_ISLNK(info.st_mode) and info.st_uid not in trusted)
+    return "" if os.geteuid() else next(links, "")
 
 
 def open_place(place: int, flags: int) -> int:
@@ -144,7 +177,7 @@ def walk(
     """
     found = ResolvedPath(mounters=Mounters() if mounters is None else mounters)
     try:
-        found.folders.append(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+        found.folders.append(os.dup(root.fd) if isinstance(root, HeldRoot) else os.open(root, FOLDER_PLACE))
         found.mounters[os.fstat(found.folders[0]).st_dev] = 0
         _visit(found, "/", found.folders[0], found.mounters.look(found.folders[0]))
         todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.cleaned import Cleaned, clean
 from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat, Usage
-from hosttune.host.paths import ResolvedPath, is_plain, walk
+from hosttune.host.own import user_who_typed
+from hosttune.host.paths import FOLDER_PLACE, HeldRoot, ResolvedPath, inode_of, is_plain, link_of_user, walk
 from hosttune.host.tree import OTHERS_LIMIT, ElsewhereError, FileTree
 from hosttune.regex import regex
 from hosttune.values import Absent, Answer, FileValue, OnlyRunning, Unreadable
@@ -37,9 +38,7 @@ class RootReader(FileTree):
     persistent_only = True
 
     def __init__(self, root: str, hardware: Reader | None = None) -> None:
-        if not os.path.isdir(root):
-            raise HosttuneError(f"--root {root}: no such folder", hint="name the folder that holds etc/ and usr/")
-        super().__init__(_canonical(root))
+        super().__init__(_hold_root(root))
         self._is_live = False
         self.hardware = hardware
         self._counted: dict[str, int] = {}
@@ -47,7 +46,7 @@ class RootReader(FileTree):
 
     @property
     def name(self) -> str:
-        return self.root
+        return str(self.root)
 
     def _is_kernel(self, path: str) -> bool:
         """Whether `path` leads to what only a running kernel has, by links too (/etc/mtab, /var/run)."""
@@ -158,10 +157,29 @@ def check_system(root: str) -> None:
     raise HosttuneError(message, hint="name the folder that holds etc/ and usr/; is the image mounted?")
 
 
-def _canonical(root: str) -> str:
-    """The path without links. Of /proc/PID/root it would lead to a folder of this process: that one stays as it is."""
-    path = os.path.realpath(root)
-    return path if os.path.exists(path) and os.path.samefile(root, path) else os.path.abspath(root)
+def _hold_root(root: str) -> HeldRoot:
+    """The folder of an image, open, by its path without links. Raises HosttuneError where there is none, and where a
+    link of a user leads to it: that one would choose what root changes.
+    """
+    named = os.path.join(os.getcwd(), root)
+    try:
+        held = HeldRoot(named, os.open(named, FOLDER_PLACE))
+        info = os.fstat(held.fd)
+        with walk("/", named) as found:
+            link = link_of_user(found, {0, user_who_typed(os.environ)})
+            is_same = not found.missing and inode_of(found) == (info.st_dev, info.st_ino)
+            canonical, is_of_process = found.canonical, any(path.startswith("/proc/") for path, _ in found.visited)
+    except OSError:
+        hint = "name the folder that holds etc/ and usr/"
+        raise HosttuneError(f"--root {root}: no such folder", hint=hint) from None
+    if link and not link.startswith("/proc/"):
+        message = f"--root {root}: {link} is a symbolic link of another user"
+        raise HosttuneError(message, hint="look where it leads, and name that folder")
+    if is_same:
+        return HeldRoot(canonical, os.dup(held.fd))
+    if is_of_process:  # the text of /proc/PID/root means a folder of this process
+        return held
+    raise HosttuneError(f"--root {root} was exchanged while it was looked at", hint="name a folder that stays there")
 
 
 def _below_kernel(path: str) -> bool:

@@ -19,6 +19,9 @@ _WORDS = (
     rf"credentials?(?:_?(?:encrypted|binary))?|{PINS}|"
     r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen|wandb)[_-]?key|"
     r"shared_?access_?signature|connection[_-]?string|(?<![a-z0-9])sas(?=[\"']?\s*=|[\"']\s*:)|"
+    # github_pat=, jwt: of a file; `pat=x` of a script and `sort_key=name` are none
+    r"(?<![a-z0-9])(?:pat|jwt)(?=[\"']?\s*[=:]\s*[\"']?[\w.+/=~-]{8})|"
+    r"(?<=[a-z0-9])[_-](?:key|auth)(?=[\"']?\s*[=:]\s*[\"']?(?=[\w+=-]{12})[\w+=-]{0,64}\d)|"
     r"(?:access|secret)\.key|access[_-]?key[_-]?id|proxy-?auth|(?<!\w)auth(?=[\"']?\s*[=:])|"
     # OPENAI_KEY, REDISCLI_AUTH; CONFIG_IMA_KEY=y of a kernel is none, nor `sas: phy-0:1`
     r"(?-i:(?<=[A-Z0-9])_(?:KEY|AUTH|JWT|PAT|SAS))(?=\d?[\"']?\s*[=:]\s*[\"']?[^\s\"']{6}))"

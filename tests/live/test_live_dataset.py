@@ -217,9 +217,11 @@ def scenario_interrupt(folder: Path) -> None:
 
 
 def opened(pid: int) -> list[str]:
-    """What a process has open now."""
+    """What a process has open now, or the child that root leaves the look to."""
     found = []
     with contextlib.suppress(OSError):
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            found += opened(int(child))
         for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
                 found.append(os.readlink(f"/proc/{pid}/fd/{name}"))

@@ -110,6 +110,65 @@ def scenario_dead(folder: Path) -> None:
     assert said["bench"][0] in {0, 1, 2}  # what it finds depends on this machine; it ends
 
 
+def test_server_that_comes_while_root_looks_at_data_is_not_waited_for(tmp_path):
+    passes(HERE, "late", tmp_path)
+
+
+# Limits as they are, but shorter; without --budget a command that does nothing ends after `SILENT_S`.
+SHORT = """
+import sys
+from hosttune.cli import app, bench_read, within
+from hosttune.host import apart
+apart.SILENT_S, bench_read._GRACE_S, within._GRACE_S = 4.0, 4.0, 4.0
+sys.exit(app.run(sys.argv[1:]))
+"""
+_READ = 0x1 | 0x20  # IN_ACCESS and IN_OPEN of inotify(7)
+
+
+def scenario_late(folder: Path) -> None:
+    """A user mounts where root has not been yet, when root opens the first of some folders."""
+    commands = {
+        "dataset": ("--budget", "1"),
+        "dataset --exact": ("--exact",),
+        "bench read": ("--budget", "1", "--anyway"),
+    }
+    for name, options in commands.items():
+        data = folder / name / "data"
+        places = [data / one for one in "abc"]
+        for place in places:
+            place.mkdir(parents=True)
+            for number in range(20):
+                (place / f"{number}.bin").write_bytes(b"x" * 5000)
+        run("chown", "-R", UID, folder / name)
+        with contextlib.ExitStack() as mounted:
+            watcher = threading.Thread(target=mount_others, args=(mounted, places, watch(places)), daemon=True)
+            watcher.start()
+            argv = [sys.executable, "-c", SHORT, *name.split()[: 2 if name == "bench read" else 1], data, *options]
+            code, said = ended(
+                subprocess.Popen([str(word) for word in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 text=True, cwd=ROOT)
+            )  # fmt: skip
+            watcher.join()
+        assert code == 2, (name, said)
+        assert "the look did not end in time: a file system does not answer" in said, (name, said)
+
+
+def watch(places: list[Path]) -> int:
+    """A descriptor of inotify(7) that says when one of these folders is opened; the first has number 1."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    waiting = libc.inotify_init()
+    for place in places:
+        assert libc.inotify_add_watch(waiting, os.fsencode(place), _READ) > 0
+    return waiting
+
+
+def mount_others(mounted: contextlib.ExitStack, places: list[Path], waiting: int) -> None:
+    opened = struct.unpack("i", os.read(waiting, 4096)[:4])[0]
+    for number, place in enumerate(places, 1):
+        if number != opened:
+            mounted.enter_context(dead_server(place, "fuse.mine"))
+
+
 def test_python_that_a_job_names_on_a_dead_file_system_is_not_waited_for(tmp_path):
     passes(HERE, "python", tmp_path)
 

@@ -8,14 +8,42 @@ from pathlib import Path
 import pytest
 
 from hosttune.errors import Refused
-from tests.live.namespace import passes, run
+from tests.live.namespace import own_etc, passes, run
 
 pytestmark = pytest.mark.live
 
 
-@pytest.mark.parametrize("name", ["acl", "policy_under_an_acl", "fifo", "mount_that_came_in_between", "unmount"])
+@pytest.mark.parametrize(
+    "name", ["acl", "policy_under_an_acl", "fifo", "mount_that_came_in_between", "unmount", "first_policy"]
+)
 def test_scenario_in_a_private_namespace(name, tmp_path):
     passes(__file__, name, tmp_path)
+
+
+def scenario_first_policy(folder: Path) -> None:
+    """`init --yes` shows it first, and a reader of that takes a while: what somebody writes meanwhile stays."""
+    from hosttune.cli.app import run as hosttune
+    from hosttune.engine import first_policy
+
+    own_etc(folder)
+    policy = Path("/etc/hosttune/policy.yaml")
+    make = first_policy.first_policy
+    meanwhile = [b"profile: workstation\n", None]
+
+    def made(*words):
+        policy.parent.mkdir(exist_ok=True)
+        if content := meanwhile.pop(0):
+            policy.write_bytes(content)
+        return make(*words)
+
+    first_policy.first_policy = made
+    assert hosttune(["init", "--yes"]) == 2
+    assert policy.read_bytes() == b"profile: workstation\n"
+    policy.write_bytes(b"# profile: base\n")
+    policy.chmod(0o640)
+    assert hosttune(["init", "--yes"]) == 0
+    assert b"\nprofile: " in policy.read_bytes()
+    assert policy.stat().st_mode & 0o777 == 0o640
 
 
 def scenario_acl(folder: Path) -> None:

@@ -10,6 +10,12 @@ from hosttune.host.record import read_record
 
 
 @pytest.fixture
+def in_one_process(monkeypatch):
+    """Commands on a path of data act in this process, which root leaves where a user may mount a silent server."""
+    monkeypatch.setattr("hosttune.host.named.can_hang", lambda _: False)
+
+
+@pytest.fixture
 def changed(monkeypatch):
     """A host that can be changed: commands see an overlay of the H100 record, which keeps what they do."""
     from tests.hosts.built import HOSTS  # made at the import

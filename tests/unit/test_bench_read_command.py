@@ -20,6 +20,8 @@ from hosttune.measure.bench.reading import Limit, conclude
 from tests.unit.schemas import faults
 from tests.unit.test_bench_read_verdict import DECODING, WAITING, figures
 
+pytestmark = pytest.mark.usefixtures("in_one_process")
+
 PLACE = Place(
     "/data/set", "/data", 30, "/dev/vdb1", "ext4", "relatime", "252:17", "uuid-data", 10**12, 5 * 10**11, False
 )

@@ -39,6 +39,8 @@ from hosttune.views.terminal import Screen
 from tests.unit.schemas import faults
 from tests.unit.test_dataset_headers import jpeg, shard, sound
 
+pytestmark = pytest.mark.usefixtures("in_one_process")
+
 GIB = 1 << 30
 PICTURE = jpeg(500, 375).ljust(30_000, b"\1")
 

@@ -154,7 +154,7 @@ def test_container_with_libraries_of_another_version_than_the_hosts_module():
     (state,) = states(host(**CONTAINED | BY_RUNFILE, nvidia=REFUSES))
     assert (state.name, state.is_dead, state.waits_for_reboot) == ("mismatch", True, False)
     assert "the host's module is 580.95.05, and the libraries of this container are 580.126.20" in state.evidence
-    assert "sudo sh NVIDIA-Linux-x86_64-580.95.05.run --no-kernel-modules" in state.way_out
+    assert "sudo sh /root/NVIDIA-Linux-x86_64-580.95.05.run --no-kernel-modules" in state.way_out
     (state,) = states(host(**CONTAINED, nvidia=REFUSES))
     assert "sudo apt-get install --allow-downgrades 'nvidia-utils-580-server=580.95.05*'" in state.way_out
 

@@ -1050,7 +1050,11 @@ def test_installer_has_the_other_kind_of_module(generation, is_open, dkms, words
     facts = host(**BY_RUNFILE, modules=(), generations=(generation,), is_open=is_open, dkms=dkms)
     facts.nvidia.smi = "refused"
     found = {one.name: one.way_out for one in states(facts)}
-    assert found["wrong flavour"].startswith(f"sudo sh NVIDIA-Linux-x86_64-{VERSION}.run {words}\ndrain the host")
+    installer = (
+        f"/root/NVIDIA-Linux-x86_64-{VERSION}.run"  # in no folder of a user, where that user's file has the name
+    )
+    fetch = f"download it from NVIDIA to {installer}, where only root can write"
+    assert found["wrong flavour"].startswith(f"{fetch}\nsudo sh {installer} {words}\ndrain the host")
 
 
 def test_libraries_of_apt_beside_a_runfile_are_named():

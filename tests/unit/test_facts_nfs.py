@@ -90,7 +90,9 @@ def test_routes_that_are_none_make_the_speed_unknown():
         _ = mount.speed_mbps
 
 
-@pytest.mark.parametrize("name", ["-hosts", "/etc/auto.net", "auto.smb"])
+@pytest.mark.parametrize(
+    "name", ["-hosts", "/etc/auto.net", "auto.smb", "/etc/auto.site", "auto.site", "/etc/auto.more"]
+)
 def test_server_that_a_user_chose_below_the_map_of_all_hosts_is_no_server_of_this_host(name):
     """`ls /net/ANY` mounts it: its silence drains no node."""
     table = (
@@ -101,6 +103,11 @@ def test_server_that_a_user_chose_below_the_map_of_all_hosts_is_no_server_of_thi
         "40 1 0:70 / /data rw - autofs /etc/auto.data rw,fd=7,indirect\n"
         "41 40 0:71 / /data/x rw - nfs4 nfs02:/x rw\n"
     )
-    found = nfs(**{"/proc/self/mountinfo": table, "/sys/class/bdi/0:71/read_ahead_kb": "128\n"})
+    maps = {
+        "/etc/auto.site": "# all\nfix -rw fix:/x\n*  -fstype=nfs4,rw \\\n  &:/export\n",
+        "/etc/auto.more": "+auto.more\n+file:/etc/auto.site\n",
+        "/etc/auto.data": "x nfs02:/x\ny &:/y\n* -rw nfs02:/data/&\n+/net/evil/map\n+../net/evil/map\n",
+    }
+    found = nfs(**{"/proc/self/mountinfo": table, "/sys/class/bdi/0:71/read_ahead_kb": "128\n"}, **maps)
     assert [one.target for one in found.mounts] == ["/data/x", "/home"]
     assert found.of_pods == ("evil",)

@@ -254,6 +254,18 @@ def test_place_that_could_not_be_read_may_name_any_disk(options):
         _ = spare(**options).all
 
 
+def test_map_of_a_site_whose_reading_would_mount_something_is_not_read():
+    """A user's server could be behind /net, and root would mount it."""
+    table = "20 1 0:50 / /net rw - autofs -hosts rw,fd=6,indirect\n"
+    files = {
+        "/proc/self/mountinfo": table,
+        "/etc/auto.master.d/site.autofs": "/data file:/net/evil/../evil/auto.data\n",
+    }
+    reader_asked = spare(files=files)
+    with pytest.raises(UnknownFact, match="to read it would mount something"):
+        _ = reader_asked.all
+
+
 def test_comments_name_nothing_and_other_disks_claim_nothing():
     files = {
         "/etc/fstab": f"# {BY_ID} /data xfs\n/dev/sdb1 /mnt ext4 noauto 0 0\nUUID=1 / ext4 defaults 0 1\n",

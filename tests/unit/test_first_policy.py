@@ -57,7 +57,7 @@ def test_policy_of_comments_may_be_replaced():
 
 
 def test_record_is_shown_and_never_written(capsys, monkeypatch):
-    monkeypatch.setattr("hosttune.host.output.save", lambda *_, **__: pytest.fail("written"))
+    monkeypatch.setattr("hosttune.host.replace.replace", lambda *_, **__: pytest.fail("written"))
     assert run(["init", "--host", str(HOSTS / "h100-8x-2socket.json")]) == 0
     out, err = capsys.readouterr()
     assert "\nprofile: train-multinode  # it has GPUs and RDMA (mlx5_0)\n" in out
@@ -77,6 +77,6 @@ def test_policy_that_is_there_stays(content, said, capsys, monkeypatch):
     there = Unreadable("not allowed") if content is None else content
     monkeypatch.setattr(LiveReader, "read", lambda self, path: there if path == PATH else read(self, path))
     monkeypatch.setattr("hosttune.cli.common.require_root", lambda *_: None)
-    monkeypatch.setattr("hosttune.host.output.save", lambda *_, **__: pytest.fail("written"))
+    monkeypatch.setattr("hosttune.host.replace.replace", lambda *_, **__: pytest.fail("written"))
     assert run(["init", "--yes"]) == 2
     assert f"{PATH} {said}; nothing was written" in capsys.readouterr().err

@@ -29,10 +29,11 @@ def test_stick_with_an_odd_label_belongs_to_its_user(end, monkeypatch):
     assert mounters._user_of_helper(target) == 1
 
 
-@pytest.mark.parametrize("name", ["-hosts", "/etc/auto.net", "/usr/local/etc/auto.smb"])
+@pytest.mark.parametrize("name", ["-hosts", "/etc/auto.net", "/usr/local/etc/auto.smb", "/etc/auto.site"])
 def test_owners_that_a_server_of_a_users_choice_says_prove_nothing(name, monkeypatch):
     """Else a Python at /net/EVIL that calls itself root's would be run as root's own."""
     table = f"30 1 0:60 / /net rw - autofs {name} rw,fd=6,indirect\n31 30 0:61 / /net/evil rw - nfs4 evil:/ rw\n"
     monkeypatch.setattr(mounters, "own_mounts", table.encode)
     monkeypatch.setattr(mounters, "mount_id", lambda _fd: 31)
+    monkeypatch.setattr(mounters, "head_of", lambda *_: (b"* ://&/share\n", True))
     assert mounters.mounter_of(0) == mounters.NOBODY

@@ -102,6 +102,19 @@ def test_bash_completion_is_valid_and_starts_no_program(tree, tmp_path):
     assert (done.stdout, done.stderr) == ("medium\n", "")
 
 
+def test_names_of_files_are_completed_as_they_are_and_never_run(tree, tmp_path):
+    script = tmp_path / "hosttune"
+    script.write_text(completion_scripts.bash(tree))
+    hostile = ["$(touch ran)", "*", "-r", ";touch ran", "`touch ran`"]
+    for name in hostile:
+        (tmp_path / name).touch()
+    asked = 'source "$0"; COMP_WORDS=(hosttune fstab ""); COMP_CWORD=2; _hosttune; printf "%s\\0" "${COMPREPLY[@]}"'
+    argv = ("/bin/bash", "-c", asked, script)
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=20, cwd=tmp_path)
+    assert sorted(done.stdout.split("\0")[:-1]) == sorted(["hosttune", *hostile])
+    assert not (tmp_path / "ran").exists()
+
+
 def test_zsh_completion_defines_every_function_that_it_names(tree):
     script = completion_scripts.zsh(tree)
     assert script.startswith("#compdef hosttune\n")

@@ -224,6 +224,7 @@ FILES = (
     ("/etc/default/grub", 'GRUB_CMDLINE_LINUX="quiet systemd.setenv=SITE={} systemd.setenv=\\"OTHER={} {}\\" ro"\n'),
     ("/etc/default/grub.d/a.cfg", '~GRUB_CMDLINE_LINUX_DEFAULT="quiet SITE={}"\n'),
     ("/opt/site/blob.conf", "sas = {}\nSharedAccessSignature={}\nAZURE_STORAGE_SAS={}\nconnection_string={}\nGH_PAT={}\n"),
+    ("/opt/site/lower.conf", "pat={}\ngithub_pat: {}\njwt = {}\nexport site_jwt='{}'\nopenai_key={}\n"),
     ("/proc/4711/environ", "~A={}\0"),
     ("/opt/site/agent.conf", "password = {}\n"),
     ("/etc/udev/rules.d/12-a.rules", 'ACTION=="add", ENV{{API_KEY}}="{}", ATTR{{dhchap_secret}}+="{}"\n'),

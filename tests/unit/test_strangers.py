@@ -266,7 +266,7 @@ def test_unmet_dependency_of_one_version_names_what_is_needed():
 @pytest.mark.parametrize(
     ("more", "way"),
     [
-        ({"branch": "", "runfile": True, "source": "other"}, "sudo sh NVIDIA-Linux-x86_64-580.105.08.run --no-kernel-modules (the libraries of the module)\nor, to give up"),
+        ({"branch": "", "runfile": True, "source": "other"}, "download it from NVIDIA to /root/NVIDIA-Linux-x86_64-580.105.08.run, where only root can write\nsudo sh /root/NVIDIA-Linux-x86_64-580.105.08.run --no-kernel-modules (the libraries of the module)\nor, to give up"),
         ({}, "move libnvidia-ml.so.570.1 and libcuda.so.570.1 away\nsudo apt-get install --reinstall libnvidia-compute-580\nsudo ldconfig"),
         ({"runfile": True}, "sudo nvidia-uninstall\nsudo apt-get install --reinstall libnvidia-compute-580\nsudo ldconfig"),
         ({"module": "580.95.05"}, ""),  # the packages are of the libraries' side, or of neither
@@ -289,7 +289,8 @@ def test_libraries_that_apt_put_beside_a_runfile_go(source):
     assert libraries_beside_installer(facts) == ("libnvidia-compute", "libnvidia-cfg1")
     assert libraries_back(facts, facts.driver.modules[0]).startswith(
         "sudo apt-get remove libnvidia-compute libnvidia-cfg1\nsudo ldconfig\nif libnvidia-ml.so.1 is missing then, "
-        "sudo sh NVIDIA-Linux-x86_64-580.105.08.run --no-kernel-modules"
+        "run the installer of its version again:\ndownload it from NVIDIA to "
+        "/root/NVIDIA-Linux-x86_64-580.105.08.run, where only root can write\nsudo sh /root/NVIDIA-Linux-x86_64-580.105.08.run --no-kernel-modules"
     )
     own = host({"nvidia-modprobe": "570.1-1ubuntu1"}, BOTH, libraries="570.1", branch="", runfile=True)
     assert libraries_beside_installer(own) == ()

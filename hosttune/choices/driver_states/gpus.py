@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shlex import join, quote
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import lacks
@@ -22,6 +22,7 @@ from hosttune.choices.driver_states.told import (
     ByPolicy,
     Told,
     holds,
+    installer_steps,
     is_node,
     said_by_log,
     switch,
@@ -236,11 +237,8 @@ def _run_installer_again(facts: Facts, kind: str) -> str:
     """NVIDIA's installer with its other kind of modules (README of the driver, "Open Linux Kernel Modules")."""
     driver = facts.driver
     version = driver.loaded_version or driver.userspace_version
-    words = [
-        f"NVIDIA-Linux-{facts.kernel.architecture}-{version}.run",
-        f"-m={'kernel-open' if kind == 'open' else 'kernel'}",
-    ]
-    return f"sudo sh {join([*words, *(['--dkms'] if driver.dkms else [])])}"
+    words = [f"-m={'kernel-open' if kind == 'open' else 'kernel'}", *(["--dkms"] if driver.dkms else [])]
+    return "\n".join(installer_steps(facts, version, *words))
 
 
 def is_undriven_until_boot(facts: Facts) -> bool:

@@ -8,7 +8,7 @@ from collections import Counter
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told
+from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, installer_steps
 from hosttune.choices.drivers.branch import describe_not_driven
 from hosttune.choices.next_kernel import commands, dkms_packages, is_from_nvidia, kernels_in_use
 from hosttune.facts.apt_decisions import unhold
@@ -156,17 +156,16 @@ def libraries_back(facts: Facts, module: DriverModule) -> str:
     the module is."""
     driver = facts.driver
     if not driver.branch:
-        installer = f"NVIDIA-Linux-{facts.kernel.architecture}-{module.version}.run"
-        again = f"sudo sh {quote(installer)} --no-kernel-modules"
+        fetch, again = installer_steps(facts, module.version, "--no-kernel-modules")
         if strangers := libraries_beside_installer(facts):
             steps = [f"sudo apt-get remove {' '.join(map(quote, strangers))}", "sudo ldconfig"]
-            back = f"if libnvidia-ml.so.1 is missing then, {again}"
-            return "\n".join([*steps, back, *_reboot_unless(facts, module.version)])
+            back = ["if libnvidia-ml.so.1 is missing then, run the installer of its version again:", fetch, again]
+            return "\n".join([*steps, *back, *_reboot_unless(facts, module.version)])
         if module.source != "other" or not driver.runfile:
             return ""
-        steps = [again, *_reboot_unless(facts, module.version)]
+        steps = [fetch, f"{again} (the libraries of the module)", *_reboot_unless(facts, module.version)]
         other = f"to give up that module, run the installer of {driver.userspace_version} again with --dkms"
-        return "\n".join((f"{steps[0]} (the libraries of the module)", *steps[1:], f"or, {other}"))
+        return "\n".join((*steps, f"or, {other}"))
     if mixture_of(facts).version != module.version:
         return ""
     names = [name for name in facts.packages.names if _LIBRARIES.fullmatch(name)]

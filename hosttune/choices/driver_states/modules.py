@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.dpkg_stop import Cause, bring_module, is_brought_by_repair, say_why, try_find_stop
 from hosttune.choices.driver_states.mixed import explains, libraries_back, libraries_beside_installer, twin_of
-from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds, said_by_log
+from hosttune.choices.driver_states.told import (
+    INITRAMFS,
+    REBOOT,
+    BootOutlook,
+    Told,
+    holds,
+    installer_steps,
+    said_by_log,
+)
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
 from hosttune.choices.next_kernel import (
     commands,
@@ -255,8 +263,7 @@ def contained_mismatch(facts: Facts) -> Told | None:
     if own:
         way += f": sudo apt-get install --allow-downgrades {join([f'{name}={loaded}*' for name in own])}"
     elif driver.runfile:
-        installer = f"NVIDIA-Linux-{facts.kernel.architecture}-{loaded}.run"
-        way += f": sudo sh {quote(installer)} --no-kernel-modules"
+        way = "\n".join((f"{way}:", *installer_steps(facts, loaded, "--no-kernel-modules")))
     return said, f"{way}\nor take an image without libraries: it gets the host's from the NVIDIA Container Toolkit"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from shlex import join, quote
 from typing import Any
 
 from hosttune.choices.drivers.bringer import VENDORS
@@ -94,6 +95,14 @@ def is_node(facts: Facts) -> bool:
         return facts.managers.kubelet
     except UnknownFact:
         return False
+
+
+def installer_steps(facts: Facts, version: str, *options: str) -> tuple[str, str]:
+    """The steps that run NVIDIA's installer of a version again. From a folder of a user, or by a name in the working
+    folder, root would run whatever another user put there.
+    """
+    path = f"/root/NVIDIA-Linux-{facts.kernel.architecture}-{version}.run"
+    return f"download it from NVIDIA to {quote(path)}, where only root can write", join(["sudo", "sh", path, *options])
 
 
 def uninstall(facts: Facts) -> str:

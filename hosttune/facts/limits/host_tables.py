@@ -2,9 +2,10 @@
 service that starts jobs, may have.
 
 Kernel: networking/nf_conntrack-sysctl.rst (nf_conntrack_count, nf_conntrack_max; absent while the module is not
-loaded), sysctl/fs.rst (file-nr: allocated, unused, most). That the column `drop` of /proc/net/stat/nf_conntrack counts
-what a full table of that network namespace dropped is from memory. Services get their limit from LimitNPROC=, else from
-DefaultLimitNPROC= (systemd.exec(5), systemd-system.conf(5)), and jobs and containers get it from the service.
+loaded), sysctl/fs.rst (file-nr: allocated, unused, most), net/netfilter/nf_conntrack_core.c (nf_conntrack_in: the
+column `drop` of /proc/net/stat/nf_conntrack counts also what a full table of that network namespace drops). Services
+get their limit from LimitNPROC=, else from DefaultLimitNPROC= (systemd.exec(5), systemd-system.conf(5)), and jobs and
+containers get it from the service.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ formatstorage); kernel: drivers/nvme/target/configfs.c (device_path), drivers/ta
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
@@ -42,7 +43,9 @@ def claimed(reader: Reader, facts: Facts) -> frozenset[str]:
     Raises UnknownFact where one of the places could not be read, or names a link below /dev/disk that leads nowhere:
     which device that means is then not known.
     """
-    found = {_place(reader, word, file) for file, content in _texts(reader) for word in find_device_words(content)}
+    found = {
+        _place(reader, word, file) for file, content in _texts(reader, facts) for word in find_device_words(content)
+    }
     options = (option for mount in facts.mounts.all for option in mount.super_options if "=/dev/" in option)
     found |= {_place(reader, word, "a mount") for option in options for word in find_device_words(option)}
     processes = require_known(reader.processes(), "the list of processes")
@@ -72,7 +75,7 @@ def _place(reader: Reader, word: str, file: str) -> str:
     return path
 
 
-def _texts(reader: Reader) -> Iterator[tuple[str, str]]:
+def _texts(reader: Reader, facts: Facts) -> Iterator[tuple[str, str]]:
     """(path, content) of every file that may name a device."""
     files = [path for pattern in _FILES for path in _matching(reader, pattern)]
     units = UnitFiles(reader)
@@ -89,7 +92,15 @@ def _texts(reader: Reader) -> Iterator[tuple[str, str]]:
         if isinstance(content, str):
             yield path, content
             if path.startswith("/etc/auto"):
-                files += [found for found in _AUTOFS_MAP.findall(content) if not found.startswith("/dev/")]
+                maps = [found for found in _AUTOFS_MAP.findall(content) if not found.startswith("/dev/")]
+                if shut := next((one for one in maps if _is_below_automount(one, facts)), None):
+                    raise UnknownFact(f"{path} names the map {shut}: to read it would mount something")
+                files += maps
+
+
+def _is_below_automount(path: str, facts: Facts) -> bool:
+    targets = (one.target for one in facts.mounts.all if one.fstype == "autofs")
+    return any(posixpath.normpath(path).startswith(f"{target}/") for target in targets)
 
 
 def _matching(reader: Reader, pattern: str) -> list[str]:

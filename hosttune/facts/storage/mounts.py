@@ -6,7 +6,7 @@ Under a root without a kernel (`--root`) they are what the next boot will mount:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import takewhile
 from math import inf
 from types import MappingProxyType
@@ -364,7 +364,12 @@ def _of_users(lines: Iterable[MountLine], reader: Reader) -> frozenset[int]:
     helped = users_in(utab.decode(errors="surrogateescape")) if isinstance(utab, bytes) else {}
     lines = tuple(lines)
     own = (line.id for line in lines if line.fuse_user > 0 or line.target in helped)
-    return ids_of_any_server(lines).union(own)
+    return ids_of_any_server(lines, partial(_content, reader)).union(own)
+
+
+def _content(reader: Reader, path: str) -> bytes:
+    answer = reader.read(path)
+    return answer if isinstance(answer, bytes) else b""
 
 
 def _in_the_way(of_users: list[MountLine], lines: Iterable[MountLine], facts: Facts) -> frozenset[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 
 from hosttune.errors import HosttuneError
 from hosttune.facts.storage.mounts import NETWORK_TYPES
@@ -13,7 +12,7 @@ from hosttune.host.bounded import MOST_NAMES, names_in, own_mounts
 from hosttune.host.known.file_systems import IN_MEMORY
 from hosttune.host.mountinfo import MountLine, parse
 from hosttune.host.named import served_mounts
-from hosttune.host.paths import ResolvedPath, walk
+from hosttune.host.paths import inode_of, link_of_user, walk
 from hosttune.measure.underneath import KERNEL as KERNEL_TYPES
 
 _BY_UUID = "/dev/disk/by-uuid"
@@ -96,18 +95,6 @@ def _way_to(path: str, inode: tuple[int, int]) -> tuple[str, str]:
     except OSError as error:
         raise HosttuneError(f"{path}: cannot be opened: {error.strerror}", hint="name a folder that is there") from None
     raise HosttuneError(f"{path} was exchanged while it was looked at", hint="name a folder that stays where it is")
-
-
-def inode_of(found: ResolvedPath) -> tuple[int, int]:
-    """What tells the folder at the end of a walk from all others."""
-    info = os.fstat(found.parent)
-    return info.st_dev, info.st_ino
-
-
-def link_of_user(found: ResolvedPath) -> str:
-    """A link on a walk that root did not make; "" for others than root, who write with their own rights."""
-    links = (path for path, info in found.visited if stat.S_ISLNK(info.st_mode) and info.st_uid)
-    return "" if os.geteuid() else next(links, "")
 
 
 def _mount_of(fd: int, path: str) -> MountLine:

@@ -20,9 +20,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.host.bounded import head_of, head_text
-from hosttune.host.paths import walk
+from hosttune.host.paths import inode_of, link_of_user, walk
 from hosttune.measure.bench import state
-from hosttune.measure.bench.place import Place, inode_of, link_of_user
+from hosttune.measure.bench.place import Place
 from hosttune.measure.bench.signals import undisturbed
 
 PREFIX = ".hosttune-bench-"

@@ -1,0 +1,91 @@
+"""An image in a folder of a user, who exchanges it for another one while root is at work on it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hosttune.errors import HosttuneError
+from hosttune.host import open_reader, open_writer
+from hosttune.values import ABSENT, FileValue
+
+EVE = 54321
+PATH = "/etc/sysctl.d/60-x.conf"
+
+
+def as_eve(code: str, *words: object) -> None:
+    """Run Python as an ordinary user."""
+    argv = ["setpriv", f"--reuid={EVE}", f"--regid={EVE}", "--clear-groups", "/usr/bin/python3", "-c", code]
+    subprocess.run([*argv, *map(str, words)], check=True, timeout=60)
+
+
+def system(folder: Path, name: str) -> Path:
+    (folder / "etc/sysctl.d").mkdir(parents=True)
+    (folder / "etc/os-release").write_text(f'ID=debian\nVERSION_ID="12"\nNAME="{name}"\n')
+    return folder
+
+
+@pytest.fixture
+def places() -> Iterator[tuple[Path, Path]]:
+    """The home of a user, with an image of root's in it, and another system of root's outside."""
+    with tempfile.TemporaryDirectory() as top:
+        Path(top).chmod(0o755)
+        home = Path(top) / "home"
+        home.mkdir()
+        system(home / "image", "image")
+        os.chown(home, EVE, EVE)
+        yield home, system(Path(top) / "other", "other")
+
+
+SWAP = "import os, sys; os.rename(sys.argv[1], sys.argv[1] + '.old'); os.symlink(sys.argv[2], sys.argv[1])"
+
+
+def test_image_that_a_user_exchanges_is_changed_where_it_was_looked_at(places):
+    home, other = places
+    reader, writer = open_reader(root=str(home / "image")), open_writer(root=str(home / "image"))
+    as_eve(SWAP, home / "image", other)
+    assert b"image" in reader.read("/etc/os-release")
+    writer.replace(PATH, FileValue(b"new"), expected=ABSENT)
+    writer.append("/var/lib/hosttune/runs/x.jsonl", b"line\n")
+    writer.make_link("/etc/systemd/system/x.wants/y", "../y")
+    writer.remove(PATH, expected=b"new")
+    assert not (other / "var").exists()
+    assert not (other / "etc/systemd").exists()
+    assert (home / "image.old/var/lib/hosttune/runs/x.jsonl").read_bytes() == b"line\n"
+
+
+def test_link_of_a_user_is_no_image(places):
+    home, other = places
+    as_eve("import os, sys; os.symlink(sys.argv[2], sys.argv[1])", home / "link", other)
+    for place in (home / "link", home / "link/."):
+        with pytest.raises(HosttuneError, match="is a symbolic link of another user"):
+            open_writer(root=str(place))
+
+
+@pytest.mark.parametrize("typed", [EVE, 0])
+def test_link_of_root_or_of_the_person_who_typed_sudo_leads_to_an_image(typed, places, monkeypatch):
+    home, other = places
+    monkeypatch.setenv("SUDO_UID", str(typed))
+    link = home / "link"
+    link.symlink_to(other)
+    os.chown(link, typed, typed, follow_symlinks=False)
+    assert open_writer(root=str(link)).name == str(other)
+
+
+def test_root_of_a_process_is_an_image(places):
+    other = places[1]
+    code = "import os, sys; os.chroot(sys.argv[1]); print(flush=True); sys.stdin.read()"
+    argv = [sys.executable, "-c", code, str(other)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as inside:
+        assert inside.stdout
+        inside.stdout.readline()
+        writer = open_writer(root=f"/proc/{inside.pid}/root")
+        writer.replace(PATH, FileValue(b"new"), expected=ABSENT)
+        inside.communicate(b"")
+    assert (other / PATH[1:]).read_bytes() == b"new"
