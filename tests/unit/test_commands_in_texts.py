@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -74,18 +74,21 @@ def texts(path: Path) -> Iterator[str]:
         yield re.sub(r"`[^`\n]*\n[^`\n]*`", lambda code: " ".join(code[0].split()), text)  # broken over a line end
 
 
-def calls(path: Path) -> Iterator[tuple[list[str], str]]:
+@cache
+def calls(path: Path) -> tuple[tuple[tuple[str, ...], str], ...]:
     """(words behind `hosttune`, the text from there on)."""
+    found = []
     for text in texts(path):
-        for found in CALL.finditer(text):
-            words = FILLED.sub(X, ANSWER.sub("1", found[2])).split("#")[0].split()
+        for call in CALL.finditer(text):
+            words = FILLED.sub(X, ANSWER.sub("1", call[2])).split("#")[0].split()
             name = words[0].rstrip(ENDS) if words else ""
-            is_command = found[1] and re.fullmatch(r"[a-z]+", name)
+            is_command = call[1] and re.fullmatch(r"[a-z]+", name)
             if name in command_line().commands or is_command:
-                yield words, " ".join(text[found.start() : found.end(2) + 80].split())
+                found.append((tuple(words), " ".join(text[call.start() : call.end(2) + 80].split())))
+    return tuple(found)
 
 
-def typed(words: list[str]) -> list[str]:
+def typed(words: Sequence[str]) -> list[str]:
     """The words that belong to the command, by what it takes: prose goes on behind most of them."""
     command = command_line()
     taken: list[str] = []
@@ -152,7 +155,7 @@ def refusal(words: list[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in (*CODE, *PROSE) if any(calls(path))], ids=lambda path: str(path.relative_to(ROOT))
+    "path", [path for path in (*CODE, *PROSE) if calls(path)], ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_each_command_that_a_text_names_is_taken_and_does_what_it_says(path):
     faults = []
