@@ -324,10 +324,24 @@ def test_names_from_outside_steer_nothing(run, put, form):
 
 @pytest.fixture(scope="module")
 def checked():
-    """What `hosttune check` tells of a host."""
+    """What `hosttune check` tells of a host: of what is alike one each, as a report is made for each text in it."""
     with redirect_stdout(io.StringIO()) as out:
         app.run(["check", "--host", str(H100), "--format", "json"])
-    return json.loads(out.getvalue())
+    return one_of_each(json.loads(out.getvalue()))
+
+
+def one_of_each(data):
+    """The document with one item of a list for each verdict and each set of fields that say something."""
+    if isinstance(data, dict):
+        return {key: one_of_each(value) for key, value in data.items()}
+    if not isinstance(data, list):
+        return data
+    kinds = {}
+    for item in data:
+        is_object = isinstance(item, dict)
+        said = frozenset(key for key, value in item.items() if value not in ("", [], {}, None)) if is_object else item
+        kinds.setdefault((said, item.get("verdict")) if is_object else said, one_of_each(item))
+    return list(kinds.values())
 
 
 def texts_in(data, path=()):
