@@ -331,7 +331,7 @@ def checked():
 
 
 def one_of_each(data):
-    """The document with one item of a list for each verdict and each set of fields that say something."""
+    """The document with one item of a list for each verdict and each set of places that have text."""
     if isinstance(data, dict):
         return {key: one_of_each(value) for key, value in data.items()}
     if not isinstance(data, list):
@@ -339,7 +339,7 @@ def one_of_each(data):
     kinds = {}
     for item in data:
         is_object = isinstance(item, dict)
-        said = frozenset(key for key, value in item.items() if value not in ("", [], {}, None)) if is_object else item
+        said = frozenset(where for where, holder, key in texts_in(item) if holder[key]) if is_object else item
         kinds.setdefault((said, item.get("verdict")) if is_object else said, one_of_each(item))
     return list(kinds.values())
 
