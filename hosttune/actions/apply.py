@@ -19,7 +19,7 @@ from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.host import stopping
 from hosttune.host.cleaned import clean
-from hosttune.resources import by_kind, kind_of, place
+from hosttune.resources import by_kind, describe_place, kind_of, place
 from hosttune.values import Activation, Outcome, Phase, Plan, Receipt, Unreadable
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def what_differs(shown: Plan, now: Plan) -> str:
     """One sentence that names what differs between a saved plan and the one made now."""
     before = {change.address: change for change in shown.changes}
     after = {change.address: change for change in now.changes}
-    gone = [str(address) for address in before if address not in after]
-    new = [str(address) for address in after if address not in before]
-    other = [str(address) for address in before if address in after and before[address] != after[address]]
+    gone = [describe_place(address) for address in before if address not in after]
+    new = [describe_place(address) for address in after if address not in before]
+    other = [describe_place(address) for address in before if address in after and before[address] != after[address]]
     parts = [f"no longer needed: {', '.join(gone)}"] * bool(gone)
     parts += [f"new: {', '.join(new)}"] * bool(new)
     parts += [f"different: {', '.join(other)}"] * bool(other)
@@ -73,18 +73,18 @@ class Execution:
         outcome). What would break GPU work that was not shown with the change is not begun.
         """
         if not superseded and (running := unannounced(change, Facts(self.writer))):
-            self.leave(change, f"{change.address} would disturb what runs now: {'; '.join(running)}")
+            self.leave(change, f"{describe_place(change.address)} would disturb what runs now: {'; '.join(running)}")
             return None
         step = self.recorder.intent(change, undoes, superseded=superseded)
-        on_paper = f"{change.address} is as before already: booked as undone"
-        self.on_progress(on_paper if superseded else f"{change.action.symbol} {change.address}")
+        on_paper = f"{describe_place(change.address)} is as before already: booked as undone"
+        self.on_progress(on_paper if superseded else f"{change.action.symbol} {describe_place(change.address)}")
         try:
             if not superseded:
                 kind = kind_of(change.address)
                 kind.prepare(self.writer, change, self.on_progress, is_undo=undoes is not None)
                 kind.write(self.writer, change)
                 if not is_at(change.address, change.after, self.writer):
-                    message = f"{change.address} reads differently after it was written"
+                    message = f"{describe_place(change.address)} reads differently after it was written"
                     raise Refused(message)
         except HosttuneError as error:
             if stopping.asked() and is_at(change.address, change.before, self.writer):
@@ -131,7 +131,7 @@ class Execution:
         if isinstance(error, Conflict) or kind.same(present, change.before):
             self.recorder.failed(step, error.message)
         elif isinstance(present, Unreadable):
-            self.on_progress(f"{change.address} cannot be read after it failed: {present.reason}")
+            self.on_progress(f"{describe_place(change.address)} cannot be read after it failed: {present.reason}")
         elif is_undo:
             self.recorder.failed(step, error.message, replace(change, after=present))
         else:
@@ -320,7 +320,7 @@ def _make_stage(execution: Execution, changes: tuple[Change, ...], failed: set[s
             break
         if change.rule not in failed and execution.make(change) is None and change not in execution.not_made:
             failed.add(change.rule)
-            execution.take_back(change.rule, f"{change.address} failed")
+            execution.take_back(change.rule, f"{describe_place(change.address)} failed")
     touched = (outcome.change for outcome in execution.outcomes[first:])  # one that failed may have left something
     return [trigger for change in touched for trigger in change.triggers]
 
@@ -349,7 +349,7 @@ def left_by(outcomes: Iterable[Outcome], reader: Reader) -> tuple[str, ...]:
 def changed_reboots(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     """What was made and takes effect at the next boot; what failed does not."""
     return tuple(
-        f"{outcome.change.address} takes effect at the next boot"
+        f"{describe_place(outcome.change.address)} takes effect at the next boot"
         for outcome in outcomes
         if outcome.phase is Phase.DONE and outcome.change.activation is Activation.REBOOT
     )

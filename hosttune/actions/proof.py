@@ -13,7 +13,7 @@ from hosttune.actions.journal import FOLDER
 from hosttune.actions.triggers import require_possible
 from hosttune.engine.plan import explain_clash, stage
 from hosttune.errors import Conflict, HosttuneError, Refused
-from hosttune.resources import kind_of
+from hosttune.resources import describe_place, kind_of
 from hosttune.resources.base import Applied
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _reasons(
     others = tuple(one for one in sorted(rules - {rule}) if not is_possible(rule, one))
     if not others:
         return own
-    what = str(failed.address)
+    what = describe_place(failed.address)
     return {rule: explain_clash(rule, others, what), **{one: explain_clash(one, (rule,), what) for one in others}}
 
 
@@ -110,7 +110,7 @@ def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Rea
         made = {change.address: change.rule for one in stages for change in one.changes}
         growing = {change.rule for change in left if change.address not in made}
         if again := next((one for one in left if one.address in made and not _grows(one, made, growing)), None):
-            message = f"{again.address} still differs after it was set"
+            message = f"{describe_place(again.address)} still differs after it was set"
             raise _Failed(again.rule, again.address, HosttuneError(message))
         if not left or len(stages) == MAX_STAGES:
             return stages

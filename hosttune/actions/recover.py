@@ -11,7 +11,7 @@ from hosttune.actions.receipts import drop_receipts
 from hosttune.engine.plan import unannounced
 from hosttune.facts import Facts
 from hosttune.host.cleaned import clean
-from hosttune.resources import by_kind, kind_of
+from hosttune.resources import by_kind, describe_place, kind_of
 from hosttune.values import ABSENT, Phase, Unreadable
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _close(step: JournalStep, recorder: JournalWriter, writer: Writer, on_progre
     elif kind.same(present, step.change.before):
         recorder.failed(step.id, NOT_MADE)
     elif isinstance(present, Unreadable) or not kind.is_in_parts:
-        on_progress(f"{step.change.address} is neither as before nor as planned: it is left as it is")
+        on_progress(f"{describe_place(step.change.address)} is neither as before nor as planned: it is left as it is")
     elif step.undoes:
         recorder.failed(step.id, HALF_MADE, left)
     else:

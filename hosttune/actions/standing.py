@@ -26,6 +26,7 @@ from hosttune.facts.network import reached
 from hosttune.frozen import frozen
 from hosttune.host.in_time import Waiting, in_time
 from hosttune.numbers import parse_digits
+from hosttune.resources import describe_place
 from hosttune.resources.kernel.kernel_argument import has
 from hosttune.values import Unreadable, Verdict
 
@@ -103,7 +104,7 @@ def read_planned(
     listed = tuple(changes)
     for one in listed:
         if read_address(one.address, session.reader) != one.after:
-            found[str(one.address)] = f"{one.address} is not as it was planned ({one.rule})"
+            found[str(one.address)] = f"{describe_place(one.address)} is not as it was planned ({one.rule})"
     line = attempt(lambda: of_kernel(facts.kernel.command_line))
     for argument in arguments:
         if isinstance(line, Unreadable) or not has(line, argument):

@@ -51,6 +51,7 @@ from hosttune.frozen import frozen
 from hosttune.host.cleaned import Cleaned, clean
 from hosttune.host.console import archive, load_bytes, starting_words
 from hosttune.host.door import Stat
+from hosttune.resources import describe_place
 from hosttune.values import ABSENT, Action, Activation, Confirmer, FileValue, Phase, Plan, Receipt, Unreadable
 
 if TYPE_CHECKING:
@@ -142,7 +143,9 @@ def require_promise(planned: TrialPlan, *, without_return: bool) -> None:
         )
     stays = planned.of(TrialPart.NO_RETURN)
     if stays and not without_return:
-        told = "; ".join(dict.fromkeys(f"{one.change.rule} ({one.change.address}): {one.reason}" for one in stays))
+        told = "; ".join(
+            dict.fromkeys(f"{one.change.rule} ({describe_place(one.change.address)}): {one.reason}" for one in stays)
+        )
         rules = " ".join(f"--ignore {rule}" for rule in dict.fromkeys(one.change.rule for one in stays))
         raise Refused(
             f"this cannot come back by itself: {told}; nothing was changed",
@@ -490,7 +493,11 @@ def come_back(
     except HosttuneError as error:
         return _failed(writer, trial, f"{reason}; {error.message}", None)
     if receipt.failed or not receipt.verified:
-        first = f"{receipt.failed[0].change.address}: {receipt.failed[0].error}" if receipt.failed else "not verified"
+        first = (
+            f"{describe_place(receipt.failed[0].change.address)}: {receipt.failed[0].error}"
+            if receipt.failed
+            else "not verified"
+        )
         return _failed(writer, trial, f"{reason}; {first}", receipt)
     is_whole = not planned.plan.findings and not receipt.waiting and trial.state is not TrialState.IN_PART
     state = TrialState.CAME_BACK if is_whole else TrialState.IN_PART

@@ -29,7 +29,7 @@ from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.host import stopping
 from hosttune.host.overlay import Overlay
-from hosttune.resources import kind_of, place
+from hosttune.resources import describe_place, kind_of, place
 from hosttune.resources.base import inverted
 from hosttune.values import (
     ABSENT,
@@ -113,7 +113,7 @@ def plan_undo(
             returns.append(answer)
         else:
             findings.append(answer)
-            why = f"{step.change.address}, which came after it, is left"
+            why = f"{describe_place(step.change.address)}, which came after it, is left"
             holds = edited if is_return and answer.hold.kind is HoldKind.EDITED else stuck
             holds.setdefault(step.change.rule, Hold(HoldKind.REFUSED, why))
     changes = tuple(one.change for one in returns if not one.on_paper)
@@ -215,7 +215,7 @@ def _return(
     if change.reversible.startswith("no") or kind.invert(change) is None:
         return _refused(step, Hold(HoldKind.REFUSED, f"it cannot be undone: {change.reversible}"))
     if not kind.same(present, change.after) and not _is_between(step, present, value, journal):
-        return _refused(step, Hold(HoldKind.EDITED, f"{change.address} since run {step.id.run}"))
+        return _refused(step, Hold(HoldKind.EDITED, f"{describe_place(change.address)} since run {step.id.run}"))
     try:
         back = kind.way_back(overlay, _back(change, present, value))
         kind.write(overlay, back)

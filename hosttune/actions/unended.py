@@ -16,6 +16,7 @@ from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
+from hosttune.resources import describe_place
 from hosttune.resources.packages.apt_wait import wait_for_apt
 from hosttune.resources.packages.package_repair import mend
 from hosttune.resources.packages.package_set import (
@@ -114,9 +115,9 @@ def resume(
         goes_on = not half.is_undo and half.planned.rule in rules
         if not goes_on and not is_half(half.planned, writer) and not was_interrupted(writer):
             continue
-        doing = f"going on with run {run}, which stopped half-way: {half.planned.address}" if goes_on else (
-            f"configuring what run {run} left half-way"
-        )  # fmt: skip
+        doing = f"configuring what run {run} left half-way"
+        if goes_on:
+            doing = f"going on with run {run}, which stopped half-way: {describe_place(half.planned.address)}"
         try:
             _wait_for_work(half.planned, writer, on_progress)
             on_progress(doing)

@@ -155,10 +155,11 @@ def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
     from hosttune.actions.ready import at_work, jobs
     from hosttune.cli.common import tell
     from hosttune.facts.storage.lasting import why_nothing_lasts
+    from hosttune.resources import describe_place
 
     in_memory = why_nothing_lasts(session.facts)
     obstacles = [
-        *(f"{one.change.address} failed" for one in receipt.failed),
+        *(f"{describe_place(one.change.address)} failed" for one in receipt.failed),
         *([] if receipt.verified else ["what was made did not verify"]),
         *receipt.reboot_obstacles,
         *([f"what was made would be lost: {in_memory}"] if in_memory else []),

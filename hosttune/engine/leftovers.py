@@ -7,6 +7,7 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from hosttune.resources import describe_place
 from hosttune.values import ABSENT, Finding, Hold, HoldKind, Verdict
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def find_orphans(
     left: dict[str, list[str]] = {}
     for address, applied in sorted(ledger.items()):
         if applied.after is not ABSENT and state.get(address) != ABSENT:
-            left.setdefault(applied.rule, []).append(str(address))
+            left.setdefault(applied.rule, []).append(describe_place(address))
     whys = {rule: _why(rule, catalog, policy, verdicts) for rule in left}
     return tuple(
         Finding(

@@ -16,6 +16,7 @@ from hosttune.errors import HosttuneError
 from hosttune.facts.services import units
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import Cleaned, clean
+from hosttune.resources import describe_place
 from hosttune.values import Verdict, Word, steps_of
 
 if TYPE_CHECKING:
@@ -203,7 +204,9 @@ def unmade(receipt: Receipt) -> str:
     if receipt.failed:
         first = receipt.failed[0]
         more = f" (and {len(receipt.failed) - 1} more)" if len(receipt.failed) > 1 else ""
-        return f"{first.change.address} ({first.change.rule}) failed: {first.error.splitlines()[0]}{more}"
+        return (
+            f"{describe_place(first.change.address)} ({first.change.rule}) failed: {first.error.splitlines()[0]}{more}"
+        )
     return "" if receipt.verified else "what was made did not verify"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
@@ -286,14 +286,29 @@ def upstream(version: str) -> str:
 
 
 def describe(would: Transaction) -> tuple[str, ...]:
-    """A transaction for people: one line per package, then what is removed and the size of the download."""
-    lines = [_described(step) for step in would.steps if step.after]
-    lines += [f"remove {step.name} {step.before}" for step in would.removed] or ["removes nothing"] * bool(lines)
+    """A transaction for people: the packages of one version on one line, then what is removed and the size of the
+    download.
+    """
+    lines = list(join_equal((step.name, *_described(step)) for step in would.steps if step.after))
+    removed = list(join_equal((step.name, "remove", step.before) for step in would.removed))
+    lines += removed or ["removes nothing"] * bool(lines)
     if would.download_bytes is not None:
         lines.append(f"download: {would.download_bytes / 1e6:.1f} MB")
     return tuple(lines)
 
 
-def _described(step: PackageStep) -> str:
-    act = f"upgrade {step.name} {step.before} -> {step.after}" if step.before else f"install {step.name} {step.after}"
-    return f"{act} from {step.origin}" if step.origin else act
+def _described(step: PackageStep) -> tuple[str, str]:
+    versions = f"{step.before} -> {step.after}" if step.before else step.after
+    return "upgrade" if step.before else "install", f"{versions} from {step.origin}" if step.origin else versions
+
+
+def join_equal(acts: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """Acts of (package, verb, versions) for people: `install a 1`, and `install 2 packages, 1: a, b` for several of
+    one version, where the first of them is.
+    """
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name, verb, versions in acts:
+        alike.setdefault((verb, versions), []).append(name)
+    for (verb, versions), names in alike.items():
+        one = f"{verb} {names[0]} {versions}"
+        yield one if len(names) == 1 else f"{verb} {len(names)} packages, {versions}: {', '.join(names)}"

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hosttune.host.cleaned import clean
 from hosttune.textfiles import module_names, own_file
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ def kind_of(address: Address) -> AddressKind:
 
         return Unknown(address.kind)
     return kind
+
+
+def describe_place(address: Address) -> str:
+    """The address on one line for people; JSON, the journal and policies keep `str(address)`."""
+    return clean(kind_of(address).describe(address.name))
 
 
 def by_kind(changes: Iterable[Change]) -> list[tuple[AddressKind, list[Change]]]:

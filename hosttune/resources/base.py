@@ -151,6 +151,10 @@ class AddressKind(ABC):
     goes_back = True  # with its rule, where another change of that fails
     shares = ""  # the kind that looks at the same places under the same names
 
+    def describe(self, name: str) -> str:
+        """The place for people, a noun phrase of one line: `/data in /etc/fstab`."""
+        return name
+
     @abstractmethod
     def read(self, reader: Reader, name: str) -> Value:
         """The present value: ABSENT, Unreadable, or the value in this kind's own type."""

@@ -90,10 +90,7 @@ def dropin_text(rule: str, lines: Iterable[str]) -> bytes:
     """The lines of a drop-in below the words that say whose it is. Not a template: every check that finds something to
     change would wait for Jinja2 to be imported.
     """
-    head = (
-        f"# Written by hosttune for the rule {rule}; see: hosttune explain {rule}",
-        f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {rule} --yes",
-    )
+    head = (f"# Written by hosttune for {rule}. Edits are kept.", f"# Undo: sudo hosttune undo --rule {rule} --yes")
     return "".join(f"{line}\n" for line in (*head, *lines)).encode()
 
 
@@ -112,8 +109,9 @@ def compare_dropin(
     if isinstance(present, Unreadable):
         return Dropin(unknown=prefix_reason(path, present.reason))
     if isinstance(present, FileValue):
+        is_ours = address not in context.ledger or not hand_edit(address, context)
         if present.content == wanted or (
-            address not in context.ledger and lines_that_count(present.content) == lines_that_count(wanted)
+            is_ours and lines_that_count(present.content) == lines_that_count(wanted)  # older comments of ours
         ):
             return Dropin(evidence=(f"{path} is in place",))
         if context.journal_problem and address not in context.ledger:

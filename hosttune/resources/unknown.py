@@ -21,6 +21,9 @@ class Unknown(AddressKind):
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
+    def describe(self, name: str) -> str:
+        return f"{self.kind}:{name}"
+
     def read(self, reader: Reader, name: str) -> Value:  # noqa: ARG002 - the interface of all kinds
         return Unreadable(f"this version of hosttune does not know what {self.kind}:{name} is")
 

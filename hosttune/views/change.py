@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from hosttune.host.cleaned import clean
 from hosttune.regex import regex
-from hosttune.resources import kind_of
+from hosttune.resources import describe_place, kind_of
 from hosttune.values import ABSENT, Action, Activation, FileValue, Unreadable
 from hosttune.views.document import Diff
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hosttune.values import Address, Change, Value
+    from hosttune.values import Change, Value
 
 _CONTEXT = 3  # lines around a change
 _IN_FSTAB = frozenset({"fstab", "fstab-line"})  # whose details are a diff of lines
@@ -37,7 +37,7 @@ def diff_of(change: Change, *, is_short: bool = False) -> Diff:
     before, after = ("", "") if is_told else (value_text(change.before), value_text(change.after))
     return Diff(
         change.action.symbol,
-        address_text(change.address),
+        describe_place(change.address),
         "" if change.action is Action.CREATE else before,
         "" if change.action is Action.DELETE else after,
         "" if is_short else ", ".join(filter(None, notes)),
@@ -51,14 +51,6 @@ def _when(change: Change) -> str:
     address = change.address
     unit = kind_of(address).unit_of(address.name) if change.activation is Activation.RESTART else ""
     return f"in effect after a restart of {unit}" if unit else _WHEN[change.activation]
-
-
-def address_text(address: Address) -> str:
-    """An address on one line; of a set of many names the first, the rest counted (the details name them all)."""
-    names = [name for name in address.name.split() if name != "+"]
-    if len(names) > 1 and kind_of(address).is_set:
-        return clean(f"{address.kind}:{names[0]} and {len(names) - 1} more")
-    return clean(str(address))
 
 
 def value_text(value: Value) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hosttune.codec import FORMAT_VERSION
 from hosttune.host.cleaned import clean
+from hosttune.resources import describe_place
 from hosttune.values import Phase
 from hosttune.views.document import CommandBlock, Document, Item, Items, Panel, Say, Steps, Table, rendered
 from hosttune.views.terminal import counted
@@ -115,7 +116,7 @@ def _row(run: Run, journal: Journal, trial: OnTrial) -> tuple[str, ...]:
 def _steps(run: Run, receipt: str) -> tuple[Block, ...]:
     items = tuple(
         Item(
-            f"{step.change.action.symbol} {clean(str(step.change.address))}",
+            f"{step.change.action.symbol} {describe_place(step.change.address)}",
             clean(step.error) if step.is_interrupted else f"{step.phase} {clean(step.error)}".strip(),
             look="code",
         )

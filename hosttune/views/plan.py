@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
+from hosttune.resources import describe_place
 from hosttune.values import Disturbs
-from hosttune.views.change import address_text, diff_of
+from hosttune.views.change import diff_of
 from hosttune.views.document import CommandBlock, Document, Heading, Item, Items, Lines, Panel, Say, Section, rendered
 from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, sections
 from hosttune.views.report import head, made_text, status_text
@@ -155,10 +156,10 @@ def describe_consent(plan: Plan) -> list[str]:
     for change in plan.changes:
         if is_irreversible(change):
             lines.append(
-                f"Cannot be undone: {address_text(change.address)} ({more_of(change) or 'there is no way back'})"
+                f"Cannot be undone: {describe_place(change.address)} ({more_of(change) or 'there is no way back'})"
             )
         elif more_of(change):
-            lines.append(f"Undoing {address_text(change.address)}: {more_of(change)}")
+            lines.append(f"Undoing {describe_place(change.address)}: {more_of(change)}")
     if any(UNKNOWN.holds(finding) for finding in plan.findings):
         lines.append(f"Something could not be read, so there may be more to change: see {UNKNOWN.title}.")
     return lines

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.host.cleaned import clean
+from hosttune.resources import describe_place
 from hosttune.values import Phase
 from hosttune.verdict_words import STATES
-from hosttune.views.change import address_text, diff_of
+from hosttune.views.change import diff_of
 from hosttune.views.document import CommandBlock, Document, Item, Items, Lines, Say, Section, rendered
 from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections, todo_items
 from hosttune.views.plan import ignoring, more_of, runs_taken, still_in_force, volatile_lines
@@ -90,7 +91,7 @@ def receipt_report(
 def _way_back(receipt: Receipt, standing: list[Outcome], page: Page) -> list[Block]:
     """How to take back what can be, and what cannot be."""
     lost = [outcome.change for outcome in standing if is_irreversible(outcome.change)]
-    texts = (f"{address_text(change.address)} ({more_of(change) or 'there is no way back'})" for change in lost)
+    texts = (f"{describe_place(change.address)} ({more_of(change) or 'there is no way back'})" for change in lost)
     says = tuple(Say(f"Cannot be taken back: {text}", is_hanging=True) for text in texts)
     blocks: list[Block] = [Lines("No way back", says)] if says else []
     if len(lost) == len(standing):

@@ -279,7 +279,7 @@ BACK = replace(
             "storage-noatime",
             "fstab:/data",
             Verdict.DIFFERS,
-            Hold(HoldKind.EDITED, f"fstab:/data since run {RUN}"),
+            Hold(HoldKind.EDITED, f"/data in /etc/fstab since run {RUN}"),
             "is left as it is",
             todo="look at /data; remove it or put it back by hand, then undo again",
         ),

@@ -37,7 +37,7 @@ RECORD = TrialRecord(
 )  # fmt: skip
 LIVE = TrialRun(RECORD, TrialState.LIVE, 765.4)
 NEXT_BOOT = TrialRun(RECORD, TrialState.NEXT_BOOT)
-FAILED = TrialRun(RECORD, TrialState.FAILED, None, "sysctl:vm.swappiness: the kernel says no")
+FAILED = TrialRun(RECORD, TrialState.FAILED, None, "vm.swappiness: the kernel says no")
 LOSSES = (
     Loss(Aspect.MOUNT, "/scratch", "/scratch is not mounted any more"),
     Loss(Aspect.CLOCK, "", "not known: clock: timedatectl does not answer", is_known=False),

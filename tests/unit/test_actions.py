@@ -499,7 +499,7 @@ def test_value_that_went_with_its_device_is_undone_on_paper():
     receipt = undo(session, host, planned, on_progress=told.append)
     assert [one.on_paper for one in planned.returns] == [True]
     assert (planned.plan.changes, receipt.failed) == ((), ())
-    assert told == ["sysctl:vm.a is as before already: booked as undone"]
+    assert told == ["vm.a is as before already: booked as undone"]
     text = receipt_report(receipt, Page(), is_undo=True, on_paper=1)
     assert text.startswith("this host: nothing touched: 1 change was gone already, and booked as undone.\nRun 2")
     assert read_journal(host).in_force == ()

@@ -83,12 +83,9 @@ def booked(host):
 def test_plan_that_changed_is_told_place_by_place():
     shown = plan_of([change(A), change(B)])
     now = plan_of([change(B, after="3"), change(C)])
-    assert what_differs(shown, now) == "no longer needed: sysctl:vm.a; new: sysctl:vm.c; different: sysctl:vm.b"
+    assert what_differs(shown, now) == "no longer needed: vm.a; new: vm.c; different: vm.b"
     assert what_differs(shown, plan_of([change(B), change(A)])) == "the order of the changes"
-    assert (
-        what_differs(plan_of([change(A)]), plan_of([change(A), change(B), change(C)]))
-        == "new: sysctl:vm.b, sysctl:vm.c"
-    )
+    assert what_differs(plan_of([change(A)]), plan_of([change(A), change(B), change(C)])) == "new: vm.b, vm.c"
 
 
 def test_plan_that_is_not_the_expected_one_is_refused_with_both_digests_and_the_way_on():
@@ -131,7 +128,7 @@ def test_change_that_says_that_there_is_no_way_back_is_not_taken_back_with_its_r
     applied(host, [change(reversible="no: the old value is lost"), change(B)], said=said)
     assert host.read("/proc/sys/vm/a") == b"2\n"
     assert [str(step.change.address) for step in read_journal(host).in_force] == ["sysctl:vm.a"]
-    assert said[-1] == "sysctl:vm.b failed"
+    assert said[-1] == "vm.b failed"
 
 
 def test_change_that_could_not_be_taken_back_still_takes_effect_at_the_next_boot():
@@ -144,7 +141,7 @@ def test_change_that_could_not_be_taken_back_still_takes_effect_at_the_next_boot
                 host.refused.add("/proc/sys/vm/a")
 
     receipt = applied(host, [change(activation=Activation.REBOOT), change(B)], said=Said())
-    assert receipt.reboot_reasons == ("sysctl:vm.a takes effect at the next boot",)
+    assert receipt.reboot_reasons == ("vm.a takes effect at the next boot",)
 
 
 def test_trigger_of_a_stage_is_not_run_again_after_the_next_one():
@@ -158,7 +155,7 @@ def test_progress_names_each_change_and_trigger_and_takes_nothing_back_where_not
     host.refused = {"/proc/sys/vm/b"}
     said = []
     applied(host, [change(B, rule="other"), change(triggers=(RELOAD,))], said=said)
-    assert said == ["~ sysctl:vm.b", "sysctl:vm.b failed", "~ sysctl:vm.a", "running daemon-reload"]
+    assert said == ["~ vm.b", "vm.b failed", "~ vm.a", "running daemon-reload"]
 
 
 def test_trigger_that_failed_waits_for_the_next_run_and_the_run_is_not_verified():

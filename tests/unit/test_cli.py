@@ -348,7 +348,7 @@ def test_apply_of_a_changed_plan_is_refused_with_what_differs(run, tmp_path):
     run("plan", "--host", H100, "--save", saved)
     status, out, err = run("apply", "--host", H100, saved, "--ignore", "memory-swappiness")
     assert (status, out) == (2, "")
-    assert "the plan has changed since it was saved: no longer needed: sysctl:vm.swappiness" in err
+    assert "the plan has changed since it was saved: no longer needed: vm.swappiness" in err
 
 
 def test_apply_of_an_edited_plan_is_refused(run, tmp_path):
@@ -398,7 +398,7 @@ def test_apply_and_undo_and_their_documents(run, changed):
     receipt = json.loads(out)
     assert status == 0
     assert faults(receipt, "receipt") == []
-    assert "~ sysctl:vm.swappiness" in err
+    assert "~ vm.swappiness" in err
     assert {outcome["phase"] for outcome in receipt["outcomes"]} == {"done"}
 
     status, out, _ = run("apply", "--yes")
@@ -412,7 +412,7 @@ def test_apply_and_undo_and_their_documents(run, changed):
 
     status, out, _ = run("undo", receipt["run_id"], "--rule", "memory-swappiness")
     assert status == 0
-    assert "~ sysctl:vm.swappiness  10 -> 60" in out
+    assert "~ vm.swappiness  10 -> 60" in out
     assert "  ignore: [memory-swappiness]" in out
     assert "To take back" not in out  # of a record
     words = ("undo", receipt["run_id"], "--rule", "memory-swappiness")

@@ -62,7 +62,7 @@ def test_check_proposes_the_profile_that_fits_where_base_is_chosen(run):
 
 def test_rule_that_replaces_runs_and_the_old_name_leads_to_it(run, folder):
     _, out, _ = run("plan", "--host", H100, "--rules", folder)
-    assert "sysctl:vm.swappiness  60 -> 1\n" in out
+    assert "vm.swappiness  60 -> 1\n" in out
     assert "60-hosttune-memory-swappiness.conf" not in out
     status, out, err = run("explain", "memory-swappiness", "--host", H100, "--rules", folder)
     assert status == 0
@@ -97,9 +97,9 @@ def test_explain_tells_reading_the_way_by_hand_and_back_and_who_sets_the_value(r
 @pytest.mark.parametrize(
     ("form", "texts"),
     [
-        ("text", ("storage-noatime: noatime on", "\nOn ", "  ~ mount:/data   relatime -> noatime")),
-        ("markdown", ("## storage-noatime\n", "\n- `~ mount:/data  relatime -> noatime`\n", "`ignore: [storage-noatime]`")),
-        ("html", ("<title>hosttune explain: storage-noatime</title>", "<code>~ mount:/data  relatime -&gt; noatime</code>")),
+        ("text", ("storage-noatime: noatime on", "\nOn ", "  ~ mount of /data   relatime -> noatime")),
+        ("markdown", ("## storage-noatime\n", "\n- `~ mount of /data  relatime -> noatime`\n", "`ignore: [storage-noatime]`")),
+        ("html", ("<title>hosttune explain: storage-noatime</title>", "<code>~ mount of /data  relatime -&gt; noatime</code>")),
         ("json", ('"id": "storage-noatime"', '"subject": "/data"')),
     ],
 )  # fmt: skip

@@ -127,7 +127,7 @@ def test_rule_that_fails_by_itself_is_held_alone(others, monkeypatch):
     monkeypatch.setattr(type(kind), "write", lambda _, writer, change: losing(writer, change))
     plan = session(read_record(H100), site_a="vm.min_free_kbytes at_least 200000").plan()
     (finding,) = [one for one in plan.findings if one.rule == "site-a"]
-    assert finding.hold.detail == "sysctl:vm.min_free_kbytes still differs after it was set"
+    assert finding.hold.detail == "vm.min_free_kbytes still differs after it was set"
     assert "ignore: [site-a]" in finding.todo
     assert planned(plan) == others
 

@@ -66,7 +66,13 @@ BARE, OTHER = FileValue(b"a = 1\n"), FileValue(b"a = 2\n")
 
 
 @pytest.mark.parametrize(
-    ("present", "after"), [(FileValue(WANTED), None), (FileValue(WANTED), FileValue(WANTED)), (BARE, None)]
+    ("present", "after"),
+    [
+        (FileValue(WANTED), None),
+        (FileValue(WANTED), FileValue(WANTED)),
+        (BARE, None),
+        (BARE, BARE),  # an older version of hosttune wrote it with another header
+    ],
 )
 def test_dropin_with_the_lines_that_are_wanted_is_in_place_whoever_wrote_it(present, after):
     found = compared(present, after=after)
@@ -116,6 +122,8 @@ def test_dropin_that_cannot_be_read_or_told_whose_it_is_is_unknown():
 
 def test_dropin_says_whose_it_is():
     first, second, line = WANTED.decode().splitlines()
-    assert first == "# Written by hosttune for the rule some-rule; see: hosttune explain some-rule"
-    assert second.endswith("hosttune undo --rule some-rule --yes")
+    assert first == "# Written by hosttune for some-rule. Edits are kept."
+    assert second == "# Undo: sudo hosttune undo --rule some-rule --yes"
     assert line == "a = 1"
+    longest = dropin_text("r" * 26, ()).decode().splitlines()
+    assert max(map(len, longest)) <= 80 - len("      + ")  # a plan shows it on a terminal of 80 columns

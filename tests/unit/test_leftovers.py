@@ -41,7 +41,7 @@ def test_what_is_left_is_advice_that_names_each_place_and_the_way_back():
     assert (found.rule, found.subject, found.verdict, found.hold) == (
         "some-rule", "", Verdict.ADVICE, Hold(HoldKind.ORPHANED),
     )  # fmt: skip
-    assert found.evidence == ("file:/etc/x", "sysctl:vm.a")
+    assert found.evidence == ("/etc/x", "vm.a")
     assert found.todo == "sudo hosttune undo --rule some-rule --yes"
 
 

@@ -69,3 +69,4 @@ def test_way_back_names_versions_and_what_stays():
         "their configuration files stay: sudo apt-get purge new",
     )
     assert describe_changes(("a=1",), ABSENT)[0] == "remove a 1"
+    assert describe_changes(("a=1", "b=2", "c=1"), ABSENT)[:2] == ("remove 2 packages, 1: a, c", "remove b 2")

@@ -155,7 +155,7 @@ def test_host_on_which_nothing_differs_is_ready_without_an_approval(monkeypatch)
 @pytest.mark.parametrize(
     ("receipt", "words"),
     [
-        (receipt_of(failed="the kernel says no\nmore"), "sysctl:vm.a (a-rule) failed: the kernel says no"),
+        (receipt_of(failed="the kernel says no\nmore"), "vm.a (a-rule) failed: the kernel says no"),
         (receipt_of(verified=False), "what was made did not verify"),
         (
             receipt_of(faults=(FAULT,)),

@@ -243,7 +243,7 @@ def test_planned_values_that_are_not_in_force_are_told():
     assert read_planned(one, [change]) == ()
     (found,) = read_planned(one, [replace(change, after="7")])
     assert found.aspect is Aspect.PLANNED
-    assert found.state == "sysctl:vm.swappiness is not as it was planned (no-such-rule)"
+    assert found.state == "vm.swappiness is not as it was planned (no-such-rule)"
     (lacking,) = read_planned(one, [], ["hosttune_never=1"])
     assert lacking.state == "hosttune_never=1 is not among the arguments of the running kernel"
     here = one.facts.kernel.command_line[-1]

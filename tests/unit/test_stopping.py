@@ -38,10 +38,10 @@ def child():
     words = (sys.executable, "-c", APPLIES)
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(words, text=True, **pipes) as process:
-        assert process.stdout.readline() == "~ sysctl:vm.a\n"
+        assert process.stdout.readline() == "~ vm.a\n"
         process.stdin.write("\n")
         process.stdin.flush()
-        assert process.stdout.readline() == "~ sysctl:vm.b\n"
+        assert process.stdout.readline() == "~ vm.b\n"
         yield process
         process.kill()
 

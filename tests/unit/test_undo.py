@@ -83,7 +83,7 @@ def test_value_of_somebody_else_is_left_and_named_with_the_run():
     writer.set_value("/proc/sys/vm/a", "33\n")
     finding = left(plan_undo(session_on(writer)))
     assert (finding.subject, finding.hold.kind) == ("sysctl:vm.a", HoldKind.EDITED)
-    assert finding.hold.detail == f"sysctl:vm.a since run {receipt.run_id}"
+    assert finding.hold.detail == f"vm.a since run {receipt.run_id}"
 
 
 def test_value_that_cannot_be_read_is_left_with_the_reason():
@@ -153,7 +153,7 @@ def test_what_came_before_a_step_that_is_left_is_left_too_and_says_for_which():
     assert (first.subject, second.subject) == ("sysctl:vm.b", "sysctl:vm.a")
     assert (second.hold.kind, second.hold.detail) == (
         HoldKind.REFUSED,
-        "sysctl:vm.b, which came after it, is left",
+        "vm.b, which came after it, is left",
     )
 
 
@@ -234,7 +234,7 @@ def test_way_back_runs_its_triggers_and_tells_what_waits_for_a_reboot():
     assert (back.action, back.before, back.after) == (Action.UPDATE, "10", "60")
     receipt = undo(session, writer, planned)
     assert receipt.digest == planned.plan.digest
-    assert receipt.reboot_reasons == ("sysctl:vm.a takes effect at the next boot",)
+    assert receipt.reboot_reasons == ("vm.a takes effect at the next boot",)
     assert [outcome.phase for outcome in receipt.outcomes] == [Phase.DONE, Phase.DONE]
     assert (receipt.verified, receipt.waiting) == (True, ())
 

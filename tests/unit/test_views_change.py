@@ -58,24 +58,24 @@ def test_value_text_tells_values_apart(value, text):
 
 
 def test_update_shows_both_values():
-    assert lines(CHANGE) == ["  ~ sysctl:vm.swappiness  60 -> 10"]
+    assert lines(CHANGE) == ["  ~ vm.swappiness  60 -> 10"]
 
 
 def test_delete_shows_what_was_there():
     change = replace(CHANGE, action=Action.DELETE, after=ABSENT)
-    assert lines(change) == ["  - sysctl:vm.swappiness  (was 60)"]
+    assert lines(change) == ["  - vm.swappiness  (was 60)"]
 
 
 def test_change_says_when_it_takes_effect():
     change = replace(CHANGE, activation=Activation.REBOOT)
-    assert lines(change) == ["  ~ sysctl:vm.swappiness  60 -> 10  (in effect after a reboot)"]
-    assert lines(change, 50) == ["  ~ sysctl:vm.swappiness  60 -> 10", "      (in effect after a reboot)"]
+    assert lines(change) == ["  ~ vm.swappiness  60 -> 10  (in effect after a reboot)"]
+    assert lines(change, 50) == ["  ~ vm.swappiness  60 -> 10", "      (in effect after a reboot)"]
 
 
 def test_long_values_go_below_one_another():
     before, after = "a," * 40, "b," * 40
     change = replace(CHANGE, before=before, after=after)
-    assert lines(change) == ["  ~ sysctl:vm.swappiness", f"      - {before}", f"      + {after}"]
+    assert lines(change) == ["  ~ vm.swappiness", f"      - {before}", f"      + {after}"]
 
 
 def test_reason_and_details_are_shown_escaped():
@@ -86,9 +86,9 @@ def test_reason_and_details_are_shown_escaped():
 def test_details_that_are_a_diff_stand_for_the_values_of_a_line_of_fstab_alone():
     diff = ("--- /etc/fstab", "+++ /etc/fstab", "@@ -1 +1 @@", "-x\ty", "+x z")
     line = replace(CHANGE, address=Address("fstab", "/data"), before="a", after="b", details=diff)
-    assert lines(line) == ["  ~ fstab:/data", "      @@ -1 +1 @@", "      - x       y", "      + x z"]
+    assert lines(line) == ["  ~ /data in /etc/fstab", "      @@ -1 +1 @@", "      - x       y", "      + x z"]
     # A file of a host could put its own words in the place of the values that the digest is for.
-    assert lines(replace(line, address=CHANGE.address))[0] == "  ~ sysctl:vm.swappiness  a -> b"
+    assert lines(replace(line, address=CHANGE.address))[0] == "  ~ vm.swappiness  a -> b"
 
 
 def file_change(before, after):
@@ -97,7 +97,7 @@ def file_change(before, after):
 
 def test_new_file_shows_every_line_and_its_mode():
     assert lines(file_change(ABSENT, FileValue(b"one\ntwo\n", 0o600))) == [
-        "  ~ file:/etc/x  (new, mode 0600)",
+        "  ~ /etc/x  (new, mode 0600)",
         "      + one",
         "      + two",
     ]
@@ -134,7 +134,7 @@ def test_binary_file_is_not_poured_out():
 
 
 def test_title_line_of_a_file_is_short():
-    assert diff_of(file_change(ABSENT, FileValue(b"x"))).title == "~ file:/etc/x"
+    assert diff_of(file_change(ABSENT, FileValue(b"x"))).title == "~ /etc/x"
 
 
 def plan_of(*findings, changes=()):
@@ -216,7 +216,7 @@ def test_set_of_packages_is_told_by_its_details():
     address = Address("package-set", "nvidia-a nvidia-b + nvidia-c")
     change = Change(address, Action.CREATE, ABSENT, ("nvidia-a=1", "nvidia-b=1", "nvidia-c=1"), "gpu-driver")
     assert lines(replace(change, details=("install nvidia-a 1",))) == [
-        "  + package-set:nvidia-a and 2 more",
+        "  + nvidia-a and 2 more",
         "      install nvidia-a 1",
     ]
     assert lines(change)[0].endswith("nvidia-a=1, nvidia-b=1, nvidia-c=1")

@@ -67,6 +67,9 @@ class DockerDaemonAddress(DaemonJson):
 
     kind = "docker-daemon"
 
+    def describe(self, name: str) -> str:
+        return f"{name} in {PATH}"
+
     def read(self, reader: Reader, name: str) -> Value:
         content = reader.read(PATH)
         if not isinstance(content, bytes):

@@ -102,6 +102,10 @@ class PackageSetAddress(AddressKind):
     is_set = True
     goes_back = False  # packages go only where somebody asks for it
 
+    def describe(self, name: str) -> str:
+        names = names_of(name)
+        return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
     def read(self, reader: Reader, name: str) -> Value:
         packages = Facts(reader).packages
         try:
@@ -241,15 +245,16 @@ def _step(change: Change) -> CommandLine:
 
 
 def describe_changes(before: Value, after: Value) -> tuple[str, ...]:
-    """What becomes of each package, a line each, and what stays of those that go."""
+    """What becomes of each package, those of one version on one line, and what stays of those that go."""
     old, new = versions(before), versions(after)
-    lines = [f"install {name} {version}" for name, version in new.items() if name not in old]
-    lines += [f"put back {name} {old[name]} -> {new[name]}" for name in old if new.get(name, old[name]) != old[name]]
-    lines += [f"configure {name} {old[name]}" for name in sorted(half_of(before) - half_of(after)) if name in new]
     gone = [name for name in old if name not in new]
-    lines += [f"remove {name} {old[name]}" for name in gone]
+    half = [name for name in sorted(half_of(before) - half_of(after)) if name in new]
+    acts = [(name, "install", version) for name, version in new.items() if name not in old]
+    acts += [(name, "put back", f"{old[name]} -> {new[name]}") for name in old if new.get(name, old[name]) != old[name]]
+    acts += [(name, "configure", old[name]) for name in half]
+    acts += [(name, "remove", old[name]) for name in gone]
     return (
-        *lines,
+        *apt.join_equal(acts),
         *([f"their configuration files stay: sudo apt-get purge {' '.join(map(quote, gone))}"] * bool(gone)),
     )
 
@@ -421,8 +426,8 @@ def _changed(known: Mapping[str, str], other: Mapping[str, str]) -> dict[str, st
 
 
 def _difference(would: apt.Transaction, after: Mapping[str, str]) -> str:
-    lines = apt.describe(would)
-    return "; ".join(line for line in lines if line.split()[1] not in after) or "; ".join(lines) or "nothing"
+    others = replace(would, steps=tuple(step for step in would.steps if step.name not in after))
+    return "; ".join(apt.describe(others if others.steps else would)) or "nothing"
 
 
 def describe_set(value: Value) -> str:

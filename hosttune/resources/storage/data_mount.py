@@ -64,6 +64,9 @@ class DataMountAddress(AddressKind):
 
     kind = "data-mount"
 
+    def describe(self, name: str) -> str:
+        return f"mount of {name}"
+
     def read(self, reader: Reader, name: str) -> Value:
         data = reader.read(MOUNTINFO)
         if not isinstance(data, bytes):

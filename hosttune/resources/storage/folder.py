@@ -25,6 +25,9 @@ class FolderAddress(AddressKind):
 
     kind = "folder"
 
+    def describe(self, name: str) -> str:
+        return f"folder {name}"
+
     def read(self, reader: Reader, name: str) -> Value:
         stat = reader.stat(name)
         if isinstance(stat, Stat):

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 class InFstab(AddressKind):
     """What both kinds have in common: an edit of the one file."""
 
+    def describe(self, name: str) -> str:
+        return f"{name} in {PATH}"
+
     @abstractmethod
     def _edited(self, document: FstabText, change: Change) -> bytes:
         """The file with the change made. Raises as `write`."""

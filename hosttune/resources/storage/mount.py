@@ -48,6 +48,9 @@ class MountAddress(AddressKind):
     kind = "mount"
     is_live = True
 
+    def describe(self, name: str) -> str:
+        return f"mount of {name}"
+
     def read(self, reader: Reader, name: str) -> Value:
         data = reader.read(MOUNTINFO)
         if not isinstance(data, bytes):
@@ -180,7 +183,7 @@ def _changes(view: View, wish: Wish, context: Context) -> tuple[Change, ...]:
             Change(
                 Address("mount", view.target), action_between(view.live, view.wanted), view.live, view.wanted,
                 wish.rule, context.risk, context.disturbs, Activation.NOW,
-                reason="the live mount, its other flags untouched",
+                reason="other options unchanged",
             )
         )  # fmt: skip
     return tuple(changes)
