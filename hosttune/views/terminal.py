@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from hosttune.frozen import frozen
-from hosttune.regex import regex
 
 NARROWEST = 40
 ROOM = 32  # columns that a text needs beside the others; with less it goes below them
 UNBROKEN = 1 << 30
 WIDEST = 100  # longer lines of prose are hard to read; commands, paths and diffs are never broken
 
-_WORD = regex(r"\s*\S+\s*|\s+")
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -77,17 +75,6 @@ def wrapped(text: str, columns: int, *, first: str = "", rest: str = "") -> list
         width += more + (1 if words else 0)
         words.append(word)
     return [*lines, indent + " ".join(words)] if words or first.strip() else lines
-
-
-def hung(line: str, columns: int, *, first: str, rest: str) -> list[str]:
-    """A line of a file as `wrapped` breaks it, with all its blanks but those at a break."""
-    lines: list[str] = []
-    for word in _WORD.findall(line):
-        if lines and (width_of(lines[-1]) + width_of(word.rstrip()) <= columns or not lines[-1].strip()):
-            lines[-1] += word
-        else:
-            lines = [*(line.rstrip() for line in lines), (rest if lines else first) + word]
-    return lines or [first]
 
 
 def columned(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 0, first: int = 0) -> list[str]:

@@ -23,7 +23,7 @@ from hosttune.views.document import (
     Table,
     Warnings,
 )
-from hosttune.views.terminal import Screen, columned, hung, padded, width_of, wrapped
+from hosttune.views.terminal import Screen, columned, padded, width_of, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -80,9 +80,8 @@ def diff_lines(diff: Diff, screen: Screen, indent: str = _IN) -> list[str]:
     """The change as it is shown before the yes: nothing of it is left out."""
     inner = f"{indent}    "
     lines = [indent + line for line in _headline(diff, screen, len(indent))]
-    for line in diff.lines:
-        fold, further = (wrapped, _IN) if diff.is_prose else (hung, f"{_IN}  ")
-        parts = fold(line, screen.columns, first=inner, rest=inner + further)
+    for line in diff.lines:  # a diff stays as it is: it can be copied
+        parts = wrapped(line, screen.columns, first=inner, rest=f"{inner}  ") if diff.is_prose else [inner + line]
         lines += [inner + _painted(part.removeprefix(inner), screen) for part in parts]
     return lines + wrapped(diff.reason, screen.columns, first=inner, rest=inner)
 

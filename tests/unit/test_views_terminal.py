@@ -9,7 +9,7 @@ from hosttune.host.secrets import mask_secrets as mask
 from hosttune.views import terminal
 from hosttune.views.masking import masked
 from hosttune.views.page import Page
-from hosttune.views.terminal import Screen, columned, counted, hung, join_words, padded, width_of, wrapped
+from hosttune.views.terminal import Screen, columned, counted, join_words, padded, width_of, wrapped
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,6 @@ def test_wrapped_keeps_every_word_and_the_width(text, columns):
     lines = wrapped(text, columns, first="- ", rest="  ")
     assert " ".join(line[2:] for line in lines).split() == text.split()
     assert all(width_of(line) <= columns or len(line.split()) <= 2 for line in lines)
-
-
-def test_line_of_a_file_keeps_its_blanks_and_goes_on_further_in():
-    assert hung("- UUID=1   /data  ext4", 80, first="  ", rest="      ") == ["  - UUID=1   /data  ext4"]
-    assert hung("- UUID=1   /data  ext4", 18, first="  ", rest="      ") == ["  - UUID=1   /data", "      ext4"]
-    assert hung("-  ", 80, first="  ", rest="") == ["  -  "]
-    assert hung("", 80, first="  ", rest="") == ["  "]
 
 
 def test_wrapped_never_breaks_a_path():
