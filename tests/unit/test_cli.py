@@ -438,8 +438,8 @@ def test_undo_of_what_was_removed_by_hand_says_that_it_is_booked_alone(run, chan
     status, out, err = run("undo", "--yes")
     assert (status, "nothing touched: 2 changes were gone already, and booked as undone." in out) == (0, True)
     assert err.splitlines() == [
-        f"  {address} is as before already: booked as undone"
-        for address in ("file:/etc/sysctl.d/60-hosttune-memory-swappiness.conf", "sysctl:vm.swappiness")
+        f"  {place} is as before already: booked as undone"
+        for place in ("/etc/sysctl.d/60-hosttune-memory-swappiness.conf", "vm.swappiness")
     ]
 
 
