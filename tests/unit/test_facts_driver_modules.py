@@ -296,6 +296,8 @@ def test_dkms_log_without_kbuilds_warning_gets_the_compiler_from_the_kernels_con
          KILLED, True),
         ("a.c:1: error: x\nfatal error: /tmp/a.s: No space left on device\n",
          "fatal error: /tmp/a.s: No space left on device", FULL, True),
+        ("nv.c:9:5: error: no del_timer_sync\ncc1: note: unrecognized command-line option '-Wno-x' may have been intended\n",
+         "error: no del_timer_sync", "", False),
         ("*** Failed CC version check. Bailing out! ***\n", "Failed CC version check. Bailing out!", COMPILER_CHECK, False),
         ("warning: objtool: x\n  CC [M] nv.o\nmake: *** [modules] Error 2\n", "", "", False),
     ],

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 OLD_COMPILER, CRASHED, KILLED, FULL, COMPILER_CHECK = "old compiler", "crashed", "killed", "full", "compiler check"
 _OF_HOST = frozenset({OLD_COMPILER, CRASHED, KILLED, FULL})
-_UNKNOWN_OPTION = ("unrecognized command-line option", "unrecognized command line option")
+# Behind any other error gcc says in a note, or before gcc 10 in a warning, that it does not know some -Wno- option.
+_UNKNOWN_OPTION = ("error: unrecognized command-line option", "error: unrecognized command line option")
 # Words of a line to what they say; the first such line counts.
 _CAUSES = {
     **dict.fromkeys(_UNKNOWN_OPTION, OLD_COMPILER),

@@ -144,6 +144,7 @@ class _Line:
     count: int
     at: float  # the last one, in seconds since the epoch; 0 where it is not told
     epoch: int  # how many resets of its device came before
+    first: float = 0.0  # the first one, likewise
 
 
 @cache
@@ -257,7 +258,7 @@ def xids_in(
             epochs[slot] = epochs.get(slot, 0) + 1
             continue
         at = float(match[3] or match[1] or 0)
-        found = _Line(slot, number, match[9], int(match[2] or 1), at, loads + epochs.get(slot, 0))
+        found = _Line(slot, number, match[9], int(match[2] or 1), at, loads + epochs.get(slot, 0), float(match[1] or 0))
         lines.setdefault(slot, []).append(found)
     return {
         slot: _errors(own, branch, now, loads + epochs.get(slot, 0), (recoveries or {}).get(slot, ""))
@@ -286,6 +287,12 @@ def _error(number: int, row: _Row, lines: list[_Line], now: float, epoch: int, b
     at = max(line.at for line in fresh or lines)
     is_watched = row.weight == "watch" and recovery not in SAID and not (at and now - at > _DAY_S)
     is_fault = row.weight in {"fault", "later"}
+    is_rate = row.weight == "watch" and at > 0  # how often it comes in a day is what counts
+    counts = [
+        1 if is_rate and now - line.first > _DAY_S else line.count
+        for line in fresh or lines
+        if not is_rate or now - line.at <= _DAY_S
+    ]
     recent = [line for line in lines if line.epoch < epoch and not (line.at and now - line.at > _DAY_S)]
     first = min((line.at for line in recent), default=0.0)
     return GpuError(
@@ -294,7 +301,7 @@ def _error(number: int, row: _Row, lines: list[_Line], now: float, epoch: int, b
         action=row.action,
         investigate=row.investigate,
         weight=row.weight,
-        count=sum(line.count for line in fresh or lines),
+        count=sum(counts) or 1,
         age_s=max(0.0, now - at) if at and now else -1.0,
         is_settled=not fresh or is_over or row.weight == "watch",
         is_back=bool(fresh) and len(fresh) < len(lines),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import attempt
+from hosttune.facts.kernel.cmdline import of_kernel
 from hosttune.facts.kernel.module_options import one
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, texts
@@ -31,7 +33,11 @@ _ARGUMENTS = ("module_blacklist", "modprobe.blacklist")  # of the kernel, and of
 
 def modules_at_boot(reader: Reader) -> Iterator[Placed]:
     """The names as they are written, each with its file and line."""
-    for path, content in (*texts(reader, ["/etc/modules"]), *drop_in_texts(reader, _FOLDERS)):
+    files = [*texts(reader, ["/etc/modules"]), *drop_in_texts(reader, _FOLDERS)]
+    own = {reader.resolve(path) for path, _ in files if path == "/etc/modules"}  # modules.conf is a link to it
+    for path, content in files:
+        if path != "/etc/modules" and reader.resolve(path) in own:
+            continue
         for number, line in enumerate(content.splitlines(), 1):
             name = line.strip()
             if name and not name.startswith(("#", ";")):
@@ -42,8 +48,13 @@ def kept_out_at_boot(facts: Facts) -> Mapping[str, str]:
     """Module -> what keeps the next boot from loading it for a device, or by name: a file of modprobe.d, or
     `module_blacklist=X on the kernel command line`.
     """
-    now, change = facts.kernel.command_line, facts.cmdline
-    words = (*(word for word in now if word not in change.removed), *change.added)
+    now, removed, added = (
+        known
+        if isinstance(known := attempt(look), tuple)
+        else ()  # each counts for itself: an image has no command line
+        for look in (lambda: facts.kernel.command_line, lambda: facts.cmdline.removed, lambda: facts.cmdline.added)
+    )
+    words = of_kernel((*(word for word in now if word not in removed), *added))
     told = (word for word in words if word.partition("=")[0] in _ARGUMENTS)
     given = {one(name): f"{word} {ON_COMMAND_LINE}" for word in told for name in word.partition("=")[2].split(",")}
     return {**given, **facts.module_options.kept_out}

@@ -173,11 +173,13 @@ def _idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
 
 def _required_of(reader: Reader, pool: str) -> tuple[str, ...]:
     """The mount points of a pool that local-fs.target requires, the first of many: of /etc/zfs/zfs-list.cache, of which
-    zfs-mount-generator(8) makes units (20 columns: name, mountpoint, canmount ... nofail, ignore).
+    zfs-mount-generator(8) makes units (20 columns: name, mountpoint, canmount ... required-by, wanted-by, nofail,
+    ignore). Only `nofail=off` requires one; `-`, the default, wants it, and units of one's own replace the target.
     """
     content = hint(reader, f"{_ZFS_CACHE}/{pool}") if _POOL.fullmatch(pool) else ""
     rows = (row.split("\t") for row in content.splitlines())
-    found = (row[1] for row in rows if len(row) == 20 and row[2] == "on" and "on" not in row[18:])
+    asked = (row for row in rows if len(row) == 20 and row[2] == "on" and row[18] == "off" and row[19] != "on")
+    found = (row[1] for row in asked if row[16] == row[17] == "-")
     return tuple(islice((one for one in found if one.startswith("/")), _MOST_REQUIRED))
 
 

@@ -47,7 +47,7 @@ _REACHED = frozenset({
 _AFTER_DISKS = frozenset({
     LOCAL, "sysinit.target", "basic.target", "multi-user.target", "graphical.target", "default.target",
 })  # fmt: skip
-_NO = frozenset({"no", "false", "0", "off"})
+_NO = frozenset({"no", "n", "false", "f", "0", "off"})  # parse_boolean() of systemd, in any case
 _REQUIRING = frozenset({"Requires", "BindsTo", "RequiresMountsFor"})
 _WANTING = _REQUIRING | {"Wants", "Upholds", "WantsMountsFor"}
 _LINKS = {".requires": "Requires", ".wants": "Wants", ".upholds": "Upholds"}
@@ -173,7 +173,7 @@ def find_late(facts: Facts, names: Iterable[str], *, are_started: bool) -> str:
             continue
         rows = (row for place in (path, *files.drop_ins(real)) for row in assignments(files.content(place)))
         said = [value for _, section, key, value in rows if (section, key) == ("Unit", "DefaultDependencies")]
-        if said[-1:] == [] or said[-1] not in _NO:
+        if said[-1:] == [] or said[-1].lower() not in _NO:
             return name
     return ""
 
@@ -221,7 +221,7 @@ class _Unit:
         )  # fmt: skip
         refusal, meant = ("", "") if self.is_masked else self._refusal(section)
         is_started = not self.is_masked and pulls.starts(self.name)
-        is_ordered = self.values.get(("Unit", "DefaultDependencies"), ("yes",))[0] not in _NO
+        is_ordered = self.values.get(("Unit", "DefaultDependencies"), ("yes",))[0].lower() not in _NO
         is_awaited = is_started and is_ordered and not is_far and "nofail" not in options
         needing = pulls.needing(self.name) if is_started else ()
         return MountUnit(

@@ -625,8 +625,9 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
 def _tell_opening(sources: Sources, entry: FstabEntry, held: Filesystem) -> str:
     """How what is in a device can be seen; empty where that is not known."""
     device, wanted = posixpath.basename(held.path), entry.source.removeprefix("/dev/mapper/")
-    array = sources.find_stopped_array(device)
-    known = sources.find_crypt_line(device)
+    names = sources.find(held.path) or (device,)  # the kernel's: dm-5 for /dev/mapper/vg-lv
+    array = next(filter(None, map(sources.find_stopped_array, names)), "")
+    known = next(filter(None, map(sources.find_crypt_line, names)), None)
     name = wanted if wanted != entry.source and "/" not in wanted else f"{device}_crypt"
     tag = f"UUID={held.uuid}" if held.uuid else held.path
     if known:

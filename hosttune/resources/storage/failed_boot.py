@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
 from hosttune.facts.services.units import failed_units
+from hosttune.facts.storage.mount_units import device_path
 from hosttune.facts.storage.mounts import target_of, unit_name
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_boot import BootLine
@@ -39,7 +40,10 @@ def look_at_failed_units(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Bo
     if not isinstance(names, tuple) or not names:
         return
     told = {unit_name(one.target) for one in lines if one.target.startswith("/")}
-    told |= {unit_name(one.source, "swap") for one in facts.fstab.entries if one.is_swap}
+    devices = {device_path(one.source) for one in facts.fstab.entries}
+    told |= {unit_name(one, "swap") for one in devices}
+    told |= {f"systemd-{work}@{unit_name(one, 'service')}" for one in devices for work in ("fsck", "makefs", "mkswap")}
+    told |= {f"systemd-growfs@{unit_name(one.path, 'service')}" for one in facts.fstab.entries}
     told |= {unit_name(one.path) for one in facts.fstab.entries if one.path.startswith("/")}
     told |= {one.name for one in facts.mount_units.all}
     found = (one for one in dict.fromkeys(names) if _OF_STORAGE.fullmatch(one) and not _OTHERS.fullmatch(one))

@@ -10,6 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.facts.base import attempt
+from hosttune.facts.kernel.kernel import is_ubuntus
 from hosttune.facts.services.unit_files import mask_of
 from hosttune.facts.storage.fstab_lines import PATH, FstabText
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd, needs_network
@@ -58,6 +59,7 @@ _LATER_UNIT = "mount it now: {}\nlet its first use mount it: an .automount unit 
 _NETPLAN = "\nor let a boot wait: an interface in netplan that is not optional, with the newest netplan.io"
 _CHECKS = {"ext": "e2fsck -n", "xfs": "xfs_repair -n", "btr": "btrfs check --readonly"}  # all of them only look
 _NO_FORMAT = regex(r"enable quota tracking \(type=\d, err=-3[,)]")  # ESRCH of dquot_load_quota_sb()
+_SAYS_SUCCESS = frozenset({"ext2", "ext3", "ext4", "xfs"})
 _OPTION = regex(r"Unknown parameter '([^']*)'|(?:Unrecognized|unrecognized|unknown) mount option \W?([\w.-]+)")
 
 
@@ -95,9 +97,12 @@ class MountCauses:
 
     def find_failure(self, file: str, number: int) -> MountCause:
         """What the kernel said of the device of a line when a mount of it failed. That there is another file system on
-        it may come of an attempt with another type, and is left to the devices.
+        it may come of an attempt with another type, and is left to the devices. Of other types than ext and XFS the log
+        does not say that a later mount succeeded.
         """
-        cause = self._of_log(self._entries[file, number]) if (file, number) in self._entries else MountCause()
+        entry = self._entries.get((file, number))
+        is_told = entry is not None and _SAYS_SUCCESS.issuperset(effective(entry.fstype, entry.source).split(","))
+        cause = self._of_log(entry) if entry and is_told else MountCause()
         return cause if cause.sentence.startswith("names ") and not _FOREIGN.search(cause.sentence) else MountCause()
 
     def ends_boot(self, file: str, number: int) -> bool:
@@ -105,7 +110,12 @@ class MountCauses:
         if unit := self._units.get((file, number)):
             return unit.is_required
         entry = self._entries.get((file, number))
-        if entry is None or entry.target == "/" or is_remote_to_systemd(entry.fstype, frozenset(entry.options)):
+        if (
+            entry is None
+            or entry.target == "/"
+            or self._of_twin(entry).sentence
+            or is_remote_to_systemd(entry.fstype, frozenset(entry.options))
+        ):
             return False
         return is_required(entry.options, entry.fstype)
 
@@ -174,6 +184,7 @@ class MountCauses:
         found = sources_of(self._facts).find(entry.source) or ()
         # Any user can mount with options in a namespace of their own, and the kernel calls those unknown that it has
         # not, as `nofail`, which it never gets (fs/namespace.c, do_new_mount): no word that this type may have counts.
+        own = {word.partition("=")[0] for word in entry.options}
         words = {
             word.partition("=")[0]
             for word in entry.options
@@ -183,6 +194,8 @@ class MountCauses:
             option = _OPTION.search(one.words)
             refused = (option[1] or option[2]) if option else ""
             if one.name in found:
+                if refused and refused not in own:  # of an attempt by hand
+                    continue
                 path = sources_of(self._facts).describe(one.name).partition(" ")[0]
                 sentence = f"names {path}, of which the kernel log says: {one.words.rstrip('.')}"
                 return MountCause(sentence, self._todo(entry, one.words, path))
@@ -222,11 +235,11 @@ class MountCauses:
     def _todo(self, entry: FstabEntry, words: str, path: str) -> str:
         if _NO_FORMAT.search(words):
             release = attempt(lambda: self._facts.kernel.release)
-            package = f"linux-modules-extra-{release}" if isinstance(release, str) else "linux-modules-extra-RELEASE"
-            return (
-                "its feature quota needs the module quota_v2, which this kernel lacks; e2fsck does not help\n"
-                f"install what brings the module: sudo apt-get install {quote(package)}, or another kernel"
-            )
+            lacks = "its feature quota needs the module quota_v2, which this kernel lacks; e2fsck does not help"
+            if isinstance(release, str) and is_ubuntus(release):
+                package = quote(f"linux-modules-extra-{release}")
+                return f"{lacks}\ninstall what brings the module: sudo apt-get install {package}, or another kernel"
+            return f"{lacks}\nboot a kernel that has it, or take the feature off: sudo tune2fs -O ^quota {quote(path)}"
         return _find_todo(entry, words, path)
 
 
