@@ -46,9 +46,10 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus:
     asked = "" if health.points else f" ({counted(len(health.asked), 'check')})"
     verdict = f"{_fit_words(health) if not health.points else FITNESS[health.fitness.value].sentence}{asked}"
     host = clean(page.host)
+    nothing = "no fault seen" if page.source else "nothing of its own"
     head: list[Block] = [Say(verdict, "decision", name=host, style=_STYLES[health.fitness])]
     head += [Say(reach)] if (reach := reach_text(health.asked)) else []
-    head += [Table(("GPU", "model", "verdict"), rows)] if (rows := tuple(_gpu_rows(health, gpus))) else []
+    head += [Table(("GPU", "model", "verdict"), rows)] if (rows := tuple(_gpu_rows(health, gpus, nothing))) else []
     sections = []
     for fitness in reversed(Fitness):
         if own := [point for point in health.points if point.fitness is fitness]:
@@ -64,12 +65,12 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus:
     return text(Document(host, host, tuple(head), tuple(sections), status=status), page.screen)
 
 
-def _gpu_rows(health: NodeHealth, gpus: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+def _gpu_rows(health: NodeHealth, gpus: Mapping[str, str], nothing: str) -> Iterator[tuple[str, ...]]:
     """A row for each GPU. One of which nothing is said may still do no work: for what holds for the whole host."""
     for slot in sorted(gpus):
         own = [point for point in health.points if point.subject == slot]  # the worst first
         rules = dict.fromkeys(point.rule for point in own if point.fitness is own[0].fitness)
-        verdict = f"{FITNESS[own[0].fitness.value].verdict}: {join_words(list(rules))}" if own else "nothing of its own"
+        verdict = f"{FITNESS[own[0].fitness.value].verdict}: {join_words(list(rules))}" if own else nothing
         yield clean(slot), clean(gpus[slot]), clean(verdict if health.points else FITNESS[health.fitness.value].verdict)
 
 

@@ -24,7 +24,9 @@ def source_lines(report: BugReport, file: str, now: float) -> Iterator[str]:
     kernel = str(files.get("/proc/sys/kernel/osrelease", "")).strip()
     driver = files.get("/sys/module/nvidia/version")
     parts = [f"kernel {kernel}"] if kernel else []
-    parts.append(f"driver {driver.strip()}" if isinstance(driver, str) else "no NVIDIA module is loaded")
+    is_absent = isinstance(report.record["stats"].get("/sys/module/nvidia"), dict)
+    loaded = "no NVIDIA module is loaded" if is_absent else "which driver is loaded is not known"
+    parts.append(f"driver {driver.strip()}" if isinstance(driver, str) else loaded)
     when = ""
     if report.collected_at:
         days = int((now - report.collected_at) // _DAY_S)
@@ -43,11 +45,14 @@ def source_lines(report: BugReport, file: str, now: float) -> Iterator[str]:
         why = (
             "it has backtraces that the program asked for (--extra-system-data)"
             if report.has_backtraces
-            else "it is empty"
+            else "there is none that is whole"
         )
         yield f"the kernel log in it does not count: {why}"
+    if report.doubled:
+        names = join_words([clean(name) for name in report.doubled[:_XIDS_NAMED]])
+        yield f"it has these twice, so that neither counts, because a user can have written one: {names}"
     if report.logged_xids:
         most = sorted(report.logged_xids.items())
         named = [f"Xid {number} ({counted(count, 'line')})" for number, count in most[:_XIDS_NAMED]]
         more = [f"{len(most) - _XIDS_NAMED} more"] if len(most) > _XIDS_NAMED else []
-        yield f"the logs of before name {join_words([*named, *more])}, which do not count as faults of that boot"
+        yield f"other logs there name {join_words([*named, *more])}: no proof, as any user there can write such lines"

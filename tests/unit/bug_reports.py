@@ -153,6 +153,7 @@ def report(*, flags: str = "", more: str = "", end: bool = True, name: str = "gp
 
 
 def packed(content: bytes, *, members: int = 5) -> bytes:
-    """As the program packs it: many gzip files one after another."""
+    """As the program packs it: many gzip files one after another, some with nothing in them."""
     step = len(content) // members + 1
-    return b"".join(gzip.compress(content[at : at + step]) for at in range(0, len(content), step))
+    parts = (gzip.compress(content[at : at + step]) for at in range(0, len(content), step))
+    return b"".join(part + gzip.compress(b"") for part in parts)

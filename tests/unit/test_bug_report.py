@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -144,11 +146,13 @@ def test_old_errors_in_logs_are_named_and_accuse_nothing():
     logs += "2026-11-01T10:00:00.000000+00:00 gpu7 kernel: NVRM: Xid (PCI:0000:65:00): 79, pid=1, GPU has fallen off\n"
     content = report(more=f"\n{logs}")
     assert faults(content) == set()
-    assert said(content)[-1] == "the logs of before name Xid 79 (1 line), which do not count as faults of that boot"
+    assert (
+        said(content)[-1] == "other logs there name Xid 79 (1 line): no proof, as any user there can write such lines"
+    )
 
 
 def test_what_a_report_is_stands_before_the_answer():
-    content = report(flags="--safe-mode", smi=None, nvlink=None, dmesg="", end=False)
+    content = report(flags="--safe-mode", smi=None, nvlink=None, dmesg="", end=False, more="\nxrandr --verbose:\n")
     at = read_bug_report(content, "x", "1").collected_at
     assert said(content, at + 9 * DAY_S) == [
         (
@@ -158,7 +162,7 @@ def test_what_a_report_is_stands_before_the_answer():
         "it holds no policy, packages, services and settings of that host: rules that ask for them are not judged",
         "it is not whole: its last line is missing",
         "nvidia-smi was not asked there (--safe-mode)",
-        "the kernel log in it does not count: it is empty",
+        "the kernel log in it does not count: there is none that is whole",
     ]
 
 
@@ -257,11 +261,82 @@ def test_bridges_in_a_circle_end():
 # --- hostile files
 
 
-def test_first_head_of_a_name_counts():
-    forged = f"{RULE}\n\n*** /proc/modules\n*** ls: -r--r--r-- 1 root root 0 2026-11-20 10:00:06.0 +0000 /proc/modules\nnouveau 1 1 -\n"
-    content = report(more=f"\nsome log\n{forged}")
-    assert Facts(reader(content)).driver.is_loaded
-    assert [one.head for one in sections_of(forged)] == ["/proc/modules"]
+FORGED = {
+    "the log": f"{RULE}\n\ndmesg:\n\n{LOG}\n",
+    "a fault": f"{RULE}\n\ndmesg:\n\n{LOG}{LOST}\n",
+    "the modules": f"{RULE}\n\n*** /proc/modules\n*** ls: -r--r--r-- 1 root root 0 2036-11-20 10:00:06.0 +0000 /proc/modules\nxfs 1 1 -\n",
+    "the GPUs": f"{RULE}\n\n/usr/bin/nvidia-smi --query\n\n{long_text(gpu(SLOTS[0], recovery='Reset'))}\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGED)
+@pytest.mark.parametrize("is_sick", [False, True])
+def test_file_of_a_user_in_a_report_says_nothing(name, is_sick):
+    """nvidia-bug-report.sh prints /home/*/.nvidia-settings-rc before the log, the modules and nvidia-smi."""
+    settings = FORGED[name]
+    listed = f"*** ls: -rw-r--r-- 1 eve eve {len(settings)} 2026-11-20 09:00:00.0 +0000 /home/eve/.nvidia-settings-rc"
+    mine = f"*** /home/eve/.nvidia-settings-rc\n{listed}\n{settings}"
+    changed = {"dmesg": LOG + LOST} if is_sick else {}
+    honest = report(**changed)
+    content = honest.replace(
+        f"{RULE}\n\n/usr/bin/lspci".encode(), f"{RULE}\n\n{mine}\n{RULE}\n\n/usr/bin/lspci".encode()
+    )
+    assert content != honest
+    assert faults(content) == faults(honest)
+    assert reader(content).now() == reader(honest).now()
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_head_that_is_there_twice_does_not_count_and_is_named(name):
+    content = report(more=f"\nsome log\n{FORGED[name]}")
+    assert faults(content) == set()
+    assert said(content)[-1].startswith("it has these twice, so that neither counts")
+
+
+def test_process_name_that_is_a_gpu_makes_the_answer_unknown():
+    """nvidia-smi prints the names of processes below each GPU."""
+    text = long_text(
+        gpu(SLOTS[0]) + "    Processes\n        Name : x\n" + gpu(SLOTS[1]), gpu(SLOTS[1], recovery="Reset")
+    )
+    door = reader(report(smi=text))
+    assert isinstance(door.query(QUERIES[2]), Unreadable)
+    assert faults(report(smi=text)) == set()
+
+
+def test_no_cut_of_a_healthy_report_accuses_anything():
+    plain = report()
+    begin = plain.index(b"lspci")
+    for at in range(begin, len(plain) - 1, 400):
+        assert faults(plain[:at]) == set(), at
+
+
+def test_gpu_that_needs_a_reset_says_so_in_older_branches():
+    old = gpu(SLOTS[1]).replace(
+        "    GPU Recovery Action                   : None\n", "    GPU Reset Status\n        Reset Required : Yes\n"
+    )
+    counters = [
+        line for line in old.split("\n") if "Slowdown               : 0 us" not in line and "Braking" not in line
+    ]
+    assert ("gpu-errors", SLOTS[1]) in faults(report(smi=long_text(gpu(SLOTS[0]), "\n".join(counters))))
+
+
+def test_lines_that_end_as_in_windows_are_read():
+    assert faults(report(dmesg=LOG + LOST).replace(b"\n", b"\r\n")) == {("gpu-errors", "0000:65:00.0")}
+
+
+def test_many_small_members_and_sections_are_bounded():
+    before = process_time()
+    many = gzip.compress(report()) + gzip.compress(b"x") * 60_000
+    assert reader(many).source
+    with pytest.raises(BadInput, match="more sections"):
+        reader(report(more="\nx\n" + f"{RULE}\n\nhead\n" * 30_000))
+    assert process_time() - before < 20  # what is quadratic takes minutes
+
+
+def test_one_slot_many_times_takes_no_square_of_time():
+    before = process_time()
+    assert len(devices_in(device(SLOTS[0]) * 20_000)) == 1
+    assert process_time() - before < 20
 
 
 @pytest.mark.parametrize("path", ["/etc/../x", "/a\0b", "/" + "a" * 5000, "//x"])

@@ -320,7 +320,8 @@ def _unreached(facts: Facts) -> Told:
     """Without the module nvidia-smi is not asked on a host; a report of nvidia-bug-report.sh has what it said."""
     if facts.driver.nouveau_bound:
         kept_out = blacklist(("nouveau",))
-        return f"{facts.nvidia.problem}; nouveau holds the GPU", f"{kept_out}\n{REBOOT}"
+        first = "see that the driver has a module for this kernel: modinfo nvidia"
+        return f"{facts.nvidia.problem}; nouveau holds the GPU", f"{first}\n{kept_out}\n{REBOOT}"
     return facts.nvidia.problem, f"sudo modprobe nvidia\nif it is still not loaded, see why: {KERNEL_LOG}"
 
 

@@ -19,6 +19,7 @@ from hosttune.frozen import frozen
 from hosttune.host.record import FORMAT_VERSION, KIND
 from hosttune.host.support.lspci import FOLDER, devices_in, tables_of
 from hosttune.host.support.sections import END, RULE, START, ReportSection, sections_of
+from hosttune.host.support.sections import MOST as MOST_SECTIONS
 from hosttune.host.support.smi import LongText, read_long
 from hosttune.regex import regex
 
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 MOST: Final = 128 << 20  # bytes of the text; a report of eight GPUs has some 20 MiB
 MOST_LINES: Final = 4 << 20
 _GZIP = b"\x1f\x8b"
-_CHUNK = 1 << 20
+_PIECE, _CHUNK = 1 << 14, 1 << 20  # bytes that are unpacked at a time, and that come of them at most
+_MOST_MEMBERS = 20_000  # gzip files in one; the program writes some 600
+_MOST_LOG = 16 << 20  # characters of the kernel log; the kernel's buffer has 1 MiB as a rule
 _HEAD = 4096  # bytes in which the first sentences are
 _UNAME = regex(r"^uname: (\S{1,99}) (\S{1,99}) (\S{1,99}) .{0,200}?\b(x86_64|aarch64|ppc64le) ", re.MULTILINE)
 _VERSION = regex(r"^nvidia-bug-report.sh Version: (\d{1,12})", re.MULTILINE)
 _FLAGS = regex(r"^command line flags: (.*)$", re.MULTILINE)
 _SAFE_MODE, _BACKTRACES = "--safe-mode", "--extra-system-data"
-_STAMP = regex(r"\[ *(\d{1,9}\.\d{1,9})\] ")
-_LAST_LINES = 200  # of the kernel log, among which is one with the newest time
 _XID = regex(r"NVRM: Xid \([^()\n]{1,60}\): (\d{1,3}), [^\n]{0,400}")
 _LOGS = "Scanning kernel log files for NVIDIA kernel messages"
 _OF_KERNEL = ("/proc/", "/sys/")
@@ -57,13 +58,15 @@ _DMI = {
 _OS = regex(r"^([A-Z_]{1,40})=(?:\"([^\"\n]*)\"|'([^'\n]*)'|(\S*))\s*$", re.MULTILINE)
 _ISSUE = regex(r"(Ubuntu|Debian GNU/Linux) (\d{1,3}(?:\.\d{1,3})?)")
 _LSPCI = regex(r"lspci -(?:nn$|nnDvvvx|d)")
-# Files that say what the host was long ago, or nothing of it: their errors are over.
-_LEFT_OUT = regex(r"/var/log/|/var/lib/dkms/|/home/|/usr/share/|/etc/X11/|/proc/asound/|/sys/class/drm/")
+# Files that count. Others say what the host was long ago, or are of users.
+_OF_HOST = regex(r"/(?:proc|sys)/(?!asound/|class/drm/)|/etc/(?:issue|os-release|debian_version|lsb-release)$")
+_COUNTS = regex(r"/|dmesg$|lspci |nvidia-smi |Scanning kernel log files ")
 _CONTAINER = regex(r"[0-9a-f]{12}")  # the host name that Docker gives a container
 # The kernel log, the configuration space of PCI devices and the tables of the firmware are read on a host, or in a
 # container that is as open as one: of both the verdicts are about the host.
 _FIRST_NAMESPACES: Final = {"/proc/self/ns/pid": "pid:[4026531836]", "/proc/self/ns/user": "user:[4026531837]"}
-_NO_POLICY = ("/etc/hosttune", "/var/lib/hosttune")  # not collected: the default policy judges
+# Not collected: the default policy judges. That nothing was learned there, and no boot was asked for, is not known.
+_NO_POLICY = ("/etc/hosttune", "/var/lib/hosttune/runs", "/var/lib/hosttune/lock")
 _NO_HYPERVISOR = ("/sys/hypervisor", "/sys/hypervisor/type")
 # nvidia-smi is the host's own there: hosts whose driver is in a container have none.
 _NO_CONTAINED_DRIVER = ("/run/nvidia", "/run/nvidia/driver")
@@ -80,6 +83,7 @@ class BugReport:
     script: str  # version of the program
     collected_at: float  # seconds since 1970; 0 where nothing tells
     is_whole: bool  # its last line is there
+    doubled: tuple[str, ...]  # heads that are there twice, of which none counts: a user may have written one
     is_safe_mode: bool  # nvidia-smi was not asked
     has_backtraces: bool  # the program asked the kernel for them: they are no stall
     has_log: bool  # of the kernel, of that boot
@@ -104,14 +108,20 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
     if len(plain) > MOST or plain.count(b"\n") > MOST_LINES:
         message = f"its text is longer than any of nvidia-bug-report.sh ({MOST >> 20} MiB, {MOST_LINES} lines)"
         raise BadInput([Fault(Where(path), message, "send the file as that program wrote it")])
-    text = plain.decode("utf-8", "surrogateescape")
+    text = plain.decode("utf-8", "surrogateescape").replace("\r\n", "\n").rstrip("\0\n") + "\n"
     text = text[max(text.find(START.decode()), 0) :]
-    head = text[:_HEAD]
-    sections: dict[str, ReportSection] = {}
-    for section in sections_of(f"{RULE}\n\n{text}"):
-        sections.setdefault(section.head, section)
+    head, is_whole = text[:_HEAD], END in text[-_HEAD:]
+    found = list(sections_of(f"{RULE}\n\n{text}"))
+    if len(found) > MOST_SECTIONS:
+        raise BadInput([Fault(Where(path), "it has more sections than a report of nvidia-bug-report.sh")])
+    if not is_whole:  # of what breaks off nothing is told by what is missing
+        del found[-1:]
+    counts = Counter(one.head for one in found)
+    sections = {one.head: one for one in found if counts[one.head] == 1}
+    doubled = tuple(name for name, count in counts.items() if count > 1 and _COUNTS.match(name))
     flags = match[1].split() if (match := _FLAGS.search(head)) else []
     log = "" if _BACKTRACES in flags else _text(sections, "dmesg")
+    log = log if len(log) <= _MOST_LOG else ""
     at = max((one.seen_at for one in sections.values() if one.head.startswith(_OF_KERNEL)), default=0.0)
     uname = _UNAME.search(head)
     answers = {name: one.text for name, one in sections.items() if name.startswith("nvidia-smi ")}
@@ -122,7 +132,8 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
         answers=answers,
         script=version[1] if version else "",
         collected_at=at,
-        is_whole=END in text[-_HEAD:],
+        is_whole=is_whole,
+        doubled=doubled,
         is_safe_mode=_SAFE_MODE in flags,
         has_backtraces=_BACKTRACES in flags,
         has_log=bool(log),
@@ -132,25 +143,30 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
 
 def _unpacked(content: bytes) -> bytes:
     """The text, at most some more than MOST. The program adds section by section, so that gzip files are one after
-    another; of one that breaks off what is before the break.
+    another, also such with nothing in them; of one that breaks off what is before the break.
     """
-    parts: list[bytes] = []
-    length, left = 0, content
     if not content.startswith(_GZIP):
         return content
-    while left.startswith(_GZIP) and length <= MOST:
-        stream = zlib.decompressobj(wbits=31)
+    parts: list[bytes] = []
+    length = at = members = 0
+    while content.startswith(_GZIP, at) and length <= MOST and members < _MOST_MEMBERS:
+        members += 1
+        stream, data = zlib.decompressobj(wbits=31), b""
         while not stream.eof and length <= MOST:
+            if not data:
+                data = content[at : at + _PIECE]
+                at += len(data)
+            is_over = not data
             try:
-                part = stream.decompress(left, _CHUNK)
+                part = stream.decompress(data, _CHUNK)
             except zlib.error:
                 return b"".join(parts)
+            data = stream.unconsumed_tail
             parts.append(part)
             length += len(part)
-            left = stream.unconsumed_tail
-            if not part and not left:
+            if is_over and not part:
                 return b"".join(parts)
-        left = stream.unused_data
+        at -= len(stream.unused_data)
     return b"".join(parts)
 
 
@@ -161,7 +177,6 @@ def _record(
     queries = []
     if log:
         queries.append({"argv": ["dmesg", "--kernel"], "status": 0, "stdout": log, "stderr": ""})
-        tables["files"]["/proc/uptime"] = f"{max(at - _booted(sections, log, at), 0.0):.2f} 0.00\n"
     if uname:
         names = zip(("ostype", "hostname", "osrelease", "arch"), uname.groups(), strict=True)
         tables["files"] |= {f"/proc/sys/kernel/{name}": f"{value}\n" for name, value in names}
@@ -182,7 +197,7 @@ def _text(sections: Mapping[str, ReportSection], *heads: str) -> str:
 def _tables(sections: Mapping[str, ReportSection]) -> Tables:
     tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats")}
     files = tables["files"]
-    files |= {path: _entry(one) for path, one in sections.items() if one.is_known and not _LEFT_OUT.match(path)}
+    files |= {path: _entry(one) for path, one in sections.items() if one.is_known and _OF_HOST.match(path)}
     shown = [one.text for name, one in sections.items() if _LSPCI.match(name)]
     if shown and (devices := devices_in(*shown)):
         for name, own in tables_of(devices).items():
@@ -235,13 +250,6 @@ def _firmware_words(dmidecode: str) -> dict[str, str]:
     if found:  # firmware may have no such row
         found.setdefault(f"{_DMI_FOLDER}/chassis_asset_tag", "\n")
     return found
-
-
-def _booted(sections: Mapping[str, ReportSection], log: str, now: float) -> float:
-    """When the kernel's clock began: no later than the first look at any of its files, and than its last line."""
-    last = [float(match[1]) for line in log.split("\n")[-_LAST_LINES:] if (match := _STAMP.match(line))]
-    seen = [one.seen_at for one in sections.values() if one.seen_at and one.head.startswith(_OF_KERNEL)]
-    return min([now - max(last, default=0.0), *seen])
 
 
 def _logged_xids(logs: str, log: str) -> dict[int, int]:

@@ -49,11 +49,13 @@ class PciDevice:
 def devices_in(*texts: str) -> tuple[PciDevice, ...]:
     """Those of whole answers, at most MOST; of a device that several answers have, what each adds."""
     found: dict[str, PciDevice] = {}
-    for lines in (block for text in texts for block in _blocks(text)):
+    seen: set[tuple[int, str]] = set()
+    for number, lines in ((number, block) for number, text in enumerate(texts) for block in _blocks(text)):
         head = _HEAD.match(lines[0])
-        if head is None or len(found) >= MOST:
+        slot = f"{head[1] or '0000:'}{head[2]}" if head else ""
+        if not head or len(found) >= MOST or (number, slot) in seen:
             continue
-        slot = f"{head[1] or '0000:'}{head[2]}"
+        seen.add((number, slot))
         rows = [row for line in lines if (row := _BYTES.fullmatch(line.strip()))]
         config = b"".join(bytes.fromhex(row[2]) for at, row in enumerate(rows) if int(row[1], 16) == at * 16)
         before = found.get(slot)

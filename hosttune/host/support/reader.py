@@ -39,6 +39,10 @@ class SupportReader(RecordReader):
         report = self.report
         if argv[0] in {"journalctl", "dmesg"} and not report.has_log:
             return Unreadable("this report has no kernel log that counts")
+        if argv[0] == "journalctl":
+            return self._missing("the system's journal")
+        if argv[0] == "nvidia-smi" and report.smi.is_doubtful:
+            return Unreadable("nvidia-smi's answer in this report names a GPU twice")
         if argv[0] != "nvidia-smi":
             return super().query(argv, timeout_s=timeout_s)
         if report.is_safe_mode:

@@ -23,7 +23,7 @@ START = b"Start of NVIDIA bug report log file."
 END = "End of NVIDIA bug report log file."
 RULE = "_" * 44
 _LS = regex(
-    r"\*\*\* ls: \S{10}\S? +\d{1,9} \S{1,99} \S{1,99} +(?:\d{1,9}, +)?\d{1,19} "
+    r"\*\*\* ls: \S{10}\S? +\d{1,9} \S{1,99} \S{1,99} +(?:\d{1,9}, +)?(\d{1,19}) "
     r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\d{1,9})? ([+-]\d{4}) /.*"
 )
 _PATH = regex(r"\*\*\* (/\S[^\n]*?)( does not exist| is not readable)?")
@@ -32,6 +32,8 @@ _COMMAND = regex(
     r"(?:/\S+/)?(nvidia-smi (?:--query(?: --unit)?|-q|nvlink --?[\w-]+|conf-compute [\w -]+)|lspci -[^\n]{1,60})"
 )
 _DOTTED = "/./"
+_OF_USERS = "/home/"
+MOST = 20_000  # sections; a report of eight GPUs has some 600
 
 
 @frozen
@@ -56,15 +58,34 @@ class ReportSection:
 
 
 def sections_of(text: str) -> Iterator[ReportSection]:
-    """In their order."""
+    """In their order, at most MOST. What a user has in a file of theirs has no heads: it is as long as ls(1) says."""
     lines = text.split("\n")
-    starts = [at for at, line in enumerate(lines) if line == RULE]
+    starts: list[int] = []
+    at = 0
+    while at < len(lines) and len(starts) <= MOST:
+        if lines[at] == RULE:
+            starts.append(at)
+            at += _length_of_file(lines, at)
+        at += 1
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         head = start + 1
         while head < end and not lines[head].strip():
             head += 1
         if head < end:
             yield from _parts(lines, head, end)
+
+
+def _length_of_file(lines: list[str], rule: int) -> int:
+    """How many lines behind a rule belong to the file of a user."""
+    head = rule + 2
+    if head + 1 >= len(lines) or not lines[head].startswith(f"*** {_OF_USERS}"):
+        return 0
+    listed = _LS.match(lines[head + 1])
+    left, at = int(listed[1]) if listed else 0, head + 2
+    while left > 0 and at < len(lines):
+        left -= len(lines[at].encode("utf-8", "surrogateescape")) + 1
+        at += 1
+    return at - rule - 1
 
 
 def _parts(lines: list[str], start: int, end: int) -> Iterator[ReportSection]:
@@ -95,7 +116,7 @@ def _of_path(lines: list[str], start: int, end: int) -> ReportSection | None:
     listed = _LS.match(lines[start + 1]) if start + 1 < end else None
     if listed is None:
         return ReportSection(path, start + 1, tuple(lines[start + 1 : end]), "unknown")
-    return ReportSection(path, start + 1, tuple(lines[start + 2 : end]), "file", _seconds(f"{listed[1]} {listed[2]}"))
+    return ReportSection(path, start + 1, tuple(lines[start + 2 : end]), "file", _seconds(f"{listed[2]} {listed[3]}"))
 
 
 def _seconds(spelled: str) -> float:

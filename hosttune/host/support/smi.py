@@ -23,10 +23,12 @@ _ROW = regex(r"( *)(\S.*?)\s*(?:: (.*?))?\s*")
 _UNIT = regex(r"(-?\d+(?:\.\d+)?) (?:W|MiB|MHz|C|%|us|KB/s|bank\(s\))")
 _WHOLE = regex(r"\d{1,18}")
 _MOST = 1 << 14  # lines of one GPU
+_MOST_GPUS = 256
 _DRAWS = ("Power Draw", "Average Power Draw", "Instantaneous Power Draw")
 _HISTOGRAM = ("Remapped Rows", "Bank Remap Availability Histogram")
 _AGGREGATE = ("ECC Errors", "Aggregate")
 _POWER = ("GPU Power Readings", "Power Readings")
+_RECOVERY, _RESET_REQUIRED = "gpu_recovery_action", ("GPU Reset Status", "Reset Required")
 _REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 
 # Field of --query-gpu -> the places of its value in the text, the first that is there counts.
@@ -95,17 +97,24 @@ class LongText:
     """What the text says: of the driver, and of each GPU in its order, values by the labels above them."""
 
     driver: str
+    is_doubtful: bool  # it names a GPU twice, or more of them than a host has: names of processes are in it, too
     gpus: tuple[tuple[str, Mapping[tuple[str, ...], str]], ...]  # (bus id, values)
 
 
 def read_long(text: str) -> LongText:
     """Of what is no such text, no GPUs."""
-    driver, gpus = "", []
+    driver, gpus = "", list[tuple[str, dict[tuple[str, ...], str]]]()
+    names: set[str] = set()
+    is_doubtful = False
     values: dict[tuple[str, ...], str] = {}
     above: list[tuple[int, str]] = []
     for line in text.split("\n"):
         if gpu := _GPU.fullmatch(line):
             values, above = {}, []
+            is_doubtful |= gpu[1] in names or len(gpus) == _MOST_GPUS
+            if is_doubtful:
+                break
+            names.add(gpu[1])
             gpus.append((gpu[1], values))
             continue
         row = _ROW.fullmatch(line)
@@ -121,7 +130,7 @@ def read_long(text: str) -> LongText:
         if row[3] is not None and len(values) < _MOST:
             values.setdefault(key, row[3])
         above.append((indent, row[2]))
-    return LongText(driver, tuple(gpus))
+    return LongText(driver, is_doubtful, tuple(gpus))
 
 
 def answer(said: LongText, argv: Sequence[str]) -> tuple[int, str] | None:
@@ -170,7 +179,15 @@ def _value(field: str, bus: str, driver: str, values: Mapping[tuple[str, ...], s
         return _mask(values, title)
     if counter := _COUNTER.fullmatch(field):
         return _sum(counter[1], counter[2].title(), values)
-    return next((values[place] for place in _LABELS.get(field, ()) if place in values), None)
+    told = next((values[place] for place in _LABELS.get(field, ()) if place in values), None)
+    if told is None and (needs := values.get(_RESET_REQUIRED)):  # branches 535 to 565 say no more of a recovery
+        return {"Yes": "Reset", "No": "None"}.get(needs, needs) if field == _RECOVERY else _none_of(field)
+    return told
+
+
+def _none_of(field: str) -> str | None:
+    """Those branches do not have the counters that newer ones ask for along with the recovery."""
+    return "N/A" if field.startswith("clocks_event_reasons_counters.") else None
 
 
 def _mask(values: Mapping[tuple[str, ...], str], title: str) -> str | None:
