@@ -144,6 +144,7 @@ def scenario_image(folder: Path) -> None:
         run("mount", "--bind", source, image / "bin")
         assert reader.stat("/bin/policy.yaml").uid == 0
         run("umount", image / "bin")
+        del reader  # it holds the image open, which keeps the server at work
 
 
 def test_a_stick_belongs_to_whom_it_was_mounted_for(folder):
