@@ -186,9 +186,10 @@ class _Encoder:
         if isinstance(encoded := encode_bytes(content), str):
             return self._text_of(path, encoded)
         # Bytes that are no text cannot be looked through: only firmware tables and device trees are kept as they are.
-        if path.startswith(_FIRMWARE):
-            return encoded
-        return NO_TEXT if self.redactor.share else self.redactor.text(content.decode("latin-1"))
+        if self.redactor.share or path.startswith(_FIRMWARE):
+            return encoded if path.startswith(_FIRMWARE) else NO_TEXT
+        kept = self._text_of(path, content.decode("utf-8", "surrogateescape"))
+        return encode_bytes(kept.encode("utf-8", "surrogateescape")) if isinstance(kept, str) else kept
 
     def _mask(self, path: str, content: bytes) -> str:
         """Of disks it is kept which are the same, not what they are: a copy of a disk is another one."""

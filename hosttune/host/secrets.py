@@ -16,7 +16,8 @@ from hosttune.regex import regex
 # How the name of a secret ends.
 _WORDS = (
     r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?2?|pwd|secret(?:[_-]?id)?|token|bearer|psk|community|luks\.key|"
-    rf"credentials?(?:_?(?:encrypted|binary))?|{PINS}|"
+    # what units import or load by a name (systemd.exec(5)) is none
+    rf"(?<!\bimport)(?<!\bload)credentials?(?:_?(?:encrypted|binary))?|{PINS}|"
     r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen|wandb)[_-]?key|"
     r"shared_?access_?signature|connection[_-]?string|(?<![a-z0-9])sas(?=[\"']?\s*=|[\"']\s*:)|"
     # github_pat=, jwt: of a file; `pat=x` of a script and `sort_key=name` are none

@@ -11,6 +11,8 @@ from hosttune.actions.record import take_record
 from hosttune.facts import Facts
 from hosttune.host.door import Completed, Process
 from hosttune.host.record import RecordReader
+from hosttune.host.secrets import mask_secrets
+from hosttune.values import FileValue
 from tests.unit.fake_reader import FakeReader
 
 # {} is the secret. A line that begins with `~` says by nothing that it is one: it may be in a record that is not shared.
@@ -338,3 +340,20 @@ def test_shared_record_removes_by_age_what_the_host_removes():
     assert [(one.path, one.age, one.source.partition(":")[2]) for one in replayed] == [
         (one.path, one.age, one.source.partition(":")[2]) for one in live
     ]
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_file_that_is_no_utf_8_is_replayed_to_the_byte_and_without_secrets(share):
+    """Latin-1, as in comments of old configurations. In a record for others nothing of it is kept."""
+    path, content = "/etc/modprobe.d/l.conf", b"# caf\xe9\noptions x psk=geheim\n"
+    host = FakeReader({path: FileValue(content, 0o644)}, links={"/lib": "usr/lib"})
+    data = json.loads(json.dumps(take_record(host, lambda door: door.read(path), share=share, tool_version="0")))
+    kept = RecordReader(data).read(path)
+    assert kept == (b"# caf\xe9\noptions x psk=(masked)\n" if not share else kept)
+    assert b"geheim" not in (kept if isinstance(kept, bytes) else b"")
+
+
+@pytest.mark.parametrize("line", ["ImportCredential=tty.virtual.%I.agetty.*:agetty.", "LoadCredential=a:/etc/a"])
+def test_credential_that_a_unit_names_is_no_secret(line):
+    assert mask_secrets(line) == line
+    assert mask_secrets("SetCredential=a:geheim") == "SetCredential=(masked)"
