@@ -14,7 +14,7 @@ from typing import Any
 
 from hosttune.facts.services.clock import SYNCHRONIZED, TRACKING
 from hosttune.facts.services.units import show_command
-from hosttune.facts.storage.filesystems import LSBLK
+from hosttune.facts.storage.filesystems import BLKID, LSBLK
 from hosttune.host.door import Space
 from hosttune.host.record import encode_bytes
 from tests.hosts.boot_files import boot_files
@@ -416,7 +416,7 @@ class Machine:
             queries += [_answer(show_command((name,)), self._service(name)) for name in SERVICES]
         tracked = "A9FEA97B,169.254.169.123,4,1779999983.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,Normal\n"
         queries += [_answer(TRACKING, tracked)] if self.has_systemd else []
-        queries.append(_answer(LSBLK, self._lsblk()))
+        queries.append(_answer(LSBLK, self._lsblk()) if self.has_systemd else _answer(BLKID, ""))  # without udev
         told = {
             ("uname", "-m"): f"{self.arch}\n", **not_loaded(), **blank_answers(self), **storage_answers(self),
             **self.queries,

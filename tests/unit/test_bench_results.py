@@ -224,6 +224,7 @@ def test_command_says_why_it_did_not_measure(bench, monkeypatch):
     assert "hosttune: not measured: this host is busy: \\x1b[2J\n  hint: wait\n" in err
 
 
+@pytest.mark.usefixtures("in_one_process")
 def test_command_of_a_folder_that_is_not_there_is_trouble(bench):
     status, out, err = bench("read", "/nonexistent/set")
     assert (status, out) == (2, "")

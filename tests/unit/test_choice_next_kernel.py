@@ -40,7 +40,7 @@ def host(
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
             half_way="", held=(), is_loaded=False, is_mismatched=False, is_foreign=False, is_vgpu_manager=vgpu_manager,
         ),
-        boot_room=SimpleNamespace(is_full=False), nvidia=SimpleNamespace(is_vgpu=False), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
+        managers=SimpleNamespace(kubelet=False), boot_room=SimpleNamespace(is_full=False), nvidia=SimpleNamespace(is_vgpu=False), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
         archives=GivenArchives(origins=origins, packages_there=of_driver, updates=updates, lacking=lacking), os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)), kernel=SimpleNamespace(release=RUNNING),
         packages=Packages(dict.fromkeys(packages, ("1", "install ok installed")) | dict.fromkeys(half, ("1", "install ok half-configured"))),

@@ -208,6 +208,7 @@ AS_IT_IS = {
     "facts/gpu/gsp_firmware.py": {"_names(failure)"},
     "facts/gpu/ways_out.py": {"why", "_slurm_name(host)", "self.driver_root", "node", "command", "path"},
     "facts/storage/sources.py": {"more"},
+    "resources/file.py": {"rule"},  # as rules are called: letters, digits and hyphens
     "resources/storage/crypt_boot.py": {"'' if _is_required(first) else ',nofail'"},
     "resources/storage/mount_causes.py": {"check", "mount_command(entry)", "name", "package"},
     "resources/storage/mount_policy.py": {"remount(view.target, 'relatime')"},

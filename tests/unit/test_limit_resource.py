@@ -190,7 +190,7 @@ def test_lines_are_read_as_pam_limits_reads_them():
 
 def test_files_of_limits_and_their_dropins_name_their_rule():
     one = One(machine(), MEMLOCK)
-    assert f"for the rule {RULE};" in one.plan().changes[0].after.content.decode()
+    assert f"Written by hosttune for {RULE}." in one.plan().changes[0].after.content.decode()
 
 
 def test_what_stands_in_the_way_says_the_way_out_and_what_is_there():

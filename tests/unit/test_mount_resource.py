@@ -374,7 +374,7 @@ def test_what_does_not_apply_says_of_what_and_why(machine):
 def test_change_of_the_live_mount_says_that_it_is_one_of_now():
     file, flag = host().look(mount_wish("/data")).changes
     assert (flag.action, flag.activation, flag.reason) == (
-        Action.UPDATE, Activation.NOW, "the live mount, its other flags untouched",
+        Action.UPDATE, Activation.NOW, "other options unchanged",
     )  # fmt: skip
     assert file.reason.endswith("for the next boot")
     assert {one.rule for one in (file, flag)} == {"storage-noatime"}

@@ -94,7 +94,7 @@ def test_intent_on_what_cannot_be_read_stays_open(name):
     recover(host, on_progress=said.append)
     (step,) = read_journal(host).in_force
     assert step.phase is Phase.INTENT
-    assert said[-1] == f"{name}:vm.a is neither as before nor as planned: it is left as it is"
+    assert said[-1] == "vm.a is neither as before nor as planned: it is left as it is"
 
 
 def test_intent_of_a_kind_that_is_not_known_here_stays_open():

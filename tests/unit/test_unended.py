@@ -249,14 +249,14 @@ def test_apply_goes_on_to_where_the_run_was_to_lead():
     host.log = logged.append
     outcomes, run = resume(host, read_journal(host), frozenset({RULE}), said.append)
     assert host.ran[:2] == [apt.check(), CONFIGURE]
-    assert said == [f"going on with run {run}, which stopped half-way: {SET}"]
+    assert said == [f"going on with run {run}, which stopped half-way: a and 1 more"]
     assert logged == [f"run {run}, which had stopped half-way, was gone on with to the end: {SET}"]
     assert [(one.phase, one.change.after) for one in outcomes] == [(Phase.DONE, ("a=1", "b=1"))]
     assert run == step.run
     (in_force,) = read_journal(host).in_force
     assert (in_force.change.before, in_force.change.after, in_force.error) == (ABSENT, ("a=1", "b=1"), "")
     assert find_half_done(read_journal(host), host) == ()
-    assert changed_reboots(outcomes) == (f"{SET} takes effect at the next boot",)
+    assert changed_reboots(outcomes) == ("a and 1 more takes effect at the next boot",)
 
 
 def test_receipt_of_an_apply_that_only_went_on_tells_what_it_did():
@@ -265,7 +265,7 @@ def test_receipt_of_an_apply_that_only_went_on_tells_what_it_did():
     session.resumed, session.resumed_run = (Outcome(planned(), Phase.DONE),), "earlier"
     receipt = apply(session, host, plan_of())
     assert (receipt.run_id, receipt.outcomes) == ("earlier", session.resumed)
-    assert receipt.reboot_reasons == (f"{SET} takes effect at the next boot",)
+    assert receipt.reboot_reasons == ("a and 1 more takes effect at the next boot",)
 
 
 def test_half_a_line_of_an_apply_that_went_on_is_cut_off_by_the_next():

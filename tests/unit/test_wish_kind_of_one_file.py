@@ -199,7 +199,7 @@ def test_it_is_told_by_hand_and_shown_as_a_change():
     restart = "when nobody needs it: systemctl restart lamps.service"
     assert describe_by_hand([change]) == (["ledctl locate=/dev/sda", restart], ["ledctl locate_off=/dev/sda", restart])
     assert isinstance(describe_by_hand([change])[0][0], CommandLine)
-    line = "~ disk-lamp:sda  off -> on  (in effect after a restart of lamps.service)"
+    line = "~ sda  off -> on  (in effect after a restart of lamps.service)"
     assert line in "\n".join(diff_lines(diff_of(change), Screen(100), "  "))
 
 
