@@ -36,7 +36,9 @@
   }
   // a link to a finding leads to it, also into what is folded away
   function open_target() {
-    var target = document.getElementById(decodeURIComponent(window.location.hash.slice(1)));
+    var name = window.location.hash.slice(1);
+    try { name = decodeURIComponent(name); } catch (error) { return; }
+    var target = document.getElementById(name);
     var fold = target && target.closest("details:not([open])");
     if (fold) { fold.open = true; target.scrollIntoView(); }
   }

@@ -101,6 +101,8 @@ def encode_record(recorder: RecordingReader, *, share: bool, tool_version: str) 
         "usages": encoder.table(kept["usages"], _usage),
         "queries": [encoder.query(argv, answer) for argv, answer in sorted(kept["queries"].items())],
     }
+    if source := getattr(base, "source", ""):
+        record["source"] = source
     if "processes" in others:
         record["processes"] = encode_answer(others["processes"], lambda found: [encoder.process(one) for one in found])
     if "os_release" in others:

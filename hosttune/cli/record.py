@@ -36,11 +36,12 @@ def record(
     from hosttune.cli.common import one_host, say, tell
     from hosttune.errors import HosttuneError
     from hosttune.host.output import save
+    from hosttune.host.support.reader import SupportReader
     from hosttune.views.terminal import counted
 
     del diagnosis
     reader, catalog, policy = _choice(look)
-    if reader.kind == "record" and not getattr(reader, "source", ""):
+    if reader.kind == "record" and not isinstance(reader, SupportReader):
         raise HosttuneError("a record of a record is the record itself", hint=f"copy {one_host(look)}")
     data = take_record(
         reader, lambda door: examine_everything(door, catalog, policy), share=share, tool_version=__version__
@@ -72,7 +73,9 @@ def _choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
     try:
         return load_choice(look)
     except HosttuneError as error:
-        if any((look.policy, look.rules, look.profile, look.select, look.ignore, look.max_risk, look.disturb)):
+        if one_host(look) or any(
+            (look.policy, look.rules, look.profile, look.select, look.ignore, look.max_risk, look.disturb)
+        ):
             raise
         tell(f"hosttune: recorded with the built-in rules and no policy, because {error.message}")
-        return open_reader(root=look.root, host=one_host(look), hardware=look.hardware), builtin_catalog(), Policy()
+        return open_reader(root=look.root, host=None, hardware=look.hardware), builtin_catalog(), Policy()

@@ -92,6 +92,11 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
                 last, until[0] = now, time.monotonic() + SILENT_S
             if not _relay(sources, _EVERY_S if status is None else 0) and status is not None:
                 return status
+        # This process may have been stopped meanwhile, and the child have come to its end.
+        if not is_ending and (status := _status_of(child) if status is None else status) is not None:
+            while _relay(sources, 0):
+                pass
+            return status
         for number, wait_s in ((signal.SIGTERM, _TO_TIDY_S), (signal.SIGKILL, _TO_DIE_S)):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child, number)

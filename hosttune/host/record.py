@@ -11,6 +11,7 @@ machine id), privileged, persistent_only, shared; then the answers, by the metho
     spaces     path -> [total_bytes, available_bytes, total_inodes, available_inodes]
     usages     path -> [size_bytes, entries, is_complete]
     queries    [{argv, status, stdout, stderr}]
+    source     where the record was made of another program's file, that program: nvidia-bug-report.sh 34275367
     processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at, parent, cpus, variables,
                 uid, program}]
     os_release {key: value}
@@ -45,6 +46,7 @@ _DEEP = 64  # folders above a path
 _MOST_DIGITS = 300
 _LONG_NUMBER = regex(rf"(?<!\d)\d{{{_MOST_DIGITS}}}")  # looked for at the first digit only: linear
 _OF_A_PROCESS = regex(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
+_SOURCE = regex(r"nvidia-bug-report\.sh(?: \d{1,12})?")
 _ESCAPED_SURROGATE = regex(rb"\\u[dD][89a-fA-F]")  # as JSON writes it
 _SURROGATE = regex(rb"\xed[\xa0-\xbf]")  # as UTF-8 would
 _OF_PROCESS: Final = frozenset(one.name for one in fields(Process))
@@ -131,6 +133,8 @@ class RecordReader:
             raise BadInput(faults)
         self.data = data
         self.file = file
+        if _SOURCE.fullmatch(str(data.get("source", ""))):
+            self.source = str(data["source"])
         self.persistent_only = bool(data["persistent_only"])
         self.is_privileged = bool(data["privileged"])
         self._tables: Mapping[str, Mapping[str, Any]] = {name: data.get(name, {}) for name in _TABLES}

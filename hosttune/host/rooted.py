@@ -161,8 +161,8 @@ def _hold_root(root: str) -> HeldRoot:
     """The folder of an image, open, by its path without links. Raises HosttuneError where there is none, and where a
     link of a user leads to it: that one would choose what root changes.
     """
-    named = os.path.join(os.getcwd(), root)
     try:
+        named = root if os.path.isabs(root) else os.path.join(os.getcwd(), root)
         held = HeldRoot(named, os.open(named, FOLDER_PLACE))
         info = os.fstat(held.fd)
         with walk("/", named) as found:

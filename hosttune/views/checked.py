@@ -69,8 +69,9 @@ def about_rules(rules: Iterable[Rule]) -> dict[str, About]:
 
 
 def link_of(rule: str, about: About | None) -> str:
-    """The URL of the page about a rule; empty where there is none."""
-    return rule_page(rule) if about and about.is_builtin else ""
+    """The URL of the page about a rule; empty where there is none, or it is a file of this machine: pages are sent."""
+    url = rule_page(rule) if about and about.is_builtin else ""
+    return "" if url.startswith("file:") else url
 
 
 def group_of(rule: str) -> str:

@@ -324,6 +324,13 @@ def test_lines_that_end_as_in_windows_are_read():
     assert faults(report(dmesg=LOG + LOST).replace(b"\n", b"\r\n")) == {("gpu-errors", "0000:65:00.0")}
 
 
+@pytest.mark.parametrize("row", ["    a" + " " * 40_000 + "b", "Name    : a" + " " * 40_000 + "b", " " * 40_000 + ":"])
+def test_blanks_in_a_row_take_linear_time(row):
+    before = process_time()
+    assert reader(report(smi=long_text(gpu(SLOTS[0]) + row + "\n", gpu(SLOTS[1])))).query(QUERIES[2]).status == 0
+    assert process_time() - before < 10  # what is quadratic takes minutes
+
+
 def test_many_small_members_and_sections_are_bounded():
     before = process_time()
     many = gzip.compress(report()) + gzip.compress(b"x") * 60_000
@@ -423,7 +430,10 @@ def test_plan_is_refused_and_a_record_is_kept(run, sick, tmp_path):
     assert (status, "holds no packages, settings and services to plan for" in err) == (2, True)
     kept = tmp_path / "kept.json"
     assert run("record", "--host", sick, kept)[0] == 0
-    assert "Xid 79" in run("health", "--host", kept)[1]
+    out = run("health", "--host", kept)[1]
+    assert "Xid 79" in out
+    assert "A report of nvidia-bug-report.sh 34275367 does not hold what is asked for" in " ".join(out.split())
+    assert run("plan", "--host", kept)[0] == 2
     status, _, err = run("record", "--host", kept, tmp_path / "x")
     assert (status, "a record of a record" in err) == (2, True)
 

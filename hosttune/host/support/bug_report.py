@@ -26,8 +26,8 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MOST: Final = 128 << 20  # bytes of the text; a report of eight GPUs has some 20 MiB
-MOST_LINES: Final = 4 << 20
+MOST: Final = 48 << 20  # bytes of the text; a report of eight GPUs has some 20 MiB
+MOST_LINES: Final = 1 << 20
 _GZIP = b"\x1f\x8b"
 _PIECE, _CHUNK = 1 << 14, 1 << 20  # bytes that are unpacked at a time, and that come of them at most
 _MOST_MEMBERS = 20_000  # gzip files in one; the program writes some 600

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _GPU = regex(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*")
-_ROW = regex(r"( *)(\S.*?)\s*(?:: (.*?))?\s*")
 _UNIT = regex(r"(-?\d+(?:\.\d+)?) (?:W|MiB|MHz|C|%|us|KB/s|bank\(s\))")
 _WHOLE = regex(r"\d{1,18}")
 _MOST = 1 << 14  # lines of one GPU
 _MOST_GPUS = 256
+_DEEPEST = 8  # titles above a row
 _DRAWS = ("Power Draw", "Average Power Draw", "Instantaneous Power Draw")
 _HISTOGRAM = ("Remapped Rows", "Bank Remap Availability Histogram")
 _AGGREGATE = ("ECC Errors", "Aggregate")
@@ -117,20 +117,28 @@ def read_long(text: str) -> LongText:
             names.add(gpu[1])
             gpus.append((gpu[1], values))
             continue
-        row = _ROW.fullmatch(line)
-        if row is None or row[2].startswith("="):
+        label, value = _row_of(line)
+        if not label or label.startswith("="):
             continue
-        indent = len(row[1])
+        indent = len(line) - len(line.lstrip(" "))
         if not gpus:
-            driver = row[3] if row[2] == "Driver Version" and row[3] else driver
+            driver = value if label == "Driver Version" and value else driver
             continue
         while above and above[-1][0] >= indent:
             above.pop()
-        key = (*(label for _, label in above), row[2])
-        if row[3] is not None and len(values) < _MOST:
-            values.setdefault(key, row[3])
-        above.append((indent, row[2]))
+        if value is not None and len(values) < _MOST:
+            values.setdefault((*(title for _, title in above), label), value)
+        if len(above) < _DEEPEST:
+            above.append((indent, label))
     return LongText(driver, is_doubtful, tuple(gpus))
+
+
+def _row_of(line: str) -> tuple[str, str | None]:
+    """Label and value of `    Label      : value`; None for a row that is a title."""
+    label, mark, value = line.partition(": ")
+    if mark or line.rstrip().endswith(" :"):
+        return label.rstrip().removesuffix(":").strip(), value.strip()
+    return line.strip(), None
 
 
 def answer(said: LongText, argv: Sequence[str]) -> tuple[int, str] | None:
