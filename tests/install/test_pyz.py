@@ -19,6 +19,7 @@ pytestmark = pytest.mark.install
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ("hosttune", "templates", "playbooks/packaging")
+SITE = "https://docs.example.org"
 RECORD = HOSTS / "h100-8x-2socket.json"
 
 
@@ -65,9 +66,10 @@ def test_pyz_answers_as_the_checkout_does(words, pyz):
     expected = subprocess.run(
         (sys.executable, "-m", "hosttune", *words),
         # Not what the process itself has: a readline that some plugin loads puts COLUMNS there, and lines are broken.
-        check=False, capture_output=True, text=True, timeout=120, cwd=ROOT, env={**os.environ},
+        check=False, capture_output=True, text=True, timeout=120, cwd=ROOT,
+        env={**os.environ, "HOSTTUNE_DOCS_URL": SITE},  # the file carries no pages of its own
     )  # fmt: skip
-    done = start(pyz, *words)
+    done = start(pyz, *words, HOSTTUNE_DOCS_URL=SITE)
     assert done.stdout.replace(str(pyz), str(ROOT / "run")) == expected.stdout
     assert done.returncode == expected.returncode
     assert done.stdout

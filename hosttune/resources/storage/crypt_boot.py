@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import attempt
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.storage.crypttab import MAPPER, PATH, CryptLine, crypt_lines
 from hosttune.facts.storage.fstab import FstabEntry
@@ -18,7 +18,7 @@ from hosttune.facts.storage.sources import SourceKind, Sources, find_fault, sour
 from hosttune.facts.storage.ways import ways_of
 from hosttune.resources.storage.fstab_boot import BootLine, wait_of
 from hosttune.resources.storage.fstab_lint_options import is_required
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, Unreadable, is_unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +36,10 @@ def look_at_crypttab(facts: Facts) -> Iterator[BootLine]:
     sources = sources_of(facts)
     users = _find_users(facts, sources)
     names = {one.name for one in lines}
+    answer = facts.reader.read(PATH)
+    has_closed = any(not _is_open(sources, name) for name in users)  # whether a boot opens them is not known
+    if isinstance(answer, Unreadable) and not is_unrecorded(answer) and has_closed:
+        raise UnknownFact(answer.reason)
     for line in lines:
         yield from _look_at_line(facts, sources, line, users.get(line.name, ()))
     if not names and not users:
