@@ -424,7 +424,7 @@ def test_worst_hosts_come_first_whatever_the_order_and_no_host_is_named_twice(ru
         _, out, _ = run(*order)
         table = out.partition("Hosts, the worst first\n")[2].partition("\n\n")[0]
         assert [line.split() for line in table.splitlines()] == [
-            ["Host", "FAULT", "CHANGE"], ["c", "1", "-"], ["d", "-", "2"], ["b", "-", "1"], ["a", "-", "-"],
+            ["FAULT", "CHANGE", "Host"], ["1", "-", "c"], ["-", "2", "d"], ["-", "1", "b"], ["-", "-", "a"],
         ]  # fmt: skip
     _, out, _ = run(*paths, "--names", "1")
     assert "3 more hosts (--names shows more of the worst)." in out
