@@ -17,7 +17,7 @@ from hosttune.facts.memory import memory_modules
 from hosttune.facts.storage import pools, storage_log
 from hosttune.facts.storage.crypttab import PATH as CRYPTTAB
 from hosttune.host.command_secrets import MASK
-from hosttune.host.door import Completed, Process, Space, Stat, Usage
+from hosttune.host.door import Completed, Process, Space, Stat, Usage, source_of
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.pci_config import is_pci_config, without_serial
 from hosttune.host.record import FORMAT_VERSION, KIND, LIMIT, RecordingReader, encode_answer, encode_bytes
@@ -101,7 +101,7 @@ def encode_record(recorder: RecordingReader, *, share: bool, tool_version: str) 
         "usages": encoder.table(kept["usages"], _usage),
         "queries": [encoder.query(argv, answer) for argv, answer in sorted(kept["queries"].items())],
     }
-    if source := getattr(base, "source", ""):
+    if source := source_of(base):
         record["source"] = source
     if "processes" in others:
         record["processes"] = encode_answer(others["processes"], lambda found: [encoder.process(one) for one in found])

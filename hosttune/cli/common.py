@@ -172,11 +172,15 @@ def tell_chroot(reader: Reader, look: HostOptions) -> None:
 
 def tell_source(reader: Reader) -> None:
     """What a file is that another program than hosttune made, and what it lacks."""
-    if getattr(reader, "source", ""):
-        from hosttune.host.support.reader import SupportReader
-        from hosttune.views.support import source_lines
+    from hosttune.host.door import source_of
 
-        for line in source_lines(reader.report, reader.file, time.time()) if isinstance(reader, SupportReader) else ():
+    if not source_of(reader):
+        return
+    from hosttune.host.support.reader import SupportReader
+    from hosttune.views.support import source_lines
+
+    if isinstance(reader, SupportReader):
+        for line in source_lines(reader.report, reader.file, time.time()):
             tell(f"hosttune: {line}")
 
 
@@ -223,6 +227,7 @@ def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page
     """The page for a report about `reader`'s host on standard output."""
     from hosttune.engine.policy_file import PATH
     from hosttune.engine.trusted import path_on
+    from hosttune.host.door import source_of
 
     words, chosen = program(), asdict(look) if look else {}
     is_host = reader.kind != "record"
@@ -242,7 +247,7 @@ def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page
         policy=chosen_policy or path_on(reader, PATH),
         medium=medium_of(show),
         record=_made_by(reader),
-        source=getattr(reader, "source", ""),
+        source=source_of(reader),
     )
 
 

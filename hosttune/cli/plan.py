@@ -33,6 +33,7 @@ def plan(
     from hosttune.codec import dumps, plan_to_json
     from hosttune.errors import HosttuneError
     from hosttune.host import output
+    from hosttune.host.door import source_of
     from hosttune.views.summary import exit_status
 
     if out is not None:
@@ -41,7 +42,7 @@ def plan(
     if file == "-":
         raise HosttuneError("--save -: the answer goes to standard output", hint="name a file")
     session = open_session(look)
-    if source := getattr(session.reader, "source", ""):
+    if source := source_of(session.reader):
         message = (
             f"{session.reader.name} is a report of {source}: it holds no packages, settings and services to plan for"
         )

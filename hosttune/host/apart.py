@@ -46,6 +46,9 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
     if child == 0:
         code = 1
         try:
+            from hosttune.host.confined_child import die_with_parent
+
+            die_with_parent()
             os.setpgid(0, 0)  # a signal of the terminal comes once, from its parent
             switch_pager_off()  # a pager reads keys, which only the group in the foreground gets
             for number, (_, writing) in relays.items():

@@ -339,3 +339,8 @@ class BeforeReader:
 
     def refused_write(self, path: str) -> Refused | None:
         return self.base.refused_write(path)
+
+
+def source_of(reader: Reader) -> str:
+    """The program other than hosttune whose file this reader reads as a record: nvidia-bug-report.sh 34275367."""
+    return str(getattr(reader, "source", ""))

@@ -1,7 +1,8 @@
 """A record: what one host answered, in one JSON file, replayed anywhere.
 
 `format_version` and `kind` first, then: tool_version, made_at (seconds since the epoch), name, machine (hashed
-machine id), privileged, persistent_only, shared; then the answers, by the method of the Reader that gave them:
+machine id), privileged, persistent_only, shared, and source, where it was made of the file of another program; then the
+answers, by the method of the Reader that gave them:
 
     files      path -> text, or {"base64": ...}
     links      path -> text
@@ -11,7 +12,6 @@ machine id), privileged, persistent_only, shared; then the answers, by the metho
     spaces     path -> [total_bytes, available_bytes, total_inodes, available_inodes]
     usages     path -> [size_bytes, entries, is_complete]
     queries    [{argv, status, stdout, stderr}]
-    source     where the record was made of another program's file, that program: nvidia-bug-report.sh 34275367
     processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at, parent, cpus, variables,
                 uid, program}]
     os_release {key: value}
@@ -41,7 +41,6 @@ KIND: Final = "hosttune record"
 LIMIT: Final = 128 << 20  # bytes of a record file
 _MOST_LISTED: Final = LIMIT >> 3  # characters of the names in one folder
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces", "usages")
-_LOOK: Final = 64 << 10  # bytes by which the kind of a file is told
 _DEEP = 64  # folders above a path
 _MOST_DIGITS = 300
 _LONG_NUMBER = regex(rf"(?<!\d)\d{{{_MOST_DIGITS}}}")  # looked for at the first digit only: linear
@@ -391,7 +390,7 @@ def reader_of(content: bytes, path: str) -> RecordReader:
     """The reader of a record, or of a report of nvidia-bug-report.sh, by its content. Raises BadInput."""
     from hosttune.host.support.bug_report import is_bug_report
 
-    if is_bug_report(content[:_LOOK]):
+    if is_bug_report(content):
         from hosttune import __version__
         from hosttune.host.support.bug_report import read_bug_report
         from hosttune.host.support.reader import SupportReader

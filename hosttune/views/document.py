@@ -170,8 +170,8 @@ class Matrix(Block):
     @property
     def counted(self) -> Table:
         """How many rules are in which state, host by host."""
-        header = (*(STATES[state].label for state in self.states), "Host")  # the last column takes the rest of a line
-        numbers = ((*(str(own.count(state) or "-") for state in self.states), name) for name, own in self.rows)
+        header = ("Host", *(STATES[state].label for state in self.states))
+        numbers = ((name, *(str(own.count(state) or "-") for state in self.states)) for name, own in self.rows)
         return Table(header, tuple(numbers))
 
 

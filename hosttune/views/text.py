@@ -157,6 +157,11 @@ def _table(block: Table, screen: Screen, indent: str) -> list[str]:
     return [screen.paint(first, "dim"), *rest]
 
 
+def _host_last(table: Table) -> Table:
+    """The last column takes the rest of a line, and what is long wraps there."""
+    return Table((*table.header[1:], table.header[0]), tuple((*row[1:], row[0]) for row in table.rows))
+
+
 def _steps(block: Steps, screen: Screen) -> list[str]:
     if not block.steps[0][0]:
         return wrapped(f"{block.title}: {block.steps[0][1]}", screen.columns, rest=_IN)
@@ -266,7 +271,7 @@ _LINES: dict[type[Block], Callable[[Any, Screen, str, int], list[str]]] = {
     Table: lambda block, screen, indent, _: _table(block, screen, indent),
     Matrix: lambda block, screen, indent, _: [
         screen.paint(block.title, "bold"),
-        *_table(block.counted, screen, indent + _IN),
+        *_table(_host_last(block.counted), screen, indent + _IN),
         *([indent + _IN + block.note] if block.note else []),
     ],
     Heading: lambda block, screen, *_: [screen.paint(block.title, "bold") + (f" ({block.note})" if block.note else "")],

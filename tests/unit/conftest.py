@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from hosttune.actions import examine
+from hosttune.cli import app
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 
@@ -39,6 +40,18 @@ def changed(monkeypatch):
     monkeypatch.setattr("hosttune.cli.common.require_rights", lambda *_: None)
     monkeypatch.setattr("hosttune.host.open_reader", lambda **_: overlay)
     return overlay
+
+
+@pytest.fixture
+def run(capsys):
+    """(status, standard output, standard error) of a command line."""
+
+    def run(*argv):
+        status = app.run([str(word) for word in argv])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
 
 
 @pytest.fixture(autouse=True)

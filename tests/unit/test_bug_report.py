@@ -14,7 +14,6 @@ import pytest
 from hosttune.actions.examine import examine, examine_everything
 from hosttune.actions.health import ask, health_rules
 from hosttune.actions.record import take_record
-from hosttune.cli import app
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.errors import BadInput
@@ -398,16 +397,6 @@ def test_garbage_inside_raises_nothing():
 
 
 # --- commands
-
-
-@pytest.fixture
-def run(capsys):
-    def run(*argv):
-        status = app.run([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
 
 
 @pytest.fixture

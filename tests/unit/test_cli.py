@@ -35,16 +35,6 @@ def surroundings(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture
-def run(capsys):
-    def run(*argv):
-        status = app.run([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
-
-
 def test_version(run):
     assert run("--version") == (0, f"hosttune {__version__}\n", "")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.cli import app
 from hosttune.engine.catalog import load_catalog
 from tests.hosts.built import HOSTS
 from tests.unit.fake_reader import FakeReader
@@ -18,16 +17,6 @@ H100 = str(HOSTS / "h100-8x-2socket.json")
 CLOUD = str(HOSTS / "a100-cloud-vm.json")
 DESKTOP = str(HOSTS / "workstation-rtx4090.json")
 ADVISED = "storage-data-placement"  # the one rule that only advises on CLOUD
-
-
-@pytest.fixture
-def run(capsys):
-    def run(*argv):
-        status = app.run([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
 
 
 @pytest.fixture

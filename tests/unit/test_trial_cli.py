@@ -10,7 +10,7 @@ import pytest
 from hosttune.actions import trial_guard
 from hosttune.actions.standing import Judged
 from hosttune.actions.trial_state import BEFORE, RECORD, read_trial
-from hosttune.cli import app, served
+from hosttune.cli import served
 from hosttune.engine.policy_file import PATH as POLICY
 from hosttune.errors import Refused
 from hosttune.facts.losses import Aspect, HostStanding, Loss
@@ -21,16 +21,6 @@ from tests.unit.schemas import faults
 
 ONLY = ("--only", "memory-swappiness")
 ON_TRIAL = ("apply", "--yes", *ONLY, "--confirm-within", "15m")
-
-
-@pytest.fixture
-def run(capsys):
-    def run(*argv):
-        status = app.run([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
 
 
 @pytest.fixture

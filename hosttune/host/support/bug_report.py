@@ -32,6 +32,7 @@ _GZIP = b"\x1f\x8b"
 _PIECE, _CHUNK = 1 << 14, 1 << 20  # bytes that are unpacked at a time, and that come of them at most
 _MOST_MEMBERS = 20_000  # gzip files in one; the program writes some 600
 _MOST_LOG = 16 << 20  # characters of the kernel log; the kernel's buffer has 1 MiB as a rule
+_LOOK = 64 << 10  # bytes of a file by which its kind is told
 _HEAD = 4096  # bytes in which the first sentences are
 _UNAME = regex(r"^uname: (\S{1,99}) (\S{1,99}) (\S{1,99}) .{0,200}?\b(x86_64|aarch64|ppc64le) ", re.MULTILINE)
 _VERSION = regex(r"^nvidia-bug-report.sh Version: (\d{1,12})", re.MULTILINE)
@@ -92,19 +93,14 @@ class BugReport:
     logged_xids: Mapping[int, int]
 
 
-def is_bug_report(head: bytes) -> bool:
-    """Whether a file begins as one: plain, or gzip whose first bytes are."""
-    if head.startswith(_GZIP):
-        try:
-            head = zlib.decompressobj(wbits=31).decompress(head, _HEAD)
-        except zlib.error:
-            return False
-    return START in head[:_HEAD]
+def is_bug_report(content: bytes) -> bool:
+    """Whether a file begins as one, plain or packed."""
+    return START in _unpacked(content[:_LOOK], _HEAD)[:_HEAD]
 
 
 def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
     """What a file holds that `is_bug_report`. Raises BadInput for one that is too long."""
-    plain = _unpacked(content)
+    plain = _unpacked(content, MOST)
     if len(plain) > MOST or plain.count(b"\n") > MOST_LINES:
         message = f"its text is longer than any of nvidia-bug-report.sh ({MOST >> 20} MiB, {MOST_LINES} lines)"
         raise BadInput([Fault(Where(path), message, "send the file as that program wrote it")])
@@ -141,18 +137,18 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
     )
 
 
-def _unpacked(content: bytes) -> bytes:
-    """The text, at most some more than MOST. The program adds section by section, so that gzip files are one after
-    another, also such with nothing in them; of one that breaks off what is before the break.
+def _unpacked(content: bytes, most: int) -> bytes:
+    """The text, at most 1 MiB more than `most` of it. The program adds section by section, so that gzip files are one
+    after another, also such with nothing in them; of one that breaks off what is before the break.
     """
     if not content.startswith(_GZIP):
         return content
     parts: list[bytes] = []
     length = at = members = 0
-    while content.startswith(_GZIP, at) and length <= MOST and members < _MOST_MEMBERS:
+    while content.startswith(_GZIP, at) and length <= most and members < _MOST_MEMBERS:
         members += 1
         stream, data = zlib.decompressobj(wbits=31), b""
-        while not stream.eof and length <= MOST:
+        while not stream.eof and length <= most:
             if not data:
                 data = content[at : at + _PIECE]
                 at += len(data)
