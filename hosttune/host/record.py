@@ -401,7 +401,7 @@ def reader_of(content: bytes, path: str) -> RecordReader:
 
 def parse_record(content: bytes, path: str) -> Mapping[str, Any]:
     """The JSON of a record, not yet checked. Raises BadInput."""
-    hint = "a record is made by: sudo hosttune record FILE"
+    hint = "give a record (sudo hosttune record FILE), or nvidia-bug-report.log.gz as it is"
     try:
         data = json.loads(content, parse_constant=_no_constant)
         # half of a surrogate pair could not be written out again, unless it stands for a byte that is no UTF-8

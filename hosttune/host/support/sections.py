@@ -41,7 +41,6 @@ class ReportSection:
     """One head and what is below it."""
 
     head: str  # the path, the command without its folder, or the sentence without its colon
-    number: int  # line of the head, from 1
     lines: tuple[str, ...]
     state: str = ""  # of a path: "file", "missing", "unreadable", or "unknown" where ls(1) says nothing
     seen_at: float = 0.0  # of a path, as ls(1) has it: seconds since 1970; 0 where it does not say
@@ -101,7 +100,7 @@ def _parts(lines: list[str], start: int, end: int) -> Iterator[ReportSection]:
         body = begin + 1
         while body < stop and not lines[body].strip():
             body += 1
-        yield ReportSection(command[1] if command else head.rstrip(":"), begin + 1, tuple(lines[body:stop]))
+        yield ReportSection(command[1] if command else head.rstrip(":"), tuple(lines[body:stop]))
 
 
 def _of_path(lines: list[str], start: int, end: int) -> ReportSection | None:
@@ -112,11 +111,11 @@ def _of_path(lines: list[str], start: int, end: int) -> ReportSection | None:
     if normpath(path) != path or path.startswith("//") or "\0" in path or len(path) >= PATH_MAX:
         return None
     if match[2]:
-        return ReportSection(path, start + 1, (), "missing" if match[2].endswith("exist") else "unreadable")
+        return ReportSection(path, (), "missing" if match[2].endswith("exist") else "unreadable")
     listed = _LS.match(lines[start + 1]) if start + 1 < end else None
     if listed is None:
-        return ReportSection(path, start + 1, tuple(lines[start + 1 : end]), "unknown")
-    return ReportSection(path, start + 1, tuple(lines[start + 2 : end]), "file", _seconds(f"{listed[2]} {listed[3]}"))
+        return ReportSection(path, tuple(lines[start + 1 : end]), "unknown")
+    return ReportSection(path, tuple(lines[start + 2 : end]), "file", _seconds(f"{listed[2]} {listed[3]}"))
 
 
 def _seconds(spelled: str) -> float:
