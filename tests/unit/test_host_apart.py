@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +48,54 @@ def test_output_to_one_file_comes_in_its_order():
         [sys.executable, "-c", program], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=40
     )
     assert done.stdout == b"told\nsaid\n"
+
+
+WORKS = """
+import os, sys, time
+from hosttune.host.apart import run_apart
+def act():
+    print(os.getpid(), flush=True)
+    time.sleep({seconds})
+    return 3
+sys.exit(run_apart(act, {limit}))
+"""
+
+
+def state_of(pid):
+    """The letter of proc_pid_stat(5); empty for one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def wait_for(states, pid):
+    end = time.monotonic() + 30
+    while state_of(pid) not in states and time.monotonic() < end:
+        time.sleep(0.02)
+    assert state_of(pid) in states
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGQUIT], ids=["SIGKILL", "SIGQUIT"])
+def test_child_ends_with_its_parent(number):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", WORKS.format(seconds=600, limit=600)], stdout=subprocess.PIPE, text=True
+    )
+    child = int(parent.stdout.readline())
+    parent.send_signal(number)
+    assert parent.wait(timeout=30) == -number
+    wait_for({"", "Z"}, child)
+    parent.stdout.close()
+
+
+def test_answer_that_came_while_the_parent_was_stopped_counts():
+    parent = subprocess.Popen(
+        [sys.executable, "-c", WORKS.format(seconds=1, limit=2)], stdout=subprocess.PIPE, text=True
+    )
+    child = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGSTOP)
+    wait_for({"Z"}, child)
+    time.sleep(2)  # the time is over when it goes on
+    parent.send_signal(signal.SIGCONT)
+    assert parent.wait(timeout=30) == 3
+    parent.stdout.close()
