@@ -31,6 +31,7 @@ FOLDER_OF_CALL = "HOSTTUNE_TESTS_FOLDER"  # where rings put what others of the s
 USAGE = """\
 usage: ./run test                    the linters and every ring this machine carries as it is
        ./run test all                installs what the other rings need (as root, by apt-get) and skips none
+       ./run test touched            the linters, and the tests of what differs from the last commit
        ./run test NAME... [ARGS]     these alone, with more words for pytest
        ./run test PATH|-OPTION...    one pytest call with these words
 names: {names}
@@ -455,6 +456,22 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
+def run_touched() -> int:
+    """The exit status of the linters and of the tests of what differs from the last commit."""
+    from tests.touched import choose_tests, list_changed
+
+    files, rules = choose_tests(list_changed())
+    if run_linters().result == "failed":
+        return 1
+    calls = [files, ["tests/rules/test_cases.py", "-k", " or ".join(rules)]] if rules else [files]
+    for words in calls:
+        headline(" ".join(words))
+        argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--maxfail", "5", *words]
+        if run_limited(argv, 900) != 0:
+            return 1
+    return 0
+
+
 def absolute(word: str) -> str:
     """Make a test path absolute (a test id may follow it), so that it holds from any folder."""
     path, colons, test = word.partition("::")
@@ -470,6 +487,8 @@ def main(words: Sequence[str]) -> int:
     rest = list(words)
     while rest and rest[0] in NAMES:
         names.append(rest.pop(0))
+    if rest == ["touched"] and not names:
+        return run_touched()
     if not names and rest and rest != ["all"]:
         first = absolute(rest[0])
         if first == rest[0] and (not first.startswith("-") or first in ("-h", "--help")):

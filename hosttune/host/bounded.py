@@ -3,7 +3,7 @@
 A user of this host chooses how long the command line of a process is (PR_SET_MM_MAP of prctl(2) makes one of any
 length from memory that costs nothing), how many threads and open files it has, and what is in a folder. So nothing of
 theirs is read whole: memory and time of a look must not follow what one user chose. The list of all readers of such
-input is in CONTRIBUTING.md; tests/unit/test_bounded_readers.py holds it.
+input is in docs/project/foreign-input.md; tests/unit/test_bounded_readers.py holds it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _ROW = re.compile(r'\s*\{ 0x([0-9A-F]{4}), 0x([0-9a-f]{4}), 0x(\w{4}), "(.*)" \}
 _PROFILE = re.compile(r"(?:-\d+)?-\d+[A-Z]*\d*$")  # A10-24Q, H100XM-1-10CME, T4-2B4: what follows the card's name
 HEAD = """\
 # Which PCI ids are which board of NVIDIA's, and which are parts of one that a hypervisor lends (vGPU).
-# Written by `python -m tests.catalogues.boards` (CONTRIBUTING.md).
+# Written by `python -m tests.catalogues.boards` (docs/project/tables.md).
 #
 # as of: {version}
 # good until: {until}

@@ -1,4 +1,4 @@
-"""What others can write is read by few functions, each with a limit. CONTRIBUTING.md lists them."""
+"""What others can write is read by few functions, each with a limit. docs/project/foreign-input.md lists them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "hosttune"
-CONTRIBUTING = PACKAGE.parent / "CONTRIBUTING.md"
+TABLE = PACKAGE.parent / "docs/project/foreign-input.md"
 OF_OS = {"fdopen", "fwalk", "listdir", "pread", "preadv", "read", "readv", "scandir", "walk"}
 OF_OTHERS = {"cmdline", "environ", "exe", "iterdir", "glob", "open_files", "process_iter", "read_bytes", "read_text",
              "rglob", "threads"}  # fmt: skip
 # The functions that read foreign input, and so have a limit of their own. Each module is in the table of
-# CONTRIBUTING.md: what it reads, who can write that, and the limit.
+# The table: what it reads, who can write that, and the limit.
 DOORS = {
     "host/bounded.py": ("read_head", "names_in", "process_ids"),
     "host/confined_child.py": ("confine",),
@@ -105,9 +105,8 @@ def test_lists_name_no_function_that_is_gone():
         assert set(known(path)) <= there, path
 
 
-def test_every_door_is_in_the_table_of_contributing():
-    text = CONTRIBUTING.read_text(encoding="utf-8")
-    table = text.partition("## Readers of foreign input")[2].partition("\n## ")[0]
+def test_every_door_is_in_the_table():
+    table = TABLE.read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:host|measure|facts)/[\w/]+\.py)`", table))
     assert set(DOORS) <= named
     assert all((PACKAGE / path).is_file() for path in named)

@@ -17,7 +17,7 @@ PAGES = [
     ROOT / "README.md",
     *sorted(
         path
-        for folder in ("tutorial", "how-to", "reference", "explanation")
+        for folder in ("tutorial", "how-to", "reference", "explanation", "project", "project/decisions")
         for path in ROOT.glob(f"docs/{folder}/*.md")
     ),
 ]
