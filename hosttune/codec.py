@@ -209,6 +209,18 @@ def decoded(wanted: type[T], data: Any, where: str, unknown: list[str] | None = 
     return cast("T", value)
 
 
+def read_document(wanted: type[T], content: str | bytes, where: str, hint: str = "") -> T:
+    """The value of a document of ours, which `where` names. Raises BadInput with every fault, each with `hint`."""
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        data = None
+    try:
+        return decoded(wanted, _body(data, where), where)
+    except BadInput as error:
+        raise BadInput([Fault(one.where, one.message, hint or one.hint) for one in error.faults]) from None
+
+
 @cache
 def _hints(wanted: Any) -> dict[str, Any]:
     return get_type_hints(wanted)
@@ -237,14 +249,17 @@ class _Decoder:
             return self.address(data, path)
         if type(None) in get_args(wanted):
             return None if data is None else self.decode(_without_none(wanted), data, path)
-        if (sequence := get_origin(wanted)) in (tuple, list):
-            return sequence(self.items(get_args(wanted)[0], data, path))
+        if (kind := get_origin(wanted)) in (tuple, list, Mapping):
+            inner = get_args(wanted)[-1 if kind is Mapping else 0]
+            return self.mapping(inner, data, path) if kind is Mapping else kind(self.items(inner, data, path))
         if isinstance(wanted, type) and issubclass(wanted, Enum):
             return self.word(wanted, data, path)
         if dataclasses.is_dataclass(wanted):
             return self.record(wanted, data, path)
         if wanted is float and type(data) is int:
             return float(data)
+        if type(data) is str and hasattr(wanted, "of_text"):
+            data = wanted.of_text(data)
         if type(data) is not wanted:
             self.fault(path, f"expected {_NAMES.get(wanted, 'a number')}, found {_kind_of(data)}")
         return data
@@ -272,6 +287,12 @@ class _Decoder:
             self.fault(path, f"expected a list, found {_kind_of(data)}")
             return ()
         return tuple(self.decode(wanted, item, f"{path}[{index}]") for index, item in enumerate(data))
+
+    def mapping(self, wanted: Any, data: Any, path: str) -> Any:
+        if not isinstance(data, dict):
+            self.fault(path, f"expected an object, found {_kind_of(data)}")
+            return {}
+        return {key: self.decode(wanted, item, _inside(path, key)) for key, item in data.items()}
 
     def word(self, wanted: type[Enum], data: Any, path: str) -> Any:
         words = {str(word.value): word for word in wanted}

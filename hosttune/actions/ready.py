@@ -7,11 +7,9 @@ needed comes from the host's state, and how often there was one, from the note.
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import suppress
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions.apply import apply, reboot_obstacles, reboot_reasons, require_whole
@@ -30,9 +28,9 @@ from hosttune.engine.ready import (
     Standing,
     begun,
     not_ready,
+    parse_state,
     ready_metrics,
     refusal,
-    state_from_json,
     state_to_json,
     unfit,
     unknown,
@@ -85,10 +83,7 @@ def read_state(reader: Reader) -> ReadyState | None:
     name, text = read_trusted(reader, STATE, is_local=False, is_required=False)
     if text is None:
         return None
-    try:
-        state = state_from_json(json.loads(text), name)
-    except (ValueError, RecursionError) as error:
-        raise HosttuneError(f"{name}: is no JSON: {error}", hint=f"remove it: sudo rm {quote(name)}") from error
+    state = parse_state(text, name)
     return state if state.machine in {"", machine(reader)} else None
 
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from hosttune.actions.examine import read_address
 from hosttune.actions.health import ask as ask_health
-from hosttune.codec import decoded, dumps, other_format, to_json
+from hosttune.codec import decoded, dumps, read_document, to_json
 from hosttune.codec import document as headed
 from hosttune.engine.health import Fitness
 from hosttune.engine.health import judge as judge_health
-from hosttune.errors import BadInput, Fault, Where
 from hosttune.facts import Facts, signs
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.cmdline import of_kernel
@@ -131,15 +130,7 @@ def standing_text(standing: HostStanding) -> str:
 
 def standing_of(content: str, where: str = "before.json") -> HostStanding:
     """What before.json holds. Raises BadInput for what is none."""
-    try:
-        data = json.loads(content)
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
-        raise BadInput([Fault(Where(where), "holds no JSON object", _AGAIN)])
-    if wrong := other_format(data):
-        raise BadInput([Fault(Where(where, field="format_version"), wrong[0], _AGAIN)])
-    return decoded(HostStanding, {key: item for key, item in data.items() if key != "format_version"}, where)
+    return read_document(HostStanding, content, where, _AGAIN)
 
 
 def await_health(

@@ -7,14 +7,13 @@ proc_uptime(5), random(4), systemd.timer(5).
 
 from __future__ import annotations
 
-import json
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions import trial_clock, trial_guard
 from hosttune.actions.journal import boot_id
-from hosttune.codec import FORMAT_VERSION, decoded, dumps, to_json
-from hosttune.errors import HosttuneError, Refused
+from hosttune.codec import document, dumps, read_document
+from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
@@ -175,20 +174,12 @@ def uptime_s(reader: Reader) -> float:
 
 def record_text(record: TrialRecord) -> bytes:
     """The content of trial.json."""
-    return dumps({"format_version": FORMAT_VERSION, **to_json(record)}).encode()
+    return dumps(document(record)).encode()
 
 
 def _record_of(content: bytes) -> TrialRecord:
     way_out = "take the run back (sudo hosttune undo --yes), then remove the folder"
-    try:
-        data = json.loads(content)
-        if data.pop("format_version") != FORMAT_VERSION:
-            raise ValueError("another version of hosttune wrote it")
-        return decoded(TrialRecord, data, RECORD)
-    except HosttuneError:
-        raise
-    except (ValueError, KeyError, AttributeError, RecursionError) as error:
-        raise HosttuneError(f"{RECORD} is damaged: {error}", hint=way_out) from None
+    return read_document(TrialRecord, content, RECORD, way_out)
 
 
 def _left_s(reader: Reader, record: TrialRecord, state: TrialState) -> float | None:

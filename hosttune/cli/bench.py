@@ -25,12 +25,13 @@ app.command("read")(command(read))
 def list_results(show: DisplayOptions) -> int:
     """List the results of earlier benches, newest first."""
     from hosttune.cli.common import say, write_json
+    from hosttune.codec import FORMAT_VERSION
     from hosttune.measure.bench import results
     from hosttune.views.measure.bench import list_text
 
     found = results.stored()
     if show.is_json:
-        write_json({"format_version": results.FORMAT_VERSION, "results": [results.to_json(one) for one in found]})
+        write_json({"format_version": FORMAT_VERSION, "results": [results.to_json(one) for one in found]})
     else:
         say(list_text(found, page_of(show)))
     return 0

@@ -10,9 +10,9 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from hosttune.codec import document, read_document
 from hosttune.engine.approval import approval_of
 from hosttune.engine.health import Fitness, judge
-from hosttune.errors import HosttuneError
 from hosttune.facts.services import units
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import Cleaned, clean
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hosttune.engine.rule import Rule
     from hosttune.values import Finding, Plan, Receipt
 
-FORMAT_VERSION = 1
 GATE, CONTINUE = units.GATE, units.CONTINUE
 
 
@@ -65,39 +64,12 @@ class ReadyState:
 
 def state_to_json(state: ReadyState) -> dict[str, Any]:
     """As it lies in the state folder, and as `hosttune status --format json` tells it."""
-    return {
-        "format_version": FORMAT_VERSION,
-        "standing": state.standing.value,
-        "boot_id": state.boot_id,
-        "sentence": state.sentence,
-        "digest": state.digest,
-        "at": state.at,
-        "reboots": list(state.reboots),
-        "allowed": state.allowed,
-        "approval": state.approval,
-        "machine": state.machine,
-        "run": state.run,
-    }
+    return document(state)
 
 
-def state_from_json(data: Any, name: str) -> ReadyState:
-    """Raises HosttuneError where it is not what `state_to_json` made."""
-    try:
-        if data["format_version"] != FORMAT_VERSION:
-            raise ValueError(f"format_version {data['format_version']}")
-        found = ReadyState(
-            Standing(data["standing"]), data["boot_id"], clean(data["sentence"]), data["digest"], data["at"],
-            tuple(data["reboots"]), data["allowed"], data["approval"], data.get("machine", ""),
-            data.get("run", ""),
-        )  # fmt: skip
-        texts = (found.boot_id, found.sentence, found.digest, found.approval, found.machine, found.run, *found.reboots)
-        numbers = (found.at, found.allowed)
-        if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, int) for one in numbers):
-            raise TypeError("a field is of another type")
-    except (KeyError, TypeError, ValueError) as error:
-        message = f"{name}: is not what hosttune keeps there: {error}"
-        raise HosttuneError(message, hint=f"see what it says, then remove it: sudo rm {quote(name)}") from error
-    return found
+def parse_state(content: str | bytes, name: str) -> ReadyState:
+    """What `state_to_json` made. Raises BadInput where it is something else."""
+    return read_document(ReadyState, content, name, f"see what it says, then remove it: sudo rm {quote(name)}")
 
 
 @frozen

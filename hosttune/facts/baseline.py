@@ -9,12 +9,11 @@ driver was loaded again, the host booted) are counted from there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.codec import decoded, dumps, other_format, to_json
 from hosttune.codec import document as headed
+from hosttune.codec import dumps, read_document, to_json
 from hosttune.errors import BadInput
 from hosttune.facts.base import Fact, UnknownFact, attempt, known_part, lazy, shared
 from hosttune.facts.counted import GPUS, Counter, Part, counters, parts, uncounted
@@ -162,15 +161,10 @@ def written(learned: Learned) -> str:
 def parse(content: str) -> Learned:
     """The content of the file. Raises ValueError for what is none, with the way out."""
     try:
-        data = json.loads(content)
-    except (ValueError, RecursionError):
-        data = None
-    if wrong := other_format(data) if isinstance(data, Mapping) else ("is told nowhere", ""):
-        raise ValueError(f"format_version {wrong[0]}; {_AGAIN}")
-    try:
-        return decoded(Learned, data, PATH)
+        return read_document(Learned, content, PATH)
     except BadInput as error:
-        raise ValueError(f"{error.faults[0].message}; {_AGAIN}") from None
+        first = error.faults[0]
+        raise ValueError(f"{first.where.field} {first.message}; {_AGAIN}".strip()) from None
 
 
 def _read(reader: Reader) -> Learned | None:

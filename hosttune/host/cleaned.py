@@ -38,6 +38,11 @@ class Cleaned(str):
             raise TypeError("only clean() makes cleaned text")
         return super().__new__(cls, text)
 
+    @staticmethod
+    def of_text(text: str) -> Cleaned:
+        """As `clean`, for what reads documents by their types."""
+        return clean(text)
+
 
 def clean(text: str) -> Cleaned:
     """Text from outside, escaped and masked. What is clean already stays as it is."""

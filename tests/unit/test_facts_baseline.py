@@ -128,8 +128,8 @@ def test_counters_of_another_machine_say_nothing():
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("{", "format_version is told nowhere"),
-        ("[]", "format_version is told nowhere"),
+        ("{", "expected an object"),
+        ("[]", "expected an object"),
         ('{"format_version": 99, "tool_version": "9.0"}', "99"),
         ('{"format_version": 1}', "missing"),
     ],

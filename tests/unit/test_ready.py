@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -32,7 +33,7 @@ from hosttune.engine.ready import (
     ReadyState,
     Standing,
     not_ready,
-    state_from_json,
+    parse_state,
     state_to_json,
     unknown,
     why_no_reboot,
@@ -435,9 +436,9 @@ def test_state_survives_being_written_and_is_read_strictly():
         {},
     ):
         with pytest.raises(HosttuneError, match=STATE):
-            state_from_json(broken, STATE)
+            parse_state(json.dumps(broken), STATE)
     host.replace(STATE, FileValue(b"{"), expected=host.read(STATE))
-    with pytest.raises(HosttuneError, match="is no JSON"):
+    with pytest.raises(HosttuneError, match="expected an object"):
         read_state(host)
 
 

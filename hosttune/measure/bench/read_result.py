@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hosttune.measure.bench.results import FORMAT_VERSION, KIND, new_result
+from hosttune.codec import FORMAT_VERSION
+from hosttune.measure.bench.results import KIND, new_result
 from hosttune.measure.bench.results import BenchResult as Kept
 
 if TYPE_CHECKING:

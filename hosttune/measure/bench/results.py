@@ -7,22 +7,21 @@ read, or is of a bench that is gone (atime, tmp), counts as not there.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import field, fields
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
 from hosttune import __version__
+from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.measure.bench import state
 from hosttune.measure.bench.place import Place
 from hosttune.regex import regex
 
-FORMAT_VERSION = 1
 MOST_FOLDERS = 64
 KIND = "read"
 INCONCLUSIVE = "inconclusive"
@@ -52,9 +51,6 @@ class BenchResult:
     def is_answer(self) -> bool:
         """Whether it says something."""
         return self.words.get("limit", INCONCLUSIVE) != INCONCLUSIVE
-
-
-_TEXTS = tuple(one.name for one in fields(BenchResult) if one.name not in {"seed", "figures", "words"})
 
 
 def new_result(
@@ -115,23 +111,18 @@ def stored(where: str = "") -> tuple[BenchResult, ...]:
 
 def to_json(result: BenchResult) -> dict[str, Any]:
     """The document of a result."""
-    from hosttune.codec import to_json as encoded
+    from hosttune.codec import document
 
-    return {"format_version": FORMAT_VERSION, **encoded(result)}
+    return document(result)
 
 
 def from_json(content: bytes | None) -> BenchResult | None:
     """The result in a document; None for anything else, such as the note of a scratch folder."""
-    with suppress(ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        data = json.loads(content or b"")
-        if data["format_version"] != FORMAT_VERSION or data["kind"] != KIND:
-            return None
-        figures = {str(name): float(value) for name, value in data["figures"].items()}
-        if not all(map(math.isfinite, figures.values())):
-            return None
-        words = {str(name): str(value) for name, value in data["words"].items()}
-        texts = {name: str(data[name]) for name in _TEXTS if name in data}
-        return BenchResult(**texts, seed=int(data["seed"]), figures=figures, words=words)
+    from hosttune.codec import read_document
+
+    with suppress(HosttuneError):
+        found = read_document(BenchResult, content or b"", "")
+        return found if found.kind == KIND and all(map(math.isfinite, found.figures.values())) else None
     return None
 
 
