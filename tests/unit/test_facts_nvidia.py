@@ -642,6 +642,7 @@ MAGIC = "nvidia: version magic '6.8.0-59-generic SMP preempt ' should be '6.8.0-
     [
         (MAGIC, ("version magic", "6.8.0-59-generic")),
         ("nvidia: disagrees about version of symbol module_layout", ("disagrees about version of symbol", "module_layout")),
+        ("nvidia: no symbol version for module_layout", ("no symbol version for", "module_layout")),
         ("nvidia: Unknown symbol i2c_add_adapter (err -2)", ("Unknown symbol", "i2c_add_adapter")),
         (f"{MAGIC}\n{LOADING}", ("", "")),
         ("nvidia_drm: Unknown symbol drm_gem_object_free (err -2)", ("", "")),  # computes without it

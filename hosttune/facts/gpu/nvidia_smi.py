@@ -73,7 +73,9 @@ _REJECTED = regex(
 _SERIAL = regex(r"(serial number is )\S+", re.IGNORECASE)
 _PREFIX = regex(STAMP + "NVRM: *")
 _KERNEL = regex(r"^(\d{9,}\.\d+) kernel: ")  # journalctl -o short-unix --no-hostname
-_MISFIT = regex(r"nvidia: (version magic|disagrees about version of symbol|Unknown symbol) '?([\w.+-]{1,64})")
+_MISFIT = regex(
+    r"nvidia: (version magic|disagrees about version of symbol|no symbol version for|Unknown symbol) '?([\w.+-]{1,64})"
+)
 _LEGACY = regex(r"supported through the NVIDIA (\d{3})\.[x\d]+ Legacy", re.IGNORECASE)
 _OPEN_ONLY = regex(r"requires use of the NVIDIA open kernel modules", re.IGNORECASE)
 _NOT_FOR_OPEN = regex(r"not supported by open nvidia\.ko", re.IGNORECASE)

@@ -37,7 +37,7 @@ T = TypeVar("T")
 # A read of the driver's firmware that failed, as the kernel itself says it: `DRIVER SLOT: ` is no name of a user's.
 _FIRMWARE = r"|nvidia [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: (?:Direct firmware load for|loading|firmware:) \S"
 # A module that was built for another kernel, or for more of it than is here (kernel: kernel/module/main.c, version.c).
-_MISFIT = r"|nvidia: (?:version magic '|disagrees about version of symbol |Unknown symbol )"
+_MISFIT = r"|nvidia: (?:version magic '|disagrees about version of symbol |no symbol version for |Unknown symbol )"
 OF_GPUS = (  # lines of the driver, of nouveau, and about refused modules; none of a network interface called NVRM
     r"NVRM: (?!(?:entered|left) |renamed |port \d|\(slave |option |Caught )"
     r"|nvidia-nvswitch\d*: (?:SXid \(|Probing )|nouveau [0-9a-f]{4,8}:|(?:module: )?Loading of [\w ]+ is rejected"
