@@ -12,7 +12,17 @@ from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.other_build import other_build
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, attempt
-from hosttune.facts.gpu.build_log import CRASHED, FULL, KILLED, BuildError
+from hosttune.facts.gpu.build_log import (
+    CRASHED,
+    FULL,
+    KILLED,
+    NEWER_RELEASE,
+    NO_HEADERS,
+    NO_KEY,
+    NO_TOOL,
+    OLD_COMPILER,
+    BuildError,
+)
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.kernel.kernel import HEADERS, flavour_of, headers_for, is_of_proxmox, is_ubuntus, metapackages
@@ -412,24 +422,37 @@ def repair_of_host(error: BuildError, kernel: str) -> str:
     takes /usr/bin/gcc, so that the compiler of the kernel has to be that one."""
     if not error.is_of_host:
         return ""
-    if error.cause == CRASHED:
-        return (
-            "the compiler crashed, as where memory or processor fail: take back overclocking (XMP, EXPO), and test the "
-            "memory (memtest86+)\nsee what the kernel says: sudo dmesg | grep -iE 'hardware error|segfault'"
-        )
-    if error.cause == KILLED:
-        return (
-            "the compiler was killed, mostly as memory ran out: sudo dmesg | grep -i 'out of memory'\n"
-            "end what uses the memory, or add swap"
-        )
-    if error.cause == FULL:
-        return "make room where it is missing: df -h /var /tmp"
+    if error.cause != OLD_COMPILER:
+        return _repair_of_cause(error, kernel)
     if not error.compiler:
         named = f"grep CC_VERSION_TEXT {quote(f'/boot/config-{kernel}')}"
         return f"make the compiler that built the kernel /usr/bin/gcc, as this one is older: {named} shows which"
     gcc, number = error.compiler, error.compiler.removeprefix("gcc-")
     link = f"sudo update-alternatives --install /usr/bin/gcc gcc /usr/bin/{gcc} {number}"
     return f"bring {gcc}, which built the kernel: sudo apt-get install {gcc}\n{link}"
+
+
+def _repair_of_cause(error: BuildError, kernel: str) -> str:
+    again = f"sudo apt-get install --reinstall {quote(headers_for(kernel))}"
+    ways = {
+        CRASHED: "the compiler crashed, as where memory or processor fail: take back overclocking (XMP, EXPO), and "
+        "test the memory (memtest86+)\nsee what the kernel says: sudo dmesg | grep -iE 'hardware error|segfault'",
+        KILLED: "the compiler was killed, mostly as memory ran out: sudo dmesg | grep -i 'out of memory'\n"
+        "end what uses the memory, or add swap",
+        FULL: "make room where it is missing: df -h /var /tmp",
+        NO_HEADERS: f"bring the kernel's headers back whole: {again}",
+        NEWER_RELEASE: f"the headers of {kernel} are made for a newer release than this one: boot a kernel of this "
+        "release's own archive, and remove that one with its headers",
+        NO_KEY: "make the key that modules are signed with: sudo update-secureboot-policy --new-key",
+        NO_TOOL: f"bring what builds it: sudo apt-get install {quote(_package_of(error.compiler))}",
+    }
+    return ways[error.cause]
+
+
+def _package_of(program: str) -> str:
+    """The package with a program that a build misses: plain names of compiler, linker and make are of one set."""
+    name = program.rpartition("-linux-gnu-")[2]
+    return "build-essential" if name in ("cc", "gcc", "ld", "make") else "dwarves" if name == "pahole" else name
 
 
 def _failed_build(facts: Facts, kernel: str) -> DkmsBuild | None:

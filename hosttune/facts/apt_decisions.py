@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.gpu.archives import NVIDIA_SITES, POLICY, ask_apt, pinned_away, releases_in
 from hosttune.facts.gpu.package_roles import PackageRole, is_driver_package, role_of
 from hosttune.frozen import frozen
@@ -27,6 +27,7 @@ _NUMBER = regex(r"[a-z].*?-(\d{3})(?=-|$)")
 # NVIDIA's archives with drivers, and packages that each of them has.
 _CUDA = "/compute/cuda/repos/"
 _WITH_ARCHIVE = {"debian": "Debian", "ubuntu": "Ubuntu"}
+_CONFLICT = regex(r"Conflicting values set for option [\w-]{1,40} regarding source (\S{1,200})")
 _OF_SYSTEM = regex(rf"{_CUDA}(debian|ubuntu)(\d{{2,4}})/")
 _LOCAL_COPY = regex(
     r"\bfile:/[/\w.-]{0,200}cuda-repo-"
@@ -201,6 +202,22 @@ def nvidia_without_list(facts: Facts) -> AptDecision | None:
         return nvidia_switched_off(facts)
     what = f"apt has no list of {sources[0].value} ({sources[0].place})"
     return AptDecision(what, "sudo apt-get update, and solve what it says of that archive")
+
+
+def way_to_sources(facts: Facts, said: str) -> str:
+    """What makes apt's sources readable again, by what apt or a program that asks it said; empty where they are not the
+    trouble. Two lines of one archive with two keys are one: NVIDIA's keyring package brings a line of its own beside
+    the one that an older guide had people write."""
+    if "The list of sources could not be read" not in said:
+        return ""
+    mend = "sudo apt-get update names the line that apt cannot read: mend it"
+    if match := _CONFLICT.search(said):
+        found = attempt(lambda: [one.place for one in facts.apt.sources if one.value.startswith(match[1])])
+        places = f": {', '.join(found)}" if isinstance(found, list) and found else ""
+        kept = "one with /usr/share/keyrings/cuda-archive-keyring.gpg"
+        kept = kept if any(site in match[1] for site in NVIDIA_SITES) else "one"
+        mend = f"keep {kept} of the lines of {quote(match[1])}, and take the others out{places}"
+    return f"{mend}\nsudo apt-get update"
 
 
 def nvidia_of_other_system(facts: Facts) -> AptDecision | None:

@@ -317,6 +317,57 @@ def test_file_of_the_driver_in_a_package_of_others_ends_without_that_package(tre
         assert host.has("xserver-xorg-video-nvidia-580")
 
 
+def test_module_of_another_maker_that_fails_for_a_new_kernel_is_done_without(tree):
+    """Its package is whole: the script of the kernel's headers runs DKMS, which ends with an error."""
+    place = "/var/lib/dkms/v4l2loopback"
+    names = {"v4l2loopback-dkms": {"Version": "0.12.7-2"}} | KERNELS
+    failing = (
+        f"#!/bin/sh\ntest -e {place} || exit 0\nmkdir -p {place}/0.12.7/build\necho 'DKMS make.log for "
+        f"v4l2loopback-0.12.7 for kernel {NEW} (x86_64)' > {place}/0.12.7/build/make.log\nexit 11\n"
+    )
+    scripts = {
+        "v4l2loopback-dkms": {
+            "postinst": f"#!/bin/sh\nmkdir -p {place}/0.12.7\n", "prerm": f"#!/bin/sh\nrm -rf {place}\n",
+        },
+        f"linux-headers-{NEW}": {"postinst": failing},
+    }  # fmt: skip
+    host = tree(names, scripts)
+    host.type("apt-get install v4l2loopback-dkms", 0)
+    host.type(f"apt-get install linux-headers-{NEW}", 100)
+    assert host.stop() is None
+    evidence, repair = others_broken(host.facts())
+    assert "DKMS could not build v4l2loopback 0.12.7" in evidence
+    host.type("dpkg --configure -a; apt-get -f install", 100)  # what does not help
+    newer, _, without = repair.partition("\nor do without it: ")
+    host.type(typed(newer.rpartition(": ")[2]), 100)  # the archive has no newer one
+    host.type(typed(without).splitlines()[0], 0)
+    assert host.is_whole()
+    assert host.has(f"linux-headers-{NEW}")
+
+
+def test_compiler_that_a_build_misses_is_brought(tree):
+    """gcc-13 of the kernel's makefile is not here: `make: gcc-13: No such file or directory`."""
+    names = {name: fields for name, fields in CUDA.items() if "590-590" not in name and name[-4:] != "-590"}
+    place = "/var/lib/dkms/nvidia/590.48.01"
+    build_590 = (
+        f"#!/bin/sh\ntest -e /fixed && rm -rf {place}/build && exit 0\nmkdir -p {place}/build\n(echo 'DKMS make.log for "
+        f"nvidia-590.48.01 for kernel {OLD} (x86_64)'; echo 'make[3]: gcc-13: No such file or directory') > "
+        f"{place}/build/make.log\nexit 10\n"
+    )
+    scripts = {"nvidia-dkms-open": {"postinst": build_590}, "gcc-13": {"postinst": "#!/bin/sh\ntouch /fixed\n"}}
+    host = tree(names | KERNELS | {"gcc-13": {"Version": "13.2.0-1"}}, scripts)
+    host.type(f"apt-get install linux-image-{OLD} linux-headers-{OLD}", 0)
+    host.type("apt-get install nvidia-driver-590-open", 100)
+    stop = host.stop()
+    assert stop.cause is Cause.BUILD
+    first, last = stop.repair.splitlines()
+    assert first == "bring what builds it: sudo apt-get install gcc-13"
+    host.type(typed(first.rpartition(": ")[2]), 0, 100)  # apt configures what waits in the same run, before or after
+    host.type(typed(last), 0)
+    assert host.is_whole()
+    assert host.has("nvidia-driver-590-open")
+
+
 class InTree(FakeReader):
     """Dpkg's own account, and the answers of the tree's apt."""
 

@@ -15,7 +15,17 @@ from hosttune.choices.drivers.choice import DriverChoice
 from hosttune.choices.next_kernel import is_compiled
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import parse_policy
-from hosttune.facts.gpu.build_log import CRASHED, FULL, KILLED, OLD_COMPILER, BuildError
+from hosttune.facts.gpu.build_log import (
+    CRASHED,
+    FULL,
+    KILLED,
+    NEWER_RELEASE,
+    NO_HEADERS,
+    NO_KEY,
+    NO_TOOL,
+    OLD_COMPILER,
+    BuildError,
+)  # fmt: skip
 from hosttune.facts.gpu.driver import DriverPackage, branch_and_flavour
 from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 from hosttune.facts.gpu.package_roles import is_driver_package
@@ -162,13 +172,23 @@ def test_compiler_that_the_build_lacked_comes_before_any_other_way():
         (CRASHED, "the compiler crashed"),
         (KILLED, "the compiler was killed"),
         (FULL, "make room where it is missing"),
+        (NO_TOOL, "bring what builds it: sudo apt-get install "),
+        (NO_HEADERS, "bring the kernel's headers back whole: sudo apt-get install --reinstall linux-headers-"),
+        (NEWER_RELEASE, "the headers of "),
+        (NO_KEY, "make the key that modules are signed with"),
     ],
 )
 def test_build_that_failed_as_its_host_is_gets_no_other_version(cause, first):
     """NVIDIA/open-gpu-kernel-modules issue 1128: one version after the other, and the compiler crashed."""
     cuda = [paragraph(name, "590.48.01-1ubuntu1", state) for name, state in
             (("nvidia-kernel-common", "installed"), ("nvidia-dkms-open", HALF), ("nvidia-driver-590-open", UNPACKED))]  # fmt: skip
-    stop = find_stop(host(*cuda, META, dkms=(replace(FAILED, error=BuildError("error: x", cause)),)))
+    stop = find_stop(
+        host(
+            *cuda,
+            META,
+            dkms=(replace(FAILED, error=BuildError("error: x", cause, "gcc-13" if cause == NO_TOOL else "")),),
+        )
+    )
     assert stop.repair.startswith(first)
     assert stop.repair.endswith("\nsudo dpkg --configure -a")
     assert f"{FAILED.log}: error: x" in stop.evidence

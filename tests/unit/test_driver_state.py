@@ -102,6 +102,7 @@ def host(
     half="",
     would=(),
     hung=(),
+    words=(),
     **driver,
 ):
     """A healthy host with an H100, changed as the words say."""
@@ -110,12 +111,12 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False, "installer_error": "", "installer_build": BuildError(), "has_plain_modprobe": False,
+        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False, "installer_error": "", "installer_build": BuildError(), "has_plain_modprobe": False, "failed_others": (),
     }  # fmt: skip
     quiet = {
         "silent": (), "wants_reset": False, "loses_links": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
         "all_lost": "", "rejected_key": False, "smi": "answers", "refusal": "", "problem": "", "gpus": (),
-        "refused": "", "no_room": (),
+        "refused": "", "no_room": (), "misfit": ("", ""),
     }  # fmt: skip
     here_too = dict.fromkeys(names or ("linux-modules-nvidia-580-server-open-generic",), PACKAGE)
     here_too |= {"nvidia-fabricmanager-580": manager} if manager else {}
@@ -167,7 +168,8 @@ def host(
             | ({half: (PACKAGE, "install ok half-configured")} if half else {}),
             depends=defaultdict(tuple, {lacking: ("libnvidia-cfg1 (= 580.1)",)}),
         ),
-        kernel=SimpleNamespace(release=KERNEL, architecture="x86_64"),
+        kernel=SimpleNamespace(release=KERNEL, architecture="x86_64", command_line=tuple(words)),
+        cmdline=SimpleNamespace(removed=(), added=()),
         units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric, load_state="loaded")},
         os=SimpleNamespace(
             is_ubuntu=ubuntu, id="ubuntu" if ubuntu else "other", version_id="24.04", name="Ubuntu 24.04"
@@ -188,6 +190,7 @@ def host(
         pressure=SimpleNamespace(uptime_days=67.0 if "long" in here else 3.0),
         storage_log=SimpleNamespace(hung=hung),
         gsp_firmware=GspFirmware(failures),
+        boot_room=SimpleNamespace(is_full=False),
         health=SimpleNamespace(gpus=(), is_stuck=False),
         reader=SimpleNamespace(
             now=lambda: now, has_tried_packages=False, persistent_only=True, stat=lambda *_, **__: ABSENT
@@ -973,6 +976,44 @@ def test_module_that_a_file_keeps_out_is_not_brought_by_a_boot(file, undo):
     prime = host(**NOT_LOADED, kept_out={"nvidia": file})
     prime.packages.entries["nvidia-prime"] = ("1", "install ok installed")
     assert states(prime)[0].way_out.startswith("sudo prime-select nvidia\n")
+
+
+def test_module_of_another_maker_that_stops_the_packages_of_a_kernel_is_named():
+    """Its own package is whole: the script of the kernel runs DKMS, and ends with its error."""
+    kernel = "linux-headers-6.8.0-71-generic"
+    failed = (DkmsBuild("v4l2loopback", "0.12.7", NEXT, is_installed=False, failed=True),)
+    facts = host(half=kernel, failed_others=failed, boot={"next_kernel": KERNEL})
+    (state,) = states(facts)
+    assert state.name == "other packages broken"
+    assert "could not build v4l2loopback 0.12.7 (/var/lib/dkms/v4l2loopback/0.12.7/build/make.log)" in state.evidence
+    assert "bring a newer version of v4l2loopback in the way it came" in state.way_out
+    packaged = host(half=kernel, failed_others=failed, names=("v4l2loopback-dkms",))
+    way = states(packaged)[0].way_out
+    assert "or do without it: sudo apt-get remove v4l2loopback-dkms\nsudo dpkg --configure -a" in way
+    other = (replace(failed[0], kernel="6.8.0-99-generic"),)
+    assert "could not build" not in states(host(half=kernel, failed_others=other))[0].evidence
+
+
+def test_module_that_the_kernel_command_line_keeps_out_is_not_brought_by_a_boot():
+    word = "module_blacklist=nvidia,nouveau"
+    (state,) = states(host(**NOT_LOADED, words=("ro", word)))
+    assert (state.name, state.boot) == ("not loaded", BootOutlook.USELESS)
+    assert f"{word} on the kernel command line keeps the module nvidia from being loaded" in state.evidence
+    assert f"take {word} out of GRUB_CMDLINE_LINUX" in state.way_out
+    assert "\nsudo update-grub\n" in state.way_out
+    for other in ("module_blacklist=nouveau", "nouveau.modeset=0", "nvidia_drm.modeset=1"):
+        assert "keeps the module" not in states(host(**NOT_LOADED, words=(other,)))[0].evidence
+
+
+def test_module_that_the_kernel_does_not_take_is_installed_again():
+    facts = host(**NOT_LOADED, nvidia={"misfit": ("version magic", "6.8.0-59-generic")})
+    (state,) = states(facts)
+    assert (state.name, state.boot, state.waits_for_reboot) == ("not loaded", BootOutlook.USELESS, False)
+    assert f"it was built for another kernel than {KERNEL}" in state.evidence
+    first, load = state.way_out.splitlines()
+    assert first.startswith("sudo apt-get install --reinstall linux-modules-nvidia-580-server-open-")
+    assert load == "sudo modprobe nvidia"
+    assert "did not take" not in " ".join(one.evidence for one in states(host()))
 
 
 def test_module_of_the_gpu_operator_that_secure_boot_refuses_is_a_fault():

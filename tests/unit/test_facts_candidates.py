@@ -289,3 +289,28 @@ def test_parsers_bear_any_text(text):
 @pytest.mark.parametrize("provider", ["-oDebug=1", "linux-modules-nvidia-580-generic-", "a=b", "./x.deb"])
 def test_parse_list_takes_no_option_of_apt_for_a_package(provider):
     assert parse_list(f"nvidia-driver-580-open, (kernel modules provided by {provider})\n") == {}
+
+
+CUDA = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/"
+UNREADABLE = "E:The list of sources could not be read."
+
+
+def test_sources_that_apt_cannot_read_are_named_with_their_lines():
+    """Two lines of NVIDIA's archive with two keys: apt and all that asks it end there."""
+    said = f"apt_pkg.Error: E:Conflicting values set for option Signed-By regarding source {CUDA} /: a.gpg != , {UNREADABLE}"
+    files = {
+        "/etc/apt/sources.list.d/cuda.list": f"# old\ndeb {CUDA} /\n",
+        "/etc/apt/sources.list.d/cuda-ubuntu2204-x86_64.list": f"deb [signed-by=a.gpg] {CUDA} /\n",
+        "/etc/apt/sources.list": "deb http://archive.ubuntu.com/ubuntu jammy main\n",
+    }
+    queries = {DEVICES: Completed(1, b"", f"Traceback (most recent call last):\n{said}\n".encode())}
+    way = Facts(FakeReader(files, queries=queries)).candidates.way_out
+    assert way.endswith("\nsudo apt-get update")
+    assert "the others out: " in way
+    assert "cuda.list:2" in way
+    assert "cuda-ubuntu2204-x86_64.list:1" in way
+    assert "sources.list:1" not in way
+    other = {DEVICES: Completed(1, b"", f"apt_pkg.Error: E:Malformed entry 1 in list file x, {UNREADABLE}\n".encode())}
+    assert "names the line" in Facts(FakeReader(files, queries=other)).candidates.way_out
+    third = {DEVICES: Completed(1, b"", b"AttributeError: x\n")}
+    assert Facts(FakeReader(files, queries=third)).candidates.way_out == SEE

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import UnknownFact
-from hosttune.facts.gpu.build_log import COMPILER_CHECK, CRASHED, FULL, KILLED, error_in
+from hosttune.facts.gpu.build_log import (
+    COMPILER_CHECK,
+    CRASHED,
+    FULL,
+    KILLED,
+    NEWER_RELEASE,
+    NO_HEADERS,
+    NO_KEY,
+    NO_TOOL,
+    error_in,
+)  # fmt: skip
 from hosttune.facts.gpu.driver_modules import config_of, kernel_of_log, modinfo, module_in, parse_modinfo, source_of
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
@@ -298,6 +308,16 @@ def test_dkms_log_without_kbuilds_warning_gets_the_compiler_from_the_kernels_con
          "fatal error: /tmp/a.s: No space left on device", FULL, True),
         ("nv.c:9:5: error: no del_timer_sync\ncc1: note: unrecognized command-line option '-Wno-x' may have been intended\n",
          "error: no del_timer_sync", "", False),
+        ("make[3]: gcc-13: No such file or directory\nmake: *** [modules] Error 2\n",
+         "make[3]: gcc-13: No such file or directory", NO_TOOL, True),
+        ("/bin/sh: 1: bc: not found\n", "/bin/sh: 1: bc: not found", NO_TOOL, True),
+        ("ERROR: Kernel configuration is invalid.\n", "ERROR: Kernel configuration is invalid.", NO_HEADERS, True),
+        ("scripts/basic/fixdep: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by x)\n",
+         "scripts/basic/fixdep: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by x)",
+         NEWER_RELEASE, True),
+        ("sign-file: /var/lib/shim-signed/mok/MOK.priv\n", "sign-file: /var/lib/shim-signed/mok/MOK.priv", NO_KEY, True),
+        ("make[3]: *** No rule to make target 'gcc-13'.  Stop.\nnv.c:1: note: gcc-13: not found here\n",
+         "No rule to make target 'gcc-13'.  Stop.", "", False),
         ("*** Failed CC version check. Bailing out! ***\n", "Failed CC version check. Bailing out!", COMPILER_CHECK, False),
         ("warning: objtool: x\n  CC [M] nv.o\nmake: *** [modules] Error 2\n", "", "", False),
     ],
@@ -305,6 +325,24 @@ def test_dkms_log_without_kbuilds_warning_gets_the_compiler_from_the_kernels_con
 def test_first_error_of_a_build_and_whether_this_host_is_its_cause(log, words, cause, is_of_host):
     error = error_in(log)
     assert (error.words, error.cause, error.is_of_host) == (words, cause, is_of_host)
+
+
+def test_build_of_another_module_that_failed_is_none_of_the_driver():
+    place = "/var/lib/dkms/v4l2loopback/0.12.7"
+    log = f"DKMS make.log for v4l2loopback-0.12.7 for kernel {NEXT} (x86_64)\na.c:1: error: strlcpy\n"
+    files = {f"{place}/build/make.log": log, f"{place}/{RELEASE}/x86_64/module/v4l2loopback.ko.zst": ""}
+    driver = two_kernels(files=files)
+    assert driver.dkms == ()
+    (build,) = driver.failed_others
+    assert (build.name, build.version, build.kernel, build.error.words) == (
+        "v4l2loopback", "0.12.7", NEXT, "error: strlcpy",
+    )  # fmt: skip
+    gone = log.replace(NEXT, "5.4.0-1-generic")
+    assert two_kernels(files={f"{place}/build/make.log": gone}).failed_others == ()
+    assert (
+        two_kernels(files={"/var/lib/dkms/nvidia/580.126.09/build/make.log": LOG.format(NEXT) + OLD}).failed_others
+        == ()
+    )
 
 
 def test_dkms_without_its_tree_has_built_nothing():

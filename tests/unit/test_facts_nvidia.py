@@ -21,6 +21,7 @@ from hosttune.facts.gpu.nvidia_smi import (
     is_vgpu_name,
     legacy_branch,
     messages_in,
+    misfit_in,
     needs_open,
     not_for_open,
     not_in_release,
@@ -631,6 +632,25 @@ PROBE = "NVRM: The NVIDIA probe routine failed for 1 device(s).\nNVRM: None of t
 )  # fmt: skip
 def test_why_the_driver_took_no_gpu_when_it_was_loaded_last(log, why):
     assert why_refused(log.splitlines()) == why
+
+
+MAGIC = "nvidia: version magic '6.8.0-59-generic SMP preempt ' should be '6.8.0-60-generic SMP preempt '"
+
+
+@pytest.mark.parametrize(
+    ("log", "misfit"),
+    [
+        (MAGIC, ("version magic", "6.8.0-59-generic")),
+        ("nvidia: disagrees about version of symbol module_layout", ("disagrees about version of symbol", "module_layout")),
+        ("nvidia: no symbol version for module_layout", ("no symbol version for", "module_layout")),
+        ("nvidia: Unknown symbol i2c_add_adapter (err -2)", ("Unknown symbol", "i2c_add_adapter")),
+        (f"{MAGIC}\n{LOADING}", ("", "")),
+        ("nvidia_drm: Unknown symbol drm_gem_object_free (err -2)", ("", "")),  # computes without it
+        ("usb 1-1: Product: nvidia: Unknown symbol x", ("", "")),
+    ],
+)  # fmt: skip
+def test_why_the_kernel_did_not_take_the_module(log, misfit):
+    assert misfit_in(messages_in(log)) == misfit
 
 
 def silent_after(*lines, words="[Unknown Error]"):

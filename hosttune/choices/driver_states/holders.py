@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.modules import name_of_driver, rejected
+from hosttune.choices.driver_states.modules import misfit, name_of_driver, rejected
 from hosttune.choices.driver_states.refusals import is_refused
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds
-from hosttune.facts.base import attempt
 from hosttune.facts.gpu.gpu_holders import blacklist
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
+from hosttune.facts.kernel.modules_at_boot import ON_COMMAND_LINE, kept_out_now
 from hosttune.facts.precedence import MODPROBE, way_without
 from hosttune.values import join_steps
 
@@ -63,15 +63,22 @@ def not_loaded(facts: Facts) -> Told | None:
         return None
     if not driver.has_module_for_running_kernel or holds(rejected, facts) or is_refused(facts):
         return None
-    if file := kept_out_by(facts):
+    file = kept_out_by(facts)
+    said = f"{name_of_driver(facts)} is installed, and {file} keeps the module nvidia from being loaded"
+    if file.endswith(ON_COMMAND_LINE):
+        word = file.removesuffix(f" {ON_COMMAND_LINE}")
+        undo = f"take {quote(word)} out of GRUB_CMDLINE_LINUX (and _DEFAULT) in /etc/default/grub or in a file of "
+        return said, f"leave it, if that is meant; else {undo}/etc/default/grub.d\nsudo update-grub\n{REBOOT}"
+    if file:
         is_prime = facts.packages["nvidia-prime"].is_installed and file.endswith("/blacklist-nvidia.conf")
         undo = (
             "sudo prime-select nvidia"
             if is_prime
             else f"leave it, if that is meant; else {way_without(file, MODPROBE, facts.file_owners)}"
         )
-        said = f"{name_of_driver(facts)} is installed, and {file} keeps the module nvidia from being loaded"
         return said, f"{undo}\n{INITRAMFS}\n{REBOOT}"
+    if told := misfit(facts):
+        return told
     return (
         f"{name_of_driver(facts)} is installed with a module for this kernel, and is not loaded",
         f"sudo modprobe nvidia, or reboot\nif it is still not loaded afterwards, see why: {KERNEL_LOG}",
@@ -79,13 +86,13 @@ def not_loaded(facts: Facts) -> Told | None:
 
 
 def boot_after_not_loaded(facts: Facts) -> BootOutlook:
-    return BootOutlook.USELESS if kept_out_by(facts) else BootOutlook.MENDS
+    return BootOutlook.USELESS if kept_out_by(facts) or misfit(facts) else BootOutlook.MENDS
 
 
 def kept_out_by(facts: Facts) -> str:
-    """The file of modprobe.d that keeps NVIDIA's own module from being loaded; empty for none."""
-    kept_out = attempt(lambda: facts.module_options.kept_out)
-    return str(kept_out.get("nvidia", "")) if isinstance(kept_out, Mapping) else ""
+    """What keeps NVIDIA's own module from being loaded: a file of modprobe.d, or `module_blacklist=nvidia on the kernel
+    command line`; empty for nothing."""
+    return kept_out_now(facts, "nvidia")
 
 
 def words(facts: Facts) -> str:

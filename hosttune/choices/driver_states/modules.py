@@ -7,6 +7,7 @@ from __future__ import annotations
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
+from hosttune.choices.apt_commands import has_all
 from hosttune.choices.dpkg_stop import Cause, bring_module, is_brought_by_repair, say_why, try_find_stop
 from hosttune.choices.driver_states.mixed import explains, libraries_back, libraries_beside_installer, twin_of
 from hosttune.choices.driver_states.told import (
@@ -141,6 +142,21 @@ def _signed(facts: Facts) -> str:
         return f"run the installer that brought the driver again with --dkms: DKMS signs what it builds\n{enrol}"
     ready = prebuilt_instead(facts, facts.kernel.release)
     return f"{ready}{_LOAD}\nor {enrol}" if ready else enrol
+
+
+def misfit(facts: Facts) -> Told | None:
+    """A module in the folder of the running kernel that was built for another one, or that needs a module which is not
+    here (kernels of clouds have drivers such as i2c and drm in linux-modules-extra)."""
+    why, what = said_by_log(facts, "misfit") or ("", "")
+    module = running_module(facts)
+    if not why or module is None:
+        return None
+    kernel = facts.kernel.release
+    said = f"the kernel did not take {module.path} ({why} {what}, kernel log)"
+    extra = f"linux-modules-extra-{kernel}"
+    if why == "Unknown symbol" and not facts.packages[extra].is_installed and has_all(facts, extra):
+        return f"{said}: a module that it needs is not here", f"sudo apt-get install {quote(extra)}{_LOAD}"
+    return f"{said}: it was built for another kernel than {kernel}", f"{suggest_replacement(facts, module)}{_LOAD}"
 
 
 def missing_now(facts: Facts) -> Told | None:

@@ -6,7 +6,7 @@ import re
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
-from hosttune.choices.dpkg_stop import Cause, find_stop
+from hosttune.choices.dpkg_stop import Cause, find_stop, say_why
 from hosttune.choices.driver_states.branch_moves import list_offers
 from hosttune.choices.driver_states.modules import leaves_none
 from hosttune.choices.driver_states.told import RUNFILE, ByPolicy, Told, is_node, switch, uninstall, vendor_of
@@ -14,9 +14,10 @@ from hosttune.choices.drivers.branch import describe_last, stale_note, supported
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.components import fabric_packages, managers
 from hosttune.choices.drivers.switches import has_switches
-from hosttune.choices.next_kernel import commands
+from hosttune.choices.next_kernel import OF_KERNEL, commands
 from hosttune.choices.other_build import newer_build
 from hosttune.facts.apt_decisions import unhold
+from hosttune.facts.base import attempt
 from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.package_roles import compiles_modules
 from hosttune.facts.kernel.kernel import is_of_proxmox
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.facts.gpu.archives import Offer
+    from hosttune.facts.gpu.driver_modules import DkmsBuild
     from hosttune.facts.packages import Package
 
 _HEADERS_OF_PROXMOX = "sudo apt-get install dkms proxmox-default-headers"
@@ -58,17 +60,35 @@ def others_broken(facts: Facts) -> Told | None:
         return None
     said = ", ".join(f"{one.name} ({one.status})" for one in broken)
     said = f"dpkg stopped half-way with {said}: none is of the driver, and apt ends every other change with their error"
-    compiling = [one for one in broken if compiles_modules(one.name)]
+    failed = _failed_others(facts, broken)
+    if failed:
+        said += f"; {' and '.join(f'DKMS could not build {one.name} {one.version} ({say_why(one)})' for one in failed)}"
+    compiling = {f"{one.name}-dkms": one.log for one in failed}
+    for one in broken:
+        if compiles_modules(one.name) and one.name not in compiling:
+            place = f"/var/lib/dkms/{one.name.removesuffix('-dkms')}/{upstream_of(one.version)}"
+            compiling[one.name] = f"{place}/build/make.log"
     if not compiling:
         return said, f"{facts.packages.repair}{_without_new(facts, broken)}"
-    logs = [f"/var/lib/dkms/{one.name.removesuffix('-dkms')}/{upstream_of(one.version)}" for one in compiling]
-    logs = [quote(f"{one}/build/make.log") for one in logs]
-    names = join([one.name for one in compiling])
+    logs = " and ".join(map(quote, compiling.values()))
+    see = f"see {logs}: `dpkg --configure -a` repeats a build that failed there"
+    known = [name for name in compiling if name in facts.packages.brought]
+    if not known:  # a person gave it to DKMS, and no package goes
+        mend = f"bring a newer version of {', '.join(one.name for one in failed)} in the way it came"
+        return said, f"{see}\n{mend}\nsudo dpkg --configure -a"
+    names = join(known)
     return said, (
-        f"see {' and '.join(logs)}: `dpkg --configure -a` repeats a build that failed there\n"
-        f"take a newer version: sudo apt-get update && sudo apt-get install {names}\n"
+        f"{see}\ntake a newer version: sudo apt-get update && sudo apt-get install {names}\n"
         f"or do without it: sudo apt-get remove {names}\nsudo dpkg --configure -a"
     )
+
+
+def _failed_others(facts: Facts, broken: Iterable[Package]) -> tuple[DkmsBuild, ...]:
+    """The builds of other modules for the kernels whose packages wait: a build that fails ends the script of the kernel
+    (/etc/kernel/postinst.d/dkms), whose package the module is none of."""
+    kernels = {match[1] for one in broken if (match := OF_KERNEL.fullmatch(one.name))}
+    found = attempt(lambda: facts.driver.failed_others) if kernels else ()
+    return tuple(one for one in found if one.kernel in kernels) if isinstance(found, tuple) else ()
 
 
 def _without_new(facts: Facts, broken: Iterable[Package]) -> str:

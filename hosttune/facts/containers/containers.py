@@ -53,6 +53,7 @@ _MOST_IMPORTS = 64
 _LXC, _MOST_LXC = "/etc/pve/lxc", 1000
 _GIVES_UVM = regex(r"^(?:dev\d{1,3}|lxc\.mount\.entry)[ \t]*[:=][ \t]*(?:path=)?/dev/nvidia-uvm(?![\w-])", re.MULTILINE)
 _OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
+_NO_CGROUPS = regex(r"^[ \t]*no-cgroups[ \t]*=[ \t]*true\b", re.MULTILINE)
 _MODE = regex(r"^[ \t]*mode[ \t]*=[ \t]*[\"']([^\"']+)", re.MULTILINE)
 
 
@@ -72,6 +73,7 @@ class Containers(Fact):
     has_docker_snap: bool  # Docker is installed as a snap
     toolkit_version: str  # of nvidia-container-toolkit: 1.18.1
     toolkit_mode: str  # of nvidia-container-runtime: auto | legacy | cdi ...; empty without its configuration
+    leaves_cgroups: bool  # its hook tells no control group of the GPUs (no-cgroups), as containers without root want it
     runc_version: str  # of the package; containerd.io brings a runc of its own
     has_nvidia_docker2: bool  # the package that the toolkit replaced
     containerd_root: str  # where containerd keeps images
@@ -133,6 +135,7 @@ def collect(reader: Reader, facts: Facts) -> Containers:
         has_docker_snap=lazy(lambda: any(is_there(reader, path) for path in _DOCKER_SNAP)),
         toolkit_version=lazy(_version, facts, "nvidia-container-toolkit"),
         toolkit_mode=lazy(_mode, reader),
+        leaves_cgroups=lazy(lambda: bool(_NO_CGROUPS.search(if_absent(text(reader, RUNTIME), "")))),
         runc_version=lazy(_version, facts, "runc"),
         has_nvidia_docker2=lazy(lambda: facts.packages["nvidia-docker2"].is_installed),
         containerd_root=lazy(lambda: root_of(config())),

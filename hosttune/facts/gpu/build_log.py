@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OLD_COMPILER, CRASHED, KILLED, FULL, COMPILER_CHECK = "old compiler", "crashed", "killed", "full", "compiler check"
-_OF_HOST = frozenset({OLD_COMPILER, CRASHED, KILLED, FULL})
+NO_TOOL, NO_HEADERS, NEWER_RELEASE, NO_KEY = "no tool", "no headers", "newer release", "no key"
+_OF_HOST = frozenset({OLD_COMPILER, CRASHED, KILLED, FULL, NO_TOOL, NO_HEADERS, NEWER_RELEASE, NO_KEY})
 # Behind any other error gcc says in a note, or before gcc 10 in a warning, that it does not know some -Wno- option.
 _UNKNOWN_OPTION = ("error: unrecognized command-line option", "error: unrecognized command line option")
 # Words of a line to what they say; the first such line counts.
@@ -30,7 +31,21 @@ _CAUSES = {
     "Killed signal terminated program": KILLED,
     "No space left on device": FULL,
     "Failed CC version check": COMPILER_CHECK,
+    # Makefile of Linux, where the headers of the kernel are unpacked in part.
+    "ERROR: Kernel configuration is invalid.": NO_HEADERS,
+    "include/generated/autoconf.h or include/config/auto.conf are missing": NO_HEADERS,
+    # scripts/sign-file.c of Linux: it prints the call of OpenSSL that failed.
+    "sign-file: /var/lib/shim-signed/mok/MOK.": NO_KEY,
+    "sign-file: /var/lib/dkms/mok.": NO_KEY,
 }
+# Headers of a newer release than this one bring programs that need its C library (kernels of mainline PPAs).
+_NEWER_LIBRARY = regex(r"/libc\.so\.6: version .GLIBC_[\d.]{1,8}. not found")
+# make, a shell, or env on a program that is not here: `make[3]: gcc-13: No such file or directory`.
+_NO_PROGRAM = regex(
+    r"(?:make(?:\[\d{1,2}\])?|(?:/bin/)?sh: (?:line )?\d{1,5}|env|/usr/bin/env): ['\u2018]?"
+    r"((?:[a-z0-9_]{1,16}-linux-gnu-)?(?:gcc|cc|ld|make|bc|flex|bison|objtool|pahole)(?:-\d{1,2})?)['\u2019]?: "
+    r"(?:No such file or directory|not found|[Cc]ommand not found)"
+)
 _ERRORS = (
     "internal compiler error: ",
     "fatal error: ",
@@ -51,8 +66,8 @@ class BuildError(Fact):
     """The first error of a build; `words` are empty where the log has none that is known."""
 
     words: str = ""  # error: implicit declaration of function 'del_timer_sync'
-    cause: str = ""  # old compiler | crashed | killed | full | compiler check; empty for another
-    compiler: str = ""  # gcc-12, which built the kernel, where an older one built this; empty where that is not known
+    cause: str = ""  # one of the words above; empty for another
+    compiler: str = ""  # gcc-12, which built the kernel, where an older one built this; of `no tool` what is missing
 
     @property
     def is_of_host(self) -> bool:
@@ -72,7 +87,11 @@ def error_in(log: str, config: Callable[[], str] = str) -> BuildError:
             built_by = next((found for one in lines if (found := _BUILT_BY.match(one))), None)
             return BuildError(_words(line), cause, _named(built_by) or compiler_of(config()))
         if cause:
-            return BuildError(_words(line), cause)
+            return BuildError(_words(line) or line.strip()[:_LONGEST], cause)
+        if match := _NO_PROGRAM.match(line):
+            return BuildError(line.strip()[:_LONGEST], NO_TOOL, match[1])
+        if _NEWER_LIBRARY.search(line):
+            return BuildError(line.strip()[:_LONGEST], NEWER_RELEASE)
         first = first or _words(line)
     return BuildError(first)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.facts.apt_decisions import decisions_about_offer, join_decisions
+from hosttune.facts.apt_decisions import decisions_about_offer, join_decisions, way_to_sources
 from hosttune.facts.base import Fact, UnknownFact, whole
 from hosttune.facts.gpu.components import turn_on
 from hosttune.facts.gpu.package_roles import PackageRole, role_of
@@ -133,7 +133,8 @@ def _candidates(reader: Reader, facts: Facts) -> Candidates:
     said = refusal(answer)
     if said:
         rights = "" if reader.is_privileged else " (as root it may: run hosttune with sudo)"
-        return _none(f"`ubuntu-drivers devices` gave no list{rights}: {said}")
+        none = _none(f"`ubuntu-drivers devices` gave no list{rights}: {said}")
+        return replace(none, way_out=way_to_sources(facts, said) or SEE)
     listed = _listed(reader)
     providers = parse_list(listed.text) if isinstance(listed, Completed) else {}
     packages = merge(parse_devices(answer.text), providers)

@@ -18,6 +18,7 @@ from hosttune.facts.gpu.driver_modules import (
     ModuleFolder,
     config_of,
     dkms_builds,
+    failed_others,
     has_module_for_next,
     kernels_of_interest,
     modules_of,
@@ -118,6 +119,7 @@ class Driver(Fact):
     modules: tuple[DriverModule, ...]  # of the running kernel and of the one that starts next, where they have one
     has_module_for_next_kernel: bool  # modprobe will find nvidia.ko for boot.next_kernel
     dkms: tuple[DkmsBuild, ...]  # what DKMS built of the driver, and what it could not
+    failed_others: tuple[DkmsBuild, ...] = ()  # what DKMS could not build besides the driver
     half_way: str = ""  # with what of it dpkg stopped half-way, a phrase; empty where all is whole
     holders: tuple[GpuHolder, ...] = ()  # other kernel drivers that hold GPUs: nouveau, NovaCore, pci-stub ...
     is_vgpu_manager: bool = False  # it shares the GPUs among virtual machines; no archive has such a driver
@@ -292,6 +294,7 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         modules=lazy(lambda: modules_of(reader, folder(), kernels_of_interest(facts))),
         has_module_for_next_kernel=lazy(has_module_for_next, facts, folder),
         dkms=lazy(dkms_builds, reader, folder),
+        failed_others=lazy(failed_others, reader, folder),
         half_way=lazy(lambda: _half_way(packages(), facts)),
         holders=lazy(holders, reader, facts),
         is_vgpu_manager=lazy(_is_vgpu_manager, reader),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _NAMES = r"nvidia(?:-current(?:-open)?|-tesla(?:-\d+)?|-legacy-\d+xx)?"
 _MODULE = regex(rf"^((?:[^:\n]*/)?({_NAMES})\.ko(?:\.[a-z0-9]+)?):", re.MULTILINE)
 _BUILT = regex(rf"{_NAMES}\.ko(?:\.[a-z0-9]+)?")
+_BUILT_OTHER = regex(r"[\w-]{1,64}\.ko(?:\.[a-z0-9]+)?")
 _FIELD = regex(r"^(\w+):[ \t]*(.*)$", re.MULTILINE)
 _DKMS = "/var/lib/dkms"
 # nvidia-fs (GPUDirect Storage), nvidia-peermem and others are built by DKMS too, and are no driver.
@@ -197,18 +198,30 @@ def has_module_for_next(facts: Facts, folder: Callable[[], ModuleFolder]) -> boo
 
 def dkms_builds(reader: Reader, folder: Callable[[], ModuleFolder]) -> tuple[DkmsBuild, ...]:
     """What stands below /var/lib/dkms for the driver, by version and kernel; no failure for a kernel that is gone."""
-    places = [f"{_DKMS}/{name}" for name in names_in(reader, _DKMS) if _DKMS_NAMES.fullmatch(name)]
+    return _builds(reader, folder, _DKMS_NAMES.fullmatch, _BUILT)
+
+
+def failed_others(reader: Reader, folder: Callable[[], ModuleFolder]) -> tuple[DkmsBuild, ...]:
+    """The builds of modules that are no part of the driver which failed, likewise."""
+    found = _builds(reader, folder, lambda name: not _DKMS_NAMES.fullmatch(name), _BUILT_OTHER)
+    return tuple(one for one in found if one.failed)
+
+
+def _builds(
+    reader: Reader, folder: Callable[[], ModuleFolder], is_wanted: Callable[[str], object], built: re.Pattern[str]
+) -> tuple[DkmsBuild, ...]:
+    places = [f"{_DKMS}/{name}" for name in names_in(reader, _DKMS) if is_wanted(name)]
     kernels = attempt(lambda: ("", *folder().kernels)) if places else ()
     return tuple(
         build
         for place in places
         for version in sorted_versions(name for name in names_in(reader, place) if name[:1].isdecimal())
-        for build in _builds_of(reader, place, version)
+        for build in _builds_of(reader, place, version, built)
         if not build.failed or isinstance(kernels, Unreadable) or build.kernel in kernels
     )
 
 
-def _builds_of(reader: Reader, place: str, version: str) -> list[DkmsBuild]:
+def _builds_of(reader: Reader, place: str, version: str, built: re.Pattern[str]) -> list[DkmsBuild]:
     """VERSION/KERNEL/ARCH/module holds what was built, and the link kernel-KERNEL-ARCH says that it is installed; a
     build that ended with an error leaves its make.log in VERSION/build."""
     name, builds = place.rpartition("/")[2], list[DkmsBuild]()
@@ -219,7 +232,7 @@ def _builds_of(reader: Reader, place: str, version: str) -> list[DkmsBuild]:
     for kernel in sorted_versions(one for one in names_in(reader, f"{place}/{version}") if one[:1].isdecimal()):
         machines = names_in(reader, f"{place}/{version}/{kernel}")
         modules = [names_in(reader, f"{place}/{version}/{kernel}/{machine}/module") for machine in machines]
-        is_built = any(_BUILT.fullmatch(file) for files in modules for file in files)
+        is_built = any(built.fullmatch(file) for files in modules for file in files)
         links = [reader.link(f"{place}/kernel-{kernel}-{machine}") for machine in machines]
         is_linked = any(isinstance(link, str) and version in link.split("/") for link in links)
         failed = not is_built and broken in ("", kernel)

@@ -20,6 +20,7 @@ from hosttune.facts.gpu.nvidia_smi import (
     is_vgpu_name,
     legacy_branch,
     messages_in,
+    misfit_in,
     needs_open,
     not_for_open,
     not_in_release,
@@ -85,6 +86,7 @@ class Nvidia(Fact):
     loses_links: bool = False  # it asks for links of NVLink that its firmware tells nothing of, as before a known hang
     wants_reset: bool = False  # the driver refuses work until a GPU, which it does not name, is reset
     no_room: tuple[str, ...] = ()  # slots of GPUs that it refused, as a window of theirs has no address on the bus
+    misfit: tuple[str, str] = ("", "")  # why the kernel did not take the module, as `misfit_in`
     refused: str = ""  # why the driver took no GPU when it was loaded last, as `why_refused`; empty where it is loaded
 
     @property
@@ -125,6 +127,7 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
         wants_reset=lazy(lambda: wants_reset(messages())),
         loses_links=lazy(lambda: any(LINKS_LOST in message for message in messages())),
         no_room=lazy(lambda: without_room(messages())),
+        misfit=lazy(lambda: ("", "") if raw(facts.driver, "loaded_version") else misfit_in(messages())),
         refused=lazy(lambda: "" if raw(facts.driver, "loaded_version") else why_refused(messages())),
     )
 

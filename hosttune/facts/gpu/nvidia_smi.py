@@ -73,6 +73,9 @@ _REJECTED = regex(
 _SERIAL = regex(r"(serial number is )\S+", re.IGNORECASE)
 _PREFIX = regex(STAMP + "NVRM: *")
 _KERNEL = regex(r"^(\d{9,}\.\d+) kernel: ")  # journalctl -o short-unix --no-hostname
+_MISFIT = regex(
+    r"nvidia: (version magic|disagrees about version of symbol|no symbol version for|Unknown symbol) '?([\w.+-]{1,64})"
+)
 _LEGACY = regex(r"supported through the NVIDIA (\d{3})\.[x\d]+ Legacy", re.IGNORECASE)
 _OPEN_ONLY = regex(r"requires use of the NVIDIA open kernel modules", re.IGNORECASE)
 _NOT_FOR_OPEN = regex(r"not supported by open nvidia\.ko", re.IGNORECASE)
@@ -278,6 +281,18 @@ def why_refused(messages: Iterable[str]) -> str:
 def rejected(messages: Sequence[str]) -> bool:
     """The kernel refused a module for its signature."""
     return any(_REJECTED.match(stamped(line)[1]) for line in messages)
+
+
+def misfit_in(messages: Iterable[str]) -> tuple[str, str]:
+    """Why the kernel did not take the module when it was to be loaded last: (`version magic`, `disagrees about version
+    of symbol` or `Unknown symbol`, the release or the symbol); two empty words where it did not say so."""
+    found = ("", "")
+    for line in messages:
+        if match := _MISFIT.match(stamped(line)[1]):
+            found = (match[1], match[2])
+        elif is_load(line):
+            found = ("", "")
+    return found
 
 
 def is_vgpu_name(name: str) -> bool:

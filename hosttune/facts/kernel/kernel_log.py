@@ -36,11 +36,14 @@ T = TypeVar("T")
 # names of programs, control groups, files and devices.
 # A read of the driver's firmware that failed, as the kernel itself says it: `DRIVER SLOT: ` is no name of a user's.
 _FIRMWARE = r"|nvidia [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: (?:Direct firmware load for|loading|firmware:) \S"
+# A module that was built for another kernel, or for more of it than is here (kernel: kernel/module/main.c, version.c).
+_MISFIT = r"|nvidia: (?:version magic '|disagrees about version of symbol |no symbol version for |Unknown symbol )"
 OF_GPUS = (  # lines of the driver, of nouveau, and about refused modules; none of a network interface called NVRM
     r"NVRM: (?!(?:entered|left) |renamed |port \d|\(slave |option |Caught )"
     r"|nvidia-nvswitch\d*: (?:SXid \(|Probing )|nouveau [0-9a-f]{4,8}:|(?:module: )?Loading of [\w ]+ is rejected"
     r"|PKCS#7 signature not signed with a trusted key|Lockdown: .{1,15}: unsigned module loading is restricted"
     + _FIRMWARE
+    + _MISFIT
 )
 _DIED = (
     r"|(?:Internal error: )?Oops: |BUG: (?:unable to handle|kernel NULL)|general protection fault|invalid opcode: "
@@ -121,15 +124,17 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without quotas and drives that are
-# set up, without a kernel that died, without devices that stopped, without mounts that failed, and without firmware,
-# then the older form.
-_NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "").replace(_SET_UP, "") for word in JOURNAL)
+# What records from before hold in the place of both, the newest first: the same without modules that do not fit,
+# without quotas and drives that are set up, without a kernel that died, without devices that stopped, without mounts
+# that failed, and without firmware, then the older form.
+_NO_MISFIT = tuple(word.replace(_MISFIT, "") for word in JOURNAL)
+_NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "").replace(_SET_UP, "") for word in _NO_MISFIT)
 _BEFORE = tuple(word.replace(_DIED, "").replace(_NOT_SET_UP, "") for word in _NO_QUOTAS)
 _NO_DEVICES = tuple(word.replace(_DIED, "").replace(OF_DEVICES.replace(_SET_UP, ""), "") for word in _NO_QUOTAS)
 _NO_MOUNTS = tuple(word.replace(OF_MOUNTS.replace(_OF_QUOTAS, ""), "") for word in _NO_DEVICES)
 _OLD = {
     JOURNAL: (
+        _NO_MISFIT,
         _NO_QUOTAS,
         _BEFORE,
         _NO_DEVICES,

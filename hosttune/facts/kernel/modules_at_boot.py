@@ -7,6 +7,7 @@ module_blacklist= (https://github.com/systemd/systemd/issues/25182).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
@@ -16,7 +17,7 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -48,6 +49,17 @@ def kept_out_at_boot(facts: Facts) -> Mapping[str, str]:
     """Module -> what keeps the next boot from loading it for a device, or by name: a file of modprobe.d, or
     `module_blacklist=X on the kernel command line`.
     """
+    return {**_kept_out_by_arguments(facts), **facts.module_options.kept_out}
+
+
+def kept_out_now(facts: Facts, module: str) -> str:
+    """What keeps the running kernel from loading this module, as in `kept_out_at_boot`; empty for nothing."""
+    kept_out = attempt(lambda: facts.module_options.kept_out)
+    place = kept_out.get(module) if isinstance(kept_out, Mapping) else None
+    return place or _kept_out_by_arguments(facts).get(module, "")
+
+
+def _kept_out_by_arguments(facts: Facts) -> dict[str, str]:
     now, removed, added = (
         known
         if isinstance(known := attempt(look), tuple)
@@ -56,5 +68,4 @@ def kept_out_at_boot(facts: Facts) -> Mapping[str, str]:
     )
     words = of_kernel((*(word for word in now if word not in removed), *added))
     told = (word for word in words if word.partition("=")[0] in _ARGUMENTS)
-    given = {one(name): f"{word} {ON_COMMAND_LINE}" for word in told for name in word.partition("=")[2].split(",")}
-    return {**given, **facts.module_options.kept_out}
+    return {one(name): f"{word} {ON_COMMAND_LINE}" for word in told for name in word.partition("=")[2].split(",")}
