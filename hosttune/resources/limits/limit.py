@@ -35,6 +35,10 @@ KINDS = ("soft", "hard")
 NR_OPEN = "fs.nr_open"
 NOT_NEEDED = "0"  # as `enough`
 _OF_SERVICES = ("nofile", "memlock")  # what is known of services (facts/limits/limits.py)
+_TOO_LOW = {
+    "nofile": "new sessions may open too few files",
+    "memlock": "new sessions may lock too little memory",
+}  # in the words of the machine's owner
 _DOMAIN = regex(r"\*|@?[A-Za-z_][\w.-]*")
 
 
@@ -249,7 +253,8 @@ class _LimitComparison(InDropin):
     @property
     def _wants(self) -> str:
         wanted = " and ".join(f"{kind} {self.wish.fields[kind]}" for kind in KINDS if kind in self.wish.fields)
-        return f"{self.wish.name} should be at least {wanted} in new sessions"
+        effect = _TOO_LOW.get(self.wish.name, "a limit of new sessions is too low")
+        return f"{effect}: {self.wish.name} should be at least {wanted}"
 
     def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
         return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)
