@@ -144,7 +144,7 @@ def explain_outline(one: Explained, page: Page) -> Document:
         Section("Why", tuple(_paragraphs(rule.why)), is_prose=True),
         *(() if page.is_terse else details),
         _list("By hand", _points(does), one.why_in_general),
-        _list("Taken back by hand", _points(undoes)),
+        _list("Undone by hand", _points(undoes)),
         Section("Switch it off", tuple(_switches(rule, page))) if one.findings else None,
         Say(_MORE) if page.is_terse else None,
         _list("Sources", _points(map(_dated, rule.sources))),
@@ -282,4 +282,4 @@ def _switches(rule: Rule, page: Page) -> Iterator[Say]:
     yield Say("for a time, with the reason:", code=f"ignore: [{{rule: {name}, reason: ..., until: YYYY-MM-DD}}]")
     yield Say("this time only:", code=f"--ignore {name}")
     if rule.want and page.can_apply:
-        yield Say("and take back what it did:", code=page.act(f"undo --rule {name} --yes"))
+        yield Say("and undo what it did:", code=page.act(f"undo --rule {name} --yes"))

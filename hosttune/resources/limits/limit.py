@@ -230,11 +230,12 @@ class _LimitComparison(InDropin):
 
     @property
     def _there(self) -> tuple[str, ...]:
-        found = []
+        alike: dict[str, list[str]] = {}  # whose, by what they have
         for one in sorted(self.limits, key=lambda one: one.is_met):  # a short report shows the first of them
             given = one.now or one.other
-            said = f" {given.value} ({given.place})" if given.value else ": no file"
-            found.append(f"{one.domain} {one.kind}{said}")
+            said = f"{one.kind} {given.value} ({given.place})" if given.value else f"{one.kind}: no file"
+            alike.setdefault(said, []).append(one.domain)
+        found = [f"{' and '.join(domains)} {said}" for said, domains in alike.items()]
         domains = {one.domain for one in self.limits}
         others = (one for one in self.lines if one.domain not in domains)
         own = sorted({f"{one.domain} has its own ({one.given.place})" for one in others})

@@ -302,7 +302,7 @@ def _reversible(would: apt.Transaction) -> str:
     if lost:
         known = len(would.before)
         return (
-            f"no: only {known - len(lost)} of {known} old versions can be kept, and a set goes back as a whole: "
+            f"no: only {known - len(lost)} of {known} old versions can be kept, and a set is undone as a whole: "
             f"the archive no longer has {', '.join(lost)}"
         )
     also = f"; {removes}" if new else ""
