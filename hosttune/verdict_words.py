@@ -48,7 +48,7 @@ HOLDS = {
     "would disturb": "would disturb",
     "waiting for": "waiting for",
     "reverted by somebody": "set back by hand",
-    "came back": "came back",
+    "came back": "rolled back",
     "orphaned": "still applied, no longer wanted",
     "deferred": "cannot be judged in an image",
 }
@@ -57,6 +57,27 @@ HOLDS = {
 def hold_text(kind: str, detail: str) -> str:
     """`managed by TuneD`, `blocked: no device is LABEL=data`, `waiting for GPU work`."""
     return f"{HOLDS.get(kind, '')} {detail}".strip() if detail else HOLDS.get(kind, "").rstrip(":")
+
+
+# What became of a run on trial, by the words of JSON and metrics: as a label, and behind `run N`. A state without a row
+# is called as it is there. `undo` is what a person does, a rollback what hosttune does by itself.
+TRIALS = {
+    "on trial: to be taken back": ("on trial: rollback due", "is on trial: rollback due"),
+    "came back": ("rolled back", "was rolled back"),
+    "came back in part": ("partly rolled back", "was partly rolled back"),
+    "failed to come back": ("rollback failed", "could not be rolled back"),
+    "cannot come back": ("no rollback", "cannot be rolled back"),  # of a change in a plan
+}
+
+
+def trial_text(state: str) -> str:
+    """`rolled back`, of a run or a change."""
+    return TRIALS.get(state, (state, ""))[0]
+
+
+def run_text(state: str) -> str:
+    """What stands behind `run N`: `was rolled back`, `is on trial: this boot`."""
+    return TRIALS.get(state, ("", f"is {state}"))[1]
 
 
 KINDS = {"wants": "changes", "advises": "advice only"}  # of rules

@@ -267,7 +267,7 @@ reboot_when_idle() {
 }
 
 fail() {
-    say "failed to come back: $*"
+    say "rollback failed: $*"
     mark failed || release_reset
 }
 
@@ -289,12 +289,12 @@ come_back() {
     ! has oneshot || is_trial_entry || { make_writable && clean_grub; }
     if ! make_writable; then
         # No mark, which would be an empty file on a full disk: the next boot, or hosttune, takes it back where there is room.
-        say "failed to come back: the root file system cannot be written to, it is read-only or full; nothing was done"
+        say "rollback failed: the root file system cannot be written to, it is read-only or full; nothing was done"
         release_reset
     elif ! is_whole; then
         fail "what was kept in $T is damaged; nothing was done"
     elif ! decide; then
-        is_confirmed || fail "that it comes back cannot be recorded; nothing was done"
+        is_confirmed || fail "the rollback cannot be recorded; nothing was done"
     elif ! restore; then
         fail "the file could not be put back; the host is not rebooted"
     elif ! take_turn && ! { [ "$gave_up" ] && is_of_this_boot returned; }; then
@@ -307,14 +307,14 @@ come_back() {
 
 leave_trial() {
     if ! is_of_this_boot put && ! is_trial_entry && ! { [ "$gave_up" ] && is_of_this_boot trying; }; then
-        say "came back: this boot has nothing of the trial"
+        say "rolled back: this boot has nothing of the trial"
         release_reset
     elif [ "$mode" = deadline ] && is_gpu_at_work; then
-        say "came back: in force after a reboot, which waits for the end of the work on the GPUs, at most $last s"
+        say "rolled back: in force after a reboot, which waits for the end of the work on the GPUs, at most $last s"
         reboot_when_idle
         watcher= # it goes on
     else
-        say "reboots, once, to come back"
+        say "reboots once, for the rollback"
         reboot_once
     fi
 }
@@ -359,7 +359,7 @@ $(cat "$T/monitors" 2> /dev/null)
         elif ! has settled; then
             come_back "the host went down before the changes in force at once were confirmed"
         elif has decided; then
-            come_back "the host went down while the trial was being taken back"
+            come_back "the host went down while the trial was being rolled back"
         elif has trying; then
             come_back "a second boot without a confirmation"
         elif has oneshot && ! is_trial_entry; then

@@ -76,7 +76,7 @@ class Execution:
             self.leave(change, f"{describe_place(change.address)} would disturb what runs now: {'; '.join(running)}")
             return None
         step = self.recorder.intent(change, undoes, superseded=superseded)
-        on_paper = f"{describe_place(change.address)} is as before already: booked as undone"
+        on_paper = f"{describe_place(change.address)} already has its old value: recorded as undone"
         self.on_progress(on_paper if superseded else f"{change.action.symbol} {describe_place(change.address)}")
         try:
             if not superseded:
@@ -149,7 +149,7 @@ class Execution:
         """
         steps = self.standing.pop(rule, [])
         goes_back = any(_goes_back(change) for _, change in steps)
-        self.on_progress(f"taking back {rule}: {reason}" if goes_back else reason)
+        self.on_progress(f"rolling back {rule}: {reason}" if goes_back else reason)
         kept = []
         while steps:
             step, change = steps.pop()

@@ -15,6 +15,7 @@ from hosttune.facts.reading import hint
 from hosttune.host.door import Stat
 from hosttune.regex import regex
 from hosttune.values import ABSENT
+from hosttune.verdict_words import run_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,16 +71,15 @@ def _undecided(reader: Reader) -> str:
         return ""
     if trial.state.value == "failed to come back":
         again = f"sudo hosttune undo {quote(trial.run)} --yes tries again"
-        return f"run {trial.run} failed to come back ({trial.reason}): {again}"
+        return f"run {trial.run} {run_text(trial.state.value)} ({trial.reason}): {again}"
     why = f" ({trial.reason})" if trial.reason else ""
-    how = trial.state if trial.state.value.startswith("came back") else f"is {trial.state}"
-    return f"run {trial.run} was on trial and {how}{why}: the next run books it"
+    return f"run {trial.run} was on trial and {run_text(trial.state.value)}{why}: the next run records it"
 
 
 def _finished_by(run: Run) -> str:
     undoes = next((step.undoes for step in run.steps if step.undoes), None)
     if run.command == "undo" and not undoes:
-        return "nothing was taken back yet; type it again"
+        return "nothing was undone yet; type it again"
     return goes_on_with(StepId(run.id, 0), undoes)
 
 

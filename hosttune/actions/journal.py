@@ -265,7 +265,7 @@ def goes_on_with(step: StepId, undoes: StepId | None) -> str:
     """What goes on with a step that stopped half-way, a phrase with the command."""
     if undoes:
         return f"sudo hosttune undo {quote(undoes.run)} --yes goes on with it"
-    return f"sudo hosttune apply --yes goes on with it; to take it back: sudo hosttune undo {quote(step.run)} --yes"
+    return f"sudo hosttune apply --yes goes on with it; to undo it: sudo hosttune undo {quote(step.run)} --yes"
 
 
 def way_out(error: HosttuneError, step: StepId, undoes: StepId | None) -> str:

@@ -22,6 +22,7 @@ from hosttune.host.lock import locked
 from hosttune.host.pager import switch_pager_off
 from hosttune.host.stopping import outlive_terminal
 from hosttune.values import Unreadable
+from hosttune.verdict_words import trial_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,7 +75,7 @@ def open_for_change(
             session = opened()
         if is_left_over(writer):
             if ended := finish(session, writer, on_progress, may_reboot=for_return):
-                on_progress(f"run {ended.trial.run}: {ended.state}")
+                on_progress(f"run {ended.trial.run}: {trial_text(ended.state.value)}")
             session = opened()
         if not beside_trial and not for_return:
             require_none(writer)

@@ -42,7 +42,7 @@ SETTLE_S = 300.0  # what comes late in a boot has come: the fabric, links, daemo
 POLL_S, FLAP_S = 10.0, 30.0
 GRACE_S = 120.0
 _AUTOMOUNT = "autofs"  # of systemd.automount(5): what is to be mounted there is not, up to the next look
-_AGAIN = "it cannot be held against what was before; confirm with --anyway, or take it back"
+_AGAIN = "it cannot be compared with the state before; confirm with --anyway, or undo it"
 
 _Found = Sign | Unseen
 

@@ -53,6 +53,7 @@ from hosttune.host.console import archive, load_bytes, starting_words
 from hosttune.host.door import Stat
 from hosttune.resources import describe_place
 from hosttune.values import ABSENT, Action, Activation, Confirmer, FileValue, Phase, Plan, Receipt, Unreadable
+from hosttune.verdict_words import run_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -148,7 +149,7 @@ def require_promise(planned: TrialPlan, *, without_return: bool) -> None:
         )
         rules = " ".join(f"--ignore {rule}" for rule in dict.fromkeys(one.change.rule for one in stays))
         raise Refused(
-            f"this cannot come back by itself: {told}; nothing was changed",
+            f"this cannot be rolled back: {told}; nothing was changed",
             hint=f"leave it out ({rules}), or make it all the same: --without-return",
         )
 
@@ -249,7 +250,9 @@ def require_confirmable(session: Session, reader: Reader, run_id: str | None) ->
             f"run {trial.run} is on trial at the next boot, which is not there yet", hint="reboot, then confirm"
         )
     if not trial.state.is_open:
-        raise Refused(f"run {trial.run} is {trial.state}: it is too late to confirm it", hint="see: hosttune history")
+        raise Refused(
+            f"run {trial.run} {run_text(trial.state.value)}: it is too late to confirm it", hint="see: hosttune history"
+        )
     if trial.record.made_s == 0:
         raise Refused(
             f"run {trial.run} has not come to its end: there is nothing to confirm",
@@ -275,7 +278,7 @@ def _require_standing(session: Session, run_id: str | None) -> None:
     back = back or next(undoing, None)
     at = f"{back.started_at[:16].replace('T', ' ')} UTC" if back else ""
     if back and back.is_return:
-        what = f"{journal.status(run)} at {at}, because {back.who.partition(': ')[2]}"
+        what = f"{run_text(journal.status(run))} at {at}, because {back.who.partition(': ')[2]}"
     else:
         what = "is not in force any more" + (f": {back.who}, {at}" if back else "")
     raise Refused(f"run {run.id} {what}", hint="see: hosttune history")
@@ -354,12 +357,12 @@ def _on_trial_text(trial: TrialRun) -> str:
     record, keep = trial.record, f"sudo hosttune confirm {quote(trial.run)}"
     if trial.state is TrialState.LIVE:
         within = span_text(record.within_s)
-        return f"run {trial.run} is on trial for {within} and goes back then, unless: {keep}"
+        return f"run {trial.run} is on trial for {within} and is rolled back then, unless: {keep}"
     if trial.state is TrialState.NEXT_BOOT:
         return f"run {trial.run} is on trial at the next boot: reboot, then: {keep}"
     if trial.state is TrialState.THIS_BOOT:
-        return f"run {trial.run} is on trial in this boot and goes back, unless: {keep}"
-    return f"run {trial.run} {trial.state}" + (f": {trial.reason}" if trial.reason else "")
+        return f"run {trial.run} is on trial in this boot and is rolled back, unless: {keep}"
+    return f"run {trial.run} {run_text(trial.state.value)}" + (f": {trial.reason}" if trial.reason else "")
 
 
 def lost(session: Session, trial: TrialRun, *, smi_s: float = FIRST_SMI_S) -> tuple[Loss, ...]:
@@ -371,7 +374,7 @@ def lost(session: Session, trial: TrialRun, *, smi_s: float = FIRST_SMI_S) -> tu
     try:
         before = standing_of(require_known(content, BEFORE).decode("utf-8", "replace"), BEFORE)
     except UnknownFact as unknown:
-        hint = "confirm it with --anyway, or take it back"
+        hint = "confirm it with --anyway, or undo it"
         raise Refused(f"what was before cannot be read: {unknown.reason}", hint=hint) from None
     record = trial.record
     is_boot = trial.state is TrialState.THIS_BOOT
@@ -412,7 +415,7 @@ def confirm(
         if blockers := _blockers(session, writer):
             raise Refused(
                 f"no boot before this is solved: {'; '.join(blockers)}",
-                hint="solve that and confirm again, or take the run back",
+                hint="solve that and confirm again, or undo the run",
             )
         _entry(session, writer, record)  # refused here, it is still on trial live
         try:
@@ -487,7 +490,7 @@ def come_back(
     who = f"{WHO_COMES_BACK}: {reason}"
     try:
         planned = plan_undo(session, record.run, is_return=True)
-        given_up = dict.fromkeys(record.postponed, f"came back: {reason}")
+        given_up = dict.fromkeys(record.postponed, f"rolled back: {reason}")
         receipt = undo(session, writer, planned, on_progress=on_progress, who=who, given_up=given_up)
         require_whole(receipt)
     except HosttuneError as error:
@@ -505,7 +508,7 @@ def come_back(
     if needs and may_reboot and (blockers := _blockers(session, writer)):
         needs, may_reboot = f"{needs}, and no reboot before this is solved: {'; '.join(blockers)}", False
     busy = _work(Facts(writer, session.facts.asked)) if needs and may_reboot else ()
-    told = f"run {trial.run} {state}: {reason}"
+    told = f"run {trial.run} {run_text(state.value)}: {reason}"
     if busy:
         trial_clock.reboot_when_idle(writer, trial.run)  # before the mark: what fails here is tried again
         needs = f"{needs}, which waits for at most {span_text(LAST_S)}: {'; '.join(busy)}"
@@ -513,7 +516,7 @@ def come_back(
     if needs and may_reboot and not busy:
         # The guard stays until then: where this ends here, its script reboots. Who looks next removes it (`finish`).
         trial_clock.announce(writer, clean(told))
-        trial_clock.announce(writer, clean("this host reboots, once, to come back"))
+        trial_clock.announce(writer, clean("this host reboots once, for the rollback"))
         trial_clock.reboot(writer)
         return TrialEnd(trial, state, reason, receipt)
     text = clean(f"{told}; {needs}" if needs else told)
@@ -547,13 +550,13 @@ def _needs_reboot(reader: Reader, trial: TrialRun, receipt: Receipt) -> str:
 def _failed(writer: Writer, trial: TrialRun, reason: str, receipt: Receipt | None) -> TrialEnd:
     """Nothing is tried again by itself: the marks say so, and stay."""
     with suppress(HosttuneError):
-        writer.append(trial_guard.LOG, f"{clean(f'failed to come back: {reason}')}\n".encode())
+        writer.append(trial_guard.LOG, f"{clean(f'rollback failed: {reason}')}\n".encode())
     for name in ("failed", "returned"):
         with suppress(HosttuneError):
             trial_guard.mark(writer, name)
     trial_clock.stop(writer, trial.run)
     text = clean(
-        f"run {trial.run} failed to come back: {reason}; sudo hosttune undo {quote(trial.run)} --yes tries again"
+        f"run {trial.run} could not be rolled back: {reason}; sudo hosttune undo {quote(trial.run)} --yes tries again"
     )
     trial_clock.announce(writer, text)
     show_at_login(writer, trial_clock.MOTD, text)
@@ -569,8 +572,8 @@ def on_trial_to_undo(session: Session, reader: Reader, run_id: str | None, rule:
     if rule or its != trial.run:
         what, run = f"a rule of run {trial.run}" if rule else f"run {its}", quote(trial.run)
         raise Refused(
-            f"run {trial.run} is {trial.state}; {what} is not taken back beside it",
-            hint=f"sudo hosttune confirm {run}, or take it back as a whole: sudo hosttune undo {run} --yes",
+            f"run {trial.run} {run_text(trial.state.value)}; {what} is not undone beside it",
+            hint=f"sudo hosttune confirm {run}, or undo it as a whole: sudo hosttune undo {run} --yes",
         )
     return trial
 
@@ -587,7 +590,7 @@ def taken_back(writer: Writer, trial: TrialRun) -> None:
     """Somebody has undone the run: nothing is on trial any more."""
     trial_guard.mark(writer, "returned")
     _disarm(writer, trial.record)
-    trial_clock.announce(writer, clean(f"run {trial.run} was taken back, and is on trial no more"))
+    trial_clock.announce(writer, clean(f"run {trial.run} was undone, and is no longer on trial"))
 
 
 def finish(
@@ -612,7 +615,7 @@ def finish(
         if back := session.journal.return_of(session.journal.run(trial.run)):  # booked, before its reboot
             _disarm(writer, trial.record)
             return TrialEnd(trial, trial.state, back.who.partition(": ")[2])
-        return come_back(session, writer, trial, trial.reason or "it came back at boot", on_progress)
+        return come_back(session, writer, trial, trial.reason or "it was rolled back at boot", on_progress)
     if trial.state is TrialState.OVERDUE:
         reason = trial.reason or "nobody confirmed it in time"
         is_later = boot_id(writer) != trial.record.boot_id

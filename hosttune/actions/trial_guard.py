@@ -132,7 +132,7 @@ def check_armable(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> tu
     try:
         return tuple(_obstacles(reader, facts, files))
     except UnknownFact as unknown:
-        return (f"it cannot be told whether this host can come back: {unknown.reason}",)
+        return (f"it is unknown whether this host can roll back: {unknown.reason}",)
 
 
 def _obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> Iterable[str]:
@@ -140,7 +140,7 @@ def _obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> Itera
         yield OF_AN_IMAGE
         return
     if not reader.is_privileged:
-        yield "only root can set up what brings this host back"
+        yield "only root can set up a rollback"
         return
     if facts.host.is_container or facts.host.is_wsl or not facts.host.has_systemd:
         yield "this is a container or has no systemd: nothing of hosttune's would run in its next start"
@@ -158,7 +158,7 @@ def _obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> Itera
         if _ODD.search(path):
             yield f"{path!r} has characters that the guard does not take"
     if isinstance(reader.stat(f"{FOLDER}/armed"), Stat):
-        yield f"another run is on trial ({FOLDER}): confirm it or take it back first"
+        yield f"another run is on trial ({FOLDER}): confirm it or undo it first"
     for path in UNIT_PATHS:
         link = reader.link(path)
         content = reader.read(path)
@@ -177,9 +177,9 @@ def _room(reader: Reader, files: Sequence[KeptFile]) -> Iterable[str]:
     if isinstance(space, Unreadable):
         raise UnknownFact(space.reason)
     if isinstance(space, Space) and space.available_bytes < needed:
-        yield f"the root file system is full: {needed >> 10} KiB are needed to come back"
+        yield f"the root file system is full: {needed >> 10} KiB are needed for a rollback"
     if isinstance(space, Space) and space.total_inodes > 0 and space.available_inodes < _SPARE_INODES:
-        yield "the root file system has no room for more files, which coming back needs"
+        yield "the root file system has no room for the files of a rollback"
 
 
 def arm(
@@ -319,7 +319,7 @@ def _decide(writer: Writer, word: str) -> None:
     content = writer.read(_DECIDED)
     said = content.decode("ascii", "replace").strip() or "returned" if isinstance(content, bytes) else "unknown"
     if said != word:
-        told = {"confirmed": "it is confirmed already", "returned": "too late: it is being taken back"}
+        told = {"confirmed": "it is confirmed already", "returned": "too late: it is being rolled back"}
         raise Refused(told.get(said, f"{_DECIDED} cannot be read"))
 
 

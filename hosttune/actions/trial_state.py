@@ -20,6 +20,7 @@ from hosttune.host.door import Completed
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Change, Confirmer, Unreadable, Word
+from hosttune.verdict_words import run_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -207,7 +208,7 @@ def _reason(reader: Reader, state: TrialState) -> str:
     content = reader.read(trial_guard.LOG)
     lines = content.replace(b"\0", b"").decode("utf-8", "replace").splitlines() if isinstance(content, bytes) else []
     told = (line for line in lines if not line.startswith(("trial of run ", "put back ")))
-    return next(told, "").removeprefix("failed to come back: ")
+    return next(told, "").removeprefix("rollback failed: ").removeprefix("failed to come back: ")  # as 0.1.0 wrote
 
 
 def require_none(reader: Reader) -> None:
@@ -219,6 +220,8 @@ def require_none(reader: Reader) -> None:
     if trial is not None:
         back = f"sudo hosttune undo {quote(trial.run)} --yes"
         if trial.state is TrialState.FAILED:
-            raise Refused(f"run {trial.run} failed to come back: {trial.reason}", hint=f"mend that, then: {back}")
-        way_out = f"sudo hosttune confirm {quote(trial.run)}, or take it back: {back}"
-        raise Refused(f"run {trial.run} is {trial.state}; nothing else is changed meanwhile", hint=way_out)
+            raise Refused(
+                f"run {trial.run} {run_text(trial.state.value)}: {trial.reason}", hint=f"fix that, then: {back}"
+            )
+        way_out = f"sudo hosttune confirm {quote(trial.run)}, or undo it: {back}"
+        raise Refused(f"run {trial.run} {run_text(trial.state.value)}; nothing else is changed meanwhile", hint=way_out)

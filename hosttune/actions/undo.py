@@ -297,7 +297,7 @@ def _taken(session: Session, execution: Execution, undo_plan: UndoPlan, given_up
     """Take back what the plan says until a signal asks to stop, and return what became of it."""
     writer, recorder = execution.writer, execution.recorder
     runs = ", ".join(dict.fromkeys(one.step.run for one in reversed(undo_plan.returns)))
-    execution.log(f"begins: {len(undo_plan.returns)} of {runs} to take back, hosttune {__version__}")
+    execution.log(f"begins: {len(undo_plan.returns)} of {runs} to undo, hosttune {__version__}")
     made: list[Change] = []
     stuck: set[str] = set()
     for change, reason in given_up.items():

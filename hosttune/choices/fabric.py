@@ -85,7 +85,7 @@ def _not_here(facts: Facts) -> str:
         return why_not
     if facts.managers.gpu_operator and not facts.driver.branch:
         return "the GPU Operator brings driver and Fabric Manager in a container"
-    return "" if facts.driver.is_present else "no driver is installed, which is the business of gpu-driver"
+    return "" if facts.driver.is_present else "no driver is installed (see gpu-driver)"
 
 
 def _obstacle(facts: Facts) -> tuple[str, str]:

@@ -82,7 +82,7 @@ def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
     is_default = limits.where == SLOW_DISK
     reason = _why_not(case, limits)
     if is_default and not reason and (reason := _why_not_by_default(case)) and _helps_elsewhere(case):
-        what = f"temporary files go to {case.place}, and {case.disks[0]} has more room"
+        what = f"temporary files go to {case.place}, although {case.disks[0]} has more room"
         return TmpSize(0, "", advice=what, disk=case.disks[0].partition(" ")[0])
     if is_default:
         size = min(int(case.ram_bytes * _SHARE_ON_SLOW_DISK) // _GIB * _GIB, _MOST_ON_SLOW_DISK)

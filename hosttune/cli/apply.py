@@ -44,20 +44,22 @@ def apply(
     ] = False,
     confirm_within: Annotated[
         str | None,
-        Option("--confirm-within", metavar="TIME", help="On trial: taken back unless confirmed in TIME (15m); or off."),
+        Option(
+            "--confirm-within", metavar="TIME", help="On trial: rolled back unless confirmed in TIME (15m); or off."
+        ),
     ] = None,
     confirm_by: Annotated[
         Confirmer | None, Option("--confirm-by", help="Who confirms: operator (hosttune confirm), or health as well.")
     ] = None,
     without_return: Annotated[
-        bool, Option("--without-return", help="On trial: also what cannot come back by itself.")
+        bool, Option("--without-return", help="On trial: also what cannot be rolled back.")
     ] = False,
 ) -> int:
     """Apply the plan, verify it and print a receipt. Without --yes the same as plan.
 
     With --confirm-within they are on trial: unless `hosttune confirm` says so in time, over a connection that began
-    after them, this host takes them back by itself. What takes effect at the next boot is on trial in that boot, also
-    where it does not come to its end. The plan says what is tried when, and what cannot come back.
+    after them, this host rolls them back. What takes effect at the next boot is on trial in that boot, also
+    where it does not come to its end. The plan says what is tried when, and what cannot be rolled back.
 
     A dropped connection does not stop it: the next login and `hosttune history` show what it did. Ctrl-C stops it
     between two changes; the next apply --yes goes on.

@@ -118,10 +118,10 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
         if trial.record.by is not Confirmer.HEALTH:
             if _left_s(writer, run):
                 how = f"something is not as before: {told}" if told else "this host is as before"
-                announce(writer, clean(f"{how}; run {run} goes back, unless: sudo hosttune confirm {quote(run)}"))
+                announce(writer, clean(f"{how}; run {run} is rolled back, unless: sudo hosttune confirm {quote(run)}"))
             return None
         if not judged.is_healthy:
-            return _take_back(look, run, f"not as before: {told or 'it could not be told'}")
+            return _take_back(look, run, f"not as before: {told or 'it could not be determined'}")
         with _returning(look) as (session, writer):
             now = read_trial(writer)
             if now is None or now.run != run or now.state is not trial.state or now.record.made_s == 0:

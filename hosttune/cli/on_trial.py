@@ -75,7 +75,10 @@ def shown(session: Session, plan: Plan, planned: TrialPlan | None, asked: AskedT
         words = f" {shell(asked.words)}" if asked.words else ""
         return PlannedTrial((planned_trial(planned),), words)
     if asked.within is None and wants_hint(plan, session.reader):
-        text = "It takes effect at the next boot, and you came over ssh: with --confirm-within 15m it comes back."
+        text = (
+            "It takes effect at the next boot, and you came over ssh: with --confirm-within 15m it is rolled back "
+            "unless you confirm it."
+        )
         return PlannedTrial((Say(text, is_hanging=True),))
     return None
 

@@ -21,12 +21,12 @@ EXAMPLES = ("sudo hosttune trial", "sudo hosttune trial --wait")
 def trial(
     look: HostOptions,
     show: DisplayOptions,
-    wait: Annotated[bool, Option("--wait", help="Wait until it is confirmed or came back.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Wait until it is confirmed or rolled back.")] = False,
 ) -> int:
     """Show the changes on trial and what stopped working. Also the deadline, or that the last run was rolled back, and
     why. Needs root, changes nothing.
 
-    Exit status: 0 nothing on trial (any more), 1 on trial or came back, 2 failed to come back, or trouble.
+    Exit status: 0 nothing on trial (any more), 1 on trial or rolled back, 2 the rollback failed, or trouble.
     """
     from hosttune.actions.journal import read_journal
     from hosttune.actions.trial import lost

@@ -18,7 +18,7 @@ def undo(
     look: HostOptions,
     show: ShowChange,
     run: Annotated[
-        str | None, Argument(metavar="[RUN]", help="The run to take back, with those that went on with it.")
+        str | None, Argument(metavar="[RUN]", help="The run to undo, with those that went on with it.")
     ] = None,
     rule: Annotated[str | None, Option("--rule", metavar="RULE", help="All that this rule did.")] = None,
     expect: Annotated[

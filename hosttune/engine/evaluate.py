@@ -123,7 +123,9 @@ def _evaluated(rule: Rule, names: ExpressionNames) -> Evaluation:
     if doubt:
         return Evaluation(rule, (*_faults(rule, items), _finding(rule, Verdict.UNKNOWN, doubt.reason)))
     if rule.for_each is not None and not items:
-        return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, "nothing on this host to look at"),))
+        return Evaluation(
+            rule, (_finding(rule, Verdict.NOT_APPLICABLE, "this host has nothing that this rule checks"),)
+        )
     findings: list[Finding] = []
     wishes: list[Wish] = []
     for subject, inner in items:

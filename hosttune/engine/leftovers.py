@@ -80,6 +80,4 @@ def point_out(finding: Finding, left: Iterable[str]) -> Finding:
     if finding.hold.kind is not HoldKind.OWNED:
         return finding
     rule = next((one for one in left if f"{DROPIN}{one}." in finding.hold.detail), "")
-    return (
-        replace(finding, todo=f"take it back first: sudo hosttune undo --rule {quote(rule)} --yes") if rule else finding
-    )
+    return replace(finding, todo=f"undo it first: sudo hosttune undo --rule {quote(rule)} --yes") if rule else finding

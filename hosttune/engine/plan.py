@@ -162,7 +162,7 @@ def hold_back(
         todo = f"find out who sets it back, or ignore {finding.rule}; {afresh}"
     elif back := _back(finding, policy, came_back or {}):
         hold = Hold(HoldKind.CAME_BACK, back)
-        todo = f"mend the cause, then: sudo hosttune apply --yes --again {quote(finding.rule)}"
+        todo = f"fix the cause, then: sudo hosttune apply --yes --again {quote(finding.rule)}"
     elif risk > policy.max_risk:
         hold = Hold(HoldKind.ABOVE_MAX_RISK, f"{policy.max_risk} (risk {risk})")
         todo = f"allow it with --max-risk {risk} (policy: max_risk: {risk})"

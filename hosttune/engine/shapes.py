@@ -91,7 +91,7 @@ CONFIRM = TableSpec(
         "boot": Boolean(help="Whether what takes effect at the next boot is on trial there; true unless given"),
     },
     required=("within",),
-    help="What apply makes goes back by itself unless it is confirmed (as --confirm-within)",
+    help="What apply changes is rolled back unless it is confirmed (as --confirm-within)",
 )
 
 PARAMS = MapOf(MapOf(Scalar()), keys=Id(), help="Values for the parameters of rules")

@@ -114,7 +114,7 @@ def plan_trial(
 def _tried(change: Change, terms: TrialTerms, one_boot: str) -> TriedChange:
     kind = kind_of(change.address)
     if change.address.kind in _PACKAGES:
-        return _stays(change, "packages come back only with their archives at hand, and by a person's word")
+        return _stays(change, "only a person can undo packages, with their archives at hand")
     if change.reversible.startswith("no") or kind.invert(change) is None:
         return _stays(change, f"it cannot be undone: {change.reversible}")
     if change.activation is not Activation.REBOOT:

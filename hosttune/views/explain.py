@@ -117,7 +117,7 @@ def profiles_of(rule: Rule, catalog: Catalog) -> tuple[str, ...]:
     return tuple(name for name, profile in catalog.profiles.items() if rule.id in profile.rules)
 
 
-_MORE = "Conditions, parameters, what it reads, wants and looks for: --verbose."
+_MORE = "All reasons, undoing by hand, conditions, parameters and sources: --verbose."
 
 
 def explain_report(one: Explained, page: Page) -> str:
@@ -130,6 +130,8 @@ def explain_outline(one: Explained, page: Page) -> Document:
     rule, told = one.rule, one.told
     does, undoes = one.ways
     loop = Say("For each:", code=clean(rule.for_each.source)) if rule.for_each else None
+    is_terse = page.is_terse
+    reasons = tuple(_paragraphs(rule.why))
     details = (
         _list("Reasons not to apply", _guards(one, page)),
         loop,
@@ -139,15 +141,14 @@ def explain_outline(one: Explained, page: Page) -> Document:
         _params(one),
     )
     blocks = (
-        _facts(rule, one.profiles),
         *(_here(one, page) if one.findings else ()),
-        Section("Why", tuple(_paragraphs(rule.why)), is_prose=True),
-        *(() if page.is_terse else details),
+        _facts(rule, one.profiles, is_terse=is_terse),
+        Section("Why", reasons[:1] if is_terse else reasons, is_prose=True),
+        *(() if is_terse else details),
         _list("By hand", _points(does), one.why_in_general),
-        _list("Taken back by hand", _points(undoes)),
+        None if is_terse else _list("Undone by hand", _points(undoes)),
         Section("Switch it off", tuple(_switches(rule, page))) if one.findings else None,
-        Say(_MORE) if page.is_terse else None,
-        _list("Sources", _points(map(_dated, rule.sources))),
+        Say(_MORE) if is_terse else _list("Sources", _points(map(_dated, rule.sources))),
         Say("Page of this rule:", code=one.page, link=one.page) if one.page else None,
     )
     name = clean(rule.id)
@@ -209,13 +210,14 @@ def _dated(source: str) -> str:
     return f"{source} (as of {table.as_of}, good until {table.good_until})" if table else source
 
 
-def _facts(rule: Rule, profiles: tuple[str, ...]) -> Items:
+def _facts(rule: Rule, profiles: tuple[str, ...], *, is_terse: bool) -> Items:
     origin = "" if rule.is_builtin else f", from {clean(rule.where.path)}"
+    has_standing = bool(origin) or rule.status.value != "stable" or not is_terse
     items = (
-        Item("gain", clean(" ".join(rule.gain.split())), evidence=(figure_text(rule),)),
+        Item("gain", clean(" ".join(rule.gain.split())), evidence=() if is_terse else (figure_text(rule),)),
         Item("risk", risk_text(rule)),
-        Item("status", standing_text(rule) + origin),
-        Item("profiles", ", ".join(profiles) or "none; it runs where a policy selects it"),
+        *((Item("status", standing_text(rule) + origin),) if has_standing else ()),
+        *(() if is_terse else (Item("profiles", ", ".join(profiles) or "none; it runs where a policy selects it"),)),
     )
     return Items(items, is_aligned=True)
 
@@ -279,7 +281,8 @@ def _here(one: Explained, page: Page) -> Iterator[Block]:
 def _switches(rule: Rule, page: Page) -> Iterator[Say]:
     name = clean(rule.id)
     yield Say(f"in {clean(page.policy)}:", code=f"ignore: [{name}]")
-    yield Say("for a time, with the reason:", code=f"ignore: [{{rule: {name}, reason: ..., until: YYYY-MM-DD}}]")
+    if not page.is_terse:
+        yield Say("for a time, with the reason:", code=f"ignore: [{{rule: {name}, reason: ..., until: YYYY-MM-DD}}]")
     yield Say("this time only:", code=f"--ignore {name}")
     if rule.want and page.can_apply:
-        yield Say("and take back what it did:", code=page.act(f"undo --rule {name} --yes"))
+        yield Say("and undo what it did:", code=page.act(f"undo --rule {name} --yes"))

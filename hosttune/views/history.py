@@ -8,6 +8,7 @@ from hosttune.codec import FORMAT_VERSION
 from hosttune.host.cleaned import clean
 from hosttune.resources import describe_place
 from hosttune.values import Phase
+from hosttune.verdict_words import trial_text
 from hosttune.views.document import CommandBlock, Document, Item, Items, Panel, Say, Steps, Table, rendered
 from hosttune.views.terminal import counted
 
@@ -98,7 +99,7 @@ def _row(run: Run, journal: Journal, trial: OnTrial) -> tuple[str, ...]:
         step.phase is Phase.FAILED and not (run.is_return and not step.undoes) and not step.is_interrupted
         for step in run.steps
     )
-    status = trial.get(run.id) or journal.status(run)
+    status = trial.get(run.id) or trial_text(journal.status(run))
     is_part = run.was_interrupted or not run.is_finished
     if run.was_interrupted and status == "finished":
         status = "interrupted, finished later"

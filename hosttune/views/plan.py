@@ -84,14 +84,14 @@ def undo_report(
     """The plan of `undo`. `words` name it again (`undo RUN`), `ignore` are the rules that the next apply would redo;
     `on_paper` counts the changes that are gone already, so that only the journal has to be told; `of` names the runs.
     """
-    said = f"{counted(len(plan.changes), 'change')} to take back." if plan.changes else "nothing to take back."
+    said = f"{counted(len(plan.changes), 'change')} to undo." if plan.changes else "nothing to undo."
     if on_paper:
         said += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
     host = clean(page.host)
     blocks: list[Block] = [*_stages(plan, is_undo=True), *sections((UNKNOWN, *HELD), plan.findings, page)]
     if (plan.changes or on_paper) and page.can_apply:
         yes = page.act(f"{words} --yes --expect {plan.digest[:SHOWN_DIGITS]}")
-        blocks.append(CommandBlock("To take back exactly this:", yes))
+        blocks.append(CommandBlock("To undo exactly this:", yes))
     blocks += still_in_force(of, page)
     blocks += ignoring(ignore, page)
     runs = [Say(f"Of {runs_taken(of)}.")] if of and len(of.runs) > 1 else []

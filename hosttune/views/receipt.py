@@ -52,11 +52,11 @@ def receipt_report(
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
     standing = [o for o in done if o.change.address not in {one.change.address for one in back}]
     host = clean(page.host)
-    head = [_verdict(receipt, host, "taken back" if is_undo else "made", len(standing))]
+    head = [_verdict(receipt, host, "undone" if is_undo else "made", len(standing))]
     if trial and not receipt.outcomes:
         head = [Say("nothing is changed for good before it is confirmed.", "decision", host, "green")]
     if on_paper:
-        gone = f"{counted(on_paper, 'change was', 'changes were')} gone already, and booked as undone."
+        gone = f"{counted(on_paper, 'change was', 'changes were')} gone already, and recorded as undone."
         alone = Say(f"nothing touched: {gone}", "decision", host, "green")
         head = [*head, Say(gone)] if receipt.outcomes else [alone]
     taken = f", of {runs_taken(of)}" if of and of.runs else ""
@@ -67,7 +67,7 @@ def receipt_report(
     blocks: list[Block] = [
         *_list("Failed", (_failure(outcome, page) for outcome in receipt.failed), "red"),
         *_list("Done", map(_title, standing)),
-        *_list("Taken back, because another change of the rule failed", map(_title, back)),
+        *_list("Rolled back, because another change of the rule failed", map(_title, back)),
         *_list("Not begun", (Item(diff_of(one, is_short=True).title, look="code") for one in receipt.left), "yellow"),
         *_list(STATES["waits"].heading, map(_sentence, receipt.waiting), "yellow"),
         *_list("Needs a reboot", map(_sentence, receipt.reboot_reasons), "yellow"),
@@ -92,11 +92,11 @@ def _way_back(receipt: Receipt, standing: list[Outcome], page: Page) -> list[Blo
     """How to take back what can be, and what cannot be."""
     lost = [outcome.change for outcome in standing if is_irreversible(outcome.change)]
     texts = (f"{describe_place(change.address)} ({more_of(change) or 'there is no way back'})" for change in lost)
-    says = tuple(Say(f"Cannot be taken back: {text}", is_hanging=True) for text in texts)
+    says = tuple(Say(f"Cannot be undone: {text}", is_hanging=True) for text in texts)
     blocks: list[Block] = [Lines("No way back", says)] if says else []
     if len(lost) == len(standing):
         return blocks
-    title = "To take back the rest:" if lost else "To take it back:"
+    title = "To undo the rest:" if lost else "To undo it:"
     whole = clean(receipt.part_of or receipt.run_id)  # with all that belongs to it
     return [*blocks, CommandBlock(title, page.act(f"undo {whole} --yes"))]
 

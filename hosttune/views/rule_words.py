@@ -38,7 +38,7 @@ _HELD_HERE = frozenset({HoldKind.OWNED, HoldKind.EDITED, HoldKind.REFUSED, HoldK
 
 _FIGURES = {
     "docs": "from the sources below; nobody has measured it with hosttune",
-    "vm": "from the sources below; that the change takes and goes back was tried in a virtual machine",
+    "vm": "from the sources below; that the change takes effect and can be undone was tried in a virtual machine",
     "hardware": "from the sources below, and tried on real hardware",
 }
 

@@ -10,6 +10,7 @@ from hosttune.engine.trial import TrialPart
 from hosttune.engine.trial_terms import LAST_S, span_text
 from hosttune.host.cleaned import clean
 from hosttune.values import Confirmer
+from hosttune.verdict_words import run_text, trial_text
 from hosttune.views.document import CommandBlock, Document, Item, Items, Say, Section, rendered
 from hosttune.views.terminal import counted
 
@@ -33,15 +34,15 @@ def planned_trial(planned: TrialPlan) -> Section:
     if planned.obstacles:
         why = tuple(Item(text=clean(one)) for one in planned.obstacles)
         return Section("No trial is possible here", (Items(why),), "red")
-    who = "somebody, or this host's health," if terms.by is Confirmer.HEALTH else "somebody"
+    who = "a person, or this host's health," if terms.by is Confirmer.HEALTH else "a person"
     time = span_text(terms.within_s)
     if planned.has_boot and planned.boot_within_s not in {0, terms.within_s}:
         time += f" (in the boot on trial {span_text(planned.boot_within_s)})"
-    promise = f"Until {who} confirms it, at most {time}; otherwise this host goes back by itself."
+    promise = f"Until {who} confirms it, at most {time}; otherwise this host rolls it back."
     notes = [Say(clean(note), "note", is_hanging=True) for note in planned.notes]
     if planned.has_boot:
         last = f"Work on its GPUs can delay the reboot by {span_text(LAST_S)}; then the reboot ends it."
-        notes.insert(0, Say(f"hosttune may reboot this host once, to come back. {last}", "note", is_hanging=True))
+        notes.insert(0, Say(f"hosttune may reboot this host once, for the rollback. {last}", "note", is_hanging=True))
     keep = Say(f"{_when(planned)} sudo hosttune confirm.", is_hanging=True)
     points = tuple(_points(planned))
     return Section(TITLE, (Say(promise), Items(points, is_aligned=True), keep, *notes), "yellow")
@@ -56,14 +57,16 @@ def _when(planned: TrialPlan) -> str:
 def _points(planned: TrialPlan) -> Iterable[Item]:
     for part, how in (
         (TrialPart.NOW, ""),
-        (TrialPart.NEXT_BOOT, ": its files are put back where that boot stops, or nobody confirms"),
+        (TrialPart.NEXT_BOOT, ": its files are restored if that boot stops or is not confirmed"),
         (TrialPart.ONE_BOOT, f": {_arguments(planned)}, by an entry of GRUB's that is taken once"),
         (TrialPart.UNTRIED, ": made as without a trial (policy: confirm: boot: false)"),
     ):
         if rules := _rules(planned.of(part)):
             yield Item(part.value, f"{rules}{how}", look="label")
     for one in planned.of(TrialPart.NO_RETURN):
-        yield Item(TrialPart.NO_RETURN.value, f"{clean(one.change.rule)}: {clean(one.reason)}", look="label")
+        yield Item(
+            trial_text(TrialPart.NO_RETURN.value), f"{clean(one.change.rule)}: {clean(one.reason)}", look="label"
+        )
 
 
 def _arguments(planned: TrialPlan) -> str:
@@ -102,7 +105,7 @@ def planned_json(planned: TrialPlan) -> dict[str, Any]:
 def standing_words(trial: TrialRun, now: float) -> str:
     """`on trial until 14:32 UTC (12 minutes left)`, and in the other states what each is called."""
     if trial.left_s is None or not trial.state.is_open:
-        return trial.state.value
+        return trial_text(trial.state.value)
     until = datetime.fromtimestamp(now + trial.left_s, timezone.utc)
     left = counted(int(trial.left_s // 60), "minute") if trial.left_s >= 60 else counted(int(trial.left_s), "second")
     return f"on trial until {until:%H:%M} UTC ({left} left)"
@@ -115,7 +118,7 @@ def standing_blocks(trial: TrialRun, page: Page, now: float) -> tuple[Block, ...
     items = tuple(Item(name, clean(", ".join(rules)), look="label") for name, rules in points if rules)
     what = Section(TITLE, (Say(f"{_sentence(trial, now)}."), Items(items, is_aligned=True)), "yellow")
     if not state.is_open:
-        return (what, CommandBlock("To take it back:", page.act(f"undo {clean(trial.run)} --yes")))
+        return (what, CommandBlock("To undo it:", page.act(f"undo {clean(trial.run)} --yes")))
     why = {
         "on trial: live": "Over a new connection, to keep it:",
         "on trial: next boot": "After a reboot, to keep it:",
@@ -123,13 +126,13 @@ def standing_blocks(trial: TrialRun, page: Page, now: float) -> tuple[Block, ...
     return (
         what,
         CommandBlock(why, page.act(f"confirm {clean(trial.run)}")),
-        CommandBlock("To take it back at once:", page.act(f"undo {clean(trial.run)} --yes")),
+        CommandBlock("To undo it at once:", page.act(f"undo {clean(trial.run)} --yes")),
     )
 
 
 def _sentence(trial: TrialRun, now: float) -> str:
-    verb = "is " if trial.state.value.startswith("on trial") else ""
-    told = f"Run {clean(trial.run)} {verb}{standing_words(trial, now)}"
+    has_time = trial.left_s is not None and trial.state.is_open
+    told = f"Run {clean(trial.run)} {f'is {standing_words(trial, now)}' if has_time else run_text(trial.state.value)}"
     if trial.state.value == "on trial: next boot":
         return f"Run {clean(trial.run)} is on trial at the next boot, whoever asks for it"
     return f"{told}: {clean(trial.reason)}" if trial.reason else told
@@ -150,9 +153,9 @@ def returned_report(run: Run, back: Run, word: str, page: Page) -> str:
     """What `hosttune trial` says of a last run that came back by itself. `word`: its status."""
     host = clean(page.host)
     at = back.started_at[:16].replace("T", " ")
-    said = f"run {clean(run.id)} {word} at {at} UTC: {clean(back.who.partition(': ')[2])}."
+    said = f"run {clean(run.id)} {run_text(word)} at {at} UTC: {clean(back.who.partition(': ')[2])}."
     head = (Say(said, "decision", host, "red"), Say("Nothing is on trial now."))
-    blocks = (CommandBlock("What it did, and what was taken back:", page.act("history --verbose")),)
+    blocks = (CommandBlock("What it did, and what was rolled back:", page.act("history --verbose")),)
     return rendered("hosttune trial", [Document(host, f"Trial on {host}", head, blocks)], page)
 
 
@@ -205,7 +208,7 @@ def ended_report(ended: TrialEnd, found: tuple[Loss, ...], page: Page, more: Ite
             f"what takes effect at once is confirmed; run {run} is on trial at the next boot.",
             "green",
         ),
-    }.get(ended.state.value, (f"run {run} {clean(ended.state.value)}: {clean(ended.reason)}.", "red"))
+    }.get(ended.state.value, (f"run {run} {run_text(ended.state.value)}: {clean(ended.reason)}.", "red"))
     blocks: list[Block] = [*loss_blocks(found), *more]
     if ended.state.value == "on trial: next boot":
         blocks.append(CommandBlock("After a reboot, to keep it:", page.act(f"confirm {run}")))

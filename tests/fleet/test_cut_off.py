@@ -144,6 +144,6 @@ def test_ctrl_c_stops_between_two_changes_and_one_undo_takes_back_what_went_on(s
     server.type(f"apply --yes --only {RULE}")
     assert server.values() == {str(AFTER)}
     told = server.type("undo --yes")
-    assert f"all {len(KEYS) + 1} changes are taken back" in told
+    assert f"all {len(KEYS) + 1} changes are undone" in told
     assert server.values() == {str(BEFORE)}
     assert "failed" not in server.type("history")

@@ -158,7 +158,7 @@ def test_undo_whose_sole_host_is_lost_is_no_undo(either: Controller, fleet: Flee
     assert seen.status != 0, seen.output
     runs = [name.removesuffix(".jsonl") for name in fleet["gpu01"].run("ls", "/var/lib/hosttune/runs").split()]
     assert f"run {runs[-1]} stands; next: drain, reboot, verify" in seen.output
-    assert "taken back" not in seen.output.partition("PLAY RECAP")[0].rpartition("next: drain")[2]
+    assert "undone" not in seen.output.partition("PLAY RECAP")[0].rpartition("next: drain")[2]
     fleet["gpu01"].break_by("no sshd")
     seen = either.play("undo.yml", "--limit", "gpu01")
     assert seen.status == 2, seen.output

@@ -76,7 +76,7 @@ def test_every_python_makes_the_same_plan_applies_it_and_takes_it_back(
     back = controller.play("undo.yml", run_id=",".join(runs[1:]), **AT_ONCE)
     assert back.status == 0, back.output
     assert back.changed() == everybody - {"gpu01"}
-    assert "1 host: nothing to take back\n  gpu01\n" in back.output
+    assert "1 host: nothing to undo\n  gpu01\n" in back.output
     again = controller.play("undo.yml", run_id=f"{runs[1]},nonsense", **AT_ONCE)
     assert again.changed() == set()
     assert again.status == 2

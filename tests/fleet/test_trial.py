@@ -125,7 +125,7 @@ def test_host_that_is_not_reached_again_has_taken_it_back_and_ends_the_rollout(
     seen = controller.play("apply.yml", hosttune_serial=[1, 2, 1], **ON_TRIAL)
     assert seen.status == 2, seen.output
     assert re.search(
-        r"^run \S+ came back at [0-9: -]+ UTC, because nobody confirmed it within 2 min$", told(seen, "gpu02")
+        r"^run \S+ was rolled back at [0-9: -]+ UTC, because nobody confirmed it within 2 min$", told(seen, "gpu02")
     )
     assert "2 hosts: failed" not in seen.output
     assert "1 host: 1 change made on trial, and not kept\n  gpu02\n" in seen.output
@@ -140,7 +140,7 @@ def test_host_that_is_not_reached_again_has_taken_it_back_and_ends_the_rollout(
         assert runs(controller, "gpu02") == [("undo", "finished"), ("apply", "came back")]
         again = controller.play("apply.yml", "--limit", "gpu02", **ON_TRIAL)
         assert (again.status, again.changed()) == (0, set()), again.output  # held, until somebody asks for it
-        assert "came back at" in again.output
+        assert "rolled back at" in again.output
 
 
 def test_trial_of_the_policy_is_honoured_and_another_play_keeps_its_hands_off(controller: Controller, fleet: Fleet):
@@ -175,7 +175,7 @@ def test_boot_on_trial_is_kept_and_one_that_stops_is_told_with_its_reason(contro
     assert seen.status == 2, seen.output
     assert (fleet["gpu01"].boots, fleet["gpu02"].boots) == (2, 3)
     assert "1 host: rebooted, and verified afterwards\n  gpu01\n" in seen.output, seen.output
-    assert "came back at" in told(seen, "gpu02")
+    assert "rolled back at" in told(seen, "gpu02")
     assert "stopped in emergency mode" in told(seen, "gpu02")
     assert ["tmpfs" in host.read("/etc/fstab") for host in fleet.hosts[:2]] == [True, False]
     assert [left(host) for host in fleet.hosts] == [[]] * 4

@@ -38,7 +38,7 @@ ROOT = replace(PAGE, program="hosttune", sudo="")
 TERMINAL = replace(ROOT, screen=Screen(80, is_terminal=True))
 USER = replace(PAGE, is_partial=True)
 RECORD = replace(PAGE, host="gpu-017.json", sudo="", options=" --host gpu-017.json", can_apply=False)
-BACK = "sudo hosttune apply --yes goes on with it; to take it back: sudo hosttune undo 20261008-220143-9c1e --yes"
+BACK = "sudo hosttune apply --yes goes on with it; to undo it: sudo hosttune undo 20261008-220143-9c1e --yes"
 INTERRUPTED = (f"run 20261008-220143-9c1e (apply, 2026-10-08 22:01 UTC) was interrupted after 1 step: {BACK}",)
 ONE = Checked(replace(made.PLAN, interrupted=INTERRUPTED), USER, profile="base", machine=made.MACHINE)
 TWIN = replace(ONE, plan=made.CLEAN, page=replace(PAGE, host="gpu-018"))

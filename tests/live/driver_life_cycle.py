@@ -125,7 +125,7 @@ def updates_within_the_branch() -> None:
     sh("apt-get", "-q", "update")
     _, _, plan = look()
     assert changes_of(plan) == []  # not unless the policy says so
-    assert "an update within branch 580 is offered" in finding(plan, "gpu-driver-health").reason
+    assert "a newer driver of branch 580 is available" in finding(plan, "gpu-driver-health").reason
     policy("update: true")
     _, change, now = make("update")
     assert set(installed().values()) == {NEW}

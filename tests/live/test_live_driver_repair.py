@@ -401,7 +401,7 @@ def test_libraries_of_the_other_series_bring_their_prebuilt_modules(tree):
     loaded = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.09  Release Build\n"
     facts = Facts(InTree(host.tree, OLD, **{"/proc/driver/nvidia/version": loaded}))
     evidence, way = other_versions(facts)
-    assert "two versions in one driver: nvidia-kernel-common-580 580.126.09" in evidence
+    assert "the driver is a mix of two versions: nvidia-kernel-common-580 580.126.09" in evidence
     host.type(typed(way.partition("\n")[0]), 0)
     assert host.is_whole()
     assert host.has(f"linux-modules-nvidia-580-server-open-{OLD}")

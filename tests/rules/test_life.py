@@ -104,7 +104,7 @@ def test_replaced_rule_stays_and_says_what_stands_in_the_way_until_it_is_undone(
     ]
     (held,) = [f for f in examine(host, catalog, policy).plan().findings if f.rule == "site-swappiness"]
     assert held.hold.kind is HoldKind.OWNED
-    assert held.todo == "take it back first: sudo hosttune undo --rule memory-swappiness --yes"
+    assert held.todo == "undo it first: sudo hosttune undo --rule memory-swappiness --yes"
     session = examine(host, catalog, policy)
     undo(session, host, plan_undo(session, rule="memory-swappiness"))
     session = examine(host, catalog, policy)
@@ -136,7 +136,7 @@ def test_renamed_rule_that_wants_another_value_says_what_clears_its_old_file():
     catalog = assembled({**others, rule.id: rule}, CATALOG.profiles)
     policy = replace(ONLY, ignore=tuple({*catalog.profiles["base"].rules} - {"memory-swap"}))
     (held,) = [f for f in examine(host, catalog, policy).plan().findings if f.rule == "memory-swap"]
-    assert held.todo == "take it back first: sudo hosttune undo --rule memory-swappiness --yes"
+    assert held.todo == "undo it first: sudo hosttune undo --rule memory-swappiness --yes"
 
 
 def test_waived_rule_that_differs_is_held_with_the_reason_and_changes_nothing():

@@ -377,7 +377,7 @@ def test_system_log_says_who_applied_and_undid_what_in_every_line():
     planned, back = undo_all(host)
     head = f"undo {back.run_id}, digest {planned.plan.digest[:12]}, by alice via sudo: "
     assert [line.removeprefix(head) for line in host.logged] == [
-        f"begins: 1 of {receipt.run_id} to take back, hosttune {__version__}",
+        f"begins: 1 of {receipt.run_id} to undo, hosttune {__version__}",
         "update sysctl:vm.a (some-rule)",
         "ended: 1 made",
     ]
@@ -486,7 +486,7 @@ def test_receipt_of_an_undo_tells_what_was_gone_beside_what_was_taken_back():
     host.files["/proc/sys/vm/a"] = ABSENT
     receipt = undo_all(host)[1]
     text = receipt_report(receipt, Page(), is_undo=True, on_paper=1)
-    assert text.startswith("this host: the change is taken back and read back.\n1 change was gone already, and booked")
+    assert text.startswith("this host: the change is undone and read back.\n1 change was gone already, and recorded")
     assert "gone already" not in receipt_report(receipt, Page(), is_undo=True)
 
 
@@ -499,9 +499,9 @@ def test_value_that_went_with_its_device_is_undone_on_paper():
     receipt = undo(session, host, planned, on_progress=told.append)
     assert [one.on_paper for one in planned.returns] == [True]
     assert (planned.plan.changes, receipt.failed) == ((), ())
-    assert told == ["vm.a is as before already: booked as undone"]
+    assert told == ["vm.a already has its old value: recorded as undone"]
     text = receipt_report(receipt, Page(), is_undo=True, on_paper=1)
-    assert text.startswith("this host: nothing touched: 1 change was gone already, and booked as undone.\nRun 2")
+    assert text.startswith("this host: nothing touched: 1 change was gone already, and recorded as undone.\nRun 2")
     assert read_journal(host).in_force == ()
 
 

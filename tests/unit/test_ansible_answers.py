@@ -320,11 +320,11 @@ def test_summary_of_an_undo_names_what_is_left_and_where():
     }
     found = classes["folded"](answers, act="undo")
     assert [(one["standing"], one["hosts"]) for one in found] == [
-        ("taken back", ["a"]),
-        ("nothing to take back", ["b"]),
+        ("undone", ["a"]),
+        ("nothing to undo", ["b"]),
     ]
     text = "\n".join(classes["summary"](found, answers, {}))
-    assert "1 host: not all of it is taken back\n  a: memory-swappiness (edited by hand)" in text
+    assert "1 host: not all of it is undone\n  a: memory-swappiness (edited by hand)" in text
 
 
 def test_undone_until_reboot_is_what_was_taken_back_in_this_boot():
@@ -395,7 +395,7 @@ def test_impaired_host_is_told_with_its_rule():
         (told("", compliant=False, findings=[finding("unknown", rule="b")]), "could not be checked: b"),
         (told("", compliant=False, findings=[], deferred=[{"rule": "b"}]), "waiting for GPU work: b"),
         (told("", compliant=False, findings=[], reboot_reasons=["b: host"]), "waiting for reboot: b: host"),
-        (told("", compliant=False, findings=[finding(rule="b")], undone_run="r1"), "not taken back: b"),
+        (told("", compliant=False, findings=[finding(rule="b")], undone_run="r1"), "not undone: b"),
     ],
 )
 def test_each_host_says_why_it_is_not_as_it_should_be(one, why):

@@ -154,7 +154,7 @@ def test_what_the_policy_alone_puts_on_trial_is_told_and_wants_a_boot_where_it_d
     answers = {"plan": PLAN, "apply": RECEIPT | {"trial": NEXT}, "history": history()}
     made, _, warned = tune(answers)
     why = "run r1 (memory-swappiness, kernel-iommu) is on trial at the next boot"
-    assert warned == [f"{why}: unless state=confirmed keeps it, this host takes it back"]
+    assert warned == [f"{why}: unless state=confirmed keeps it, this host rolls it back"]
     assert (made["reboot_reasons"], made["reboot_required"]) == ([why], True)
 
 

@@ -177,5 +177,5 @@ def test_way_back_of_a_choice_of_rules_is_refused_before_anything_is_asked(tune,
     """`undo` takes back a run or a rule: `only` would be passed over, and more taken back than was named."""
     before = dict(host.files)
     returned, asked = tune(state="undone", only=[RULE])
-    assert returned["msg"] == "only: belongs to state=applied; rule says what to take back"
+    assert returned["msg"] == "only: belongs to state=applied; rule says what to undo"
     assert (returned["changed"], asked, host.files == before) == (False, [], True)

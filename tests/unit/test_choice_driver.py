@@ -245,7 +245,7 @@ def test_choose_update_within_the_branch_only_when_asked():
     choice = choose(facts, PARAMS | {"update": True})
     assert (choice.action, choice.versions) == ("update", (f"{LIBRARY}=580.142-0ubuntu1",))
     assert LIBRARY in choice.packages
-    assert "within branch 580" in choice.reason
+    assert "of branch 580 is available" in choice.reason
     assert choose(machine(offer=None, packages=INSTALLED), PARAMS | {"update": True}).action == "keep"
 
 
@@ -292,7 +292,7 @@ def test_choose_pin_that_keeps_the_whole_offer_away_is_the_reason():
 def test_choose_update_never_unholds():
     facts = machine(offer=None, packages=INSTALLED, updates=(offer(LIBRARY),), held=(LIBRARY,))
     choice = choose(facts, PARAMS | {"update": True})
-    assert (choice.action, choice.reason.endswith(f"(apt-mark), with an update waiting: {LIBRARY}")) == ("keep", True)
+    assert (choice.action, choice.reason.endswith(f"holds back (apt-mark): {LIBRARY}")) == ("keep", True)
 
 
 SWITCHES = {

@@ -84,7 +84,7 @@ def test_service_that_failed_is_said_to_and_where_the_reason_stands():
         ({"switches": 0}, "there is no NVSwitch"),
         ({"switches": 0, "device": RTX5090}, "there is no NVSwitch"),
         ({"operator": True, "branch": ""}, "GPU Operator"),
-        ({"branch": "", "loaded": "", "libraries": ""}, "the business of gpu-driver"),
+        ({"branch": "", "loaded": "", "libraries": ""}, "see gpu-driver"),
         ({"switches": 0, "device": B200, "is_vm": True}, "cannot be seen from here"),
         ({"switches": 0, "device": B200, "count": 1}, "one GPU alone"),
         ({"switches": 0, "device": GB200, "architecture": "aarch64"}, "in trays of their own"),

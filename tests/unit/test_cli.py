@@ -123,9 +123,10 @@ def test_explain_without_a_rule_lists_what_differs_here(run):
 def test_explain_takes_the_end_of_an_id_and_says_what_the_rule_says_here_first(run):
     _, out, _ = run("explain", "noatime", "--host", H100)
     assert out.startswith("storage-noatime: ")
-    assert out.index("\nOn ") < out.index("\nWhy\n") < out.index("\nSources\n")
-    assert "\nReads\n" not in out
-    assert "\nReads\n" in run("explain", "noatime", "--host", H100, "-v")[1]
+    assert out.index("\nOn ") < out.index("\nWhy\n")
+    assert [f"\n{title}\n" in out for title in ("Reads", "Sources")] == [False, False]
+    whole = run("explain", "noatime", "--host", H100, "-v")[1]
+    assert whole.index("\nWhy\n") < whole.index("\nReads\n") < whole.index("\nSources\n")
     assert run("explain", "nofile-nosuch", "--host", H100)[0] == 2
 
 
@@ -404,7 +405,7 @@ def test_apply_and_undo_and_their_documents(run, changed):
     assert status == 0
     assert "~ vm.swappiness  10 -> 60" in out
     assert "  ignore: [memory-swappiness]" in out
-    assert "To take back" not in out  # of a record
+    assert "To undo exactly" not in out  # of a record
     words = ("undo", receipt["run_id"], "--rule", "memory-swappiness")
     digest = json.loads(run(*words, "--format", "json")[1])["digest"]
     for more in ((), ("--yes",)):
@@ -413,7 +414,7 @@ def test_apply_and_undo_and_their_documents(run, changed):
         assert f"the new plan with: hosttune undo {receipt['run_id']} --rule memory-swappiness\n" in err
     status, out, _ = run(*words, "--yes", "--expect", digest)
     assert status == 0
-    assert "both changes are taken back and read back" in out
+    assert "both changes are undone and read back" in out
 
     status, out, _ = run("undo", "--yes", "--format", "json")
     assert status == 0
@@ -426,9 +427,9 @@ def test_undo_of_what_was_removed_by_hand_says_that_it_is_booked_alone(run, chan
     changed.files["/etc/sysctl.d/60-hosttune-memory-swappiness.conf"] = ABSENT
     changed.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
     status, out, err = run("undo", "--yes")
-    assert (status, "nothing touched: 2 changes were gone already, and booked as undone." in out) == (0, True)
+    assert (status, "nothing touched: 2 changes were gone already, and recorded as undone." in out) == (0, True)
     assert err.splitlines() == [
-        f"  {place} is as before already: booked as undone"
+        f"  {place} already has its old value: recorded as undone"
         for place in ("/etc/sysctl.d/60-hosttune-memory-swappiness.conf", "vm.swappiness")
     ]
 
@@ -443,7 +444,7 @@ def test_every_report_is_a_document_too(run, changed, form, begin):
     assert ["vm.swappiness" in text for text in texts] == [True, True, form == "html", True]
     status, out, _ = run("undo", "--yes", "--format", form)
     assert (status, out.startswith(begin)) == (0, True)
-    assert "taken back and read back" in out
+    assert "undone and read back" in out
 
 
 @pytest.mark.parametrize(("form", "begin"), [("markdown", "## "), ("html", "<!DOCTYPE html>")])
@@ -458,7 +459,7 @@ def test_comparison_is_a_document_too(run, tmp_path, form, begin):
 def test_way_back_of_some_rules_alone_is_a_command_that_exists(run, changed):
     only = ("--only", "memory-swappiness", "--max-risk", "low")
     _, out, _ = run("apply", "--yes", *only)
-    words = out.partition("To take it back:\n")[2].split()
+    words = out.partition("To undo it:\n")[2].split()
     assert words[-2:] == ["--max-risk", "low"]
     assert run(*words[words.index("undo") :])[0] == 0
 
@@ -466,7 +467,7 @@ def test_way_back_of_some_rules_alone_is_a_command_that_exists(run, changed):
 def test_undo_of_nothing_says_so_and_is_no_trouble(run):
     status, out, _ = run("undo", "--host", H100)
     assert status == 0
-    assert "nothing to take back" in out
+    assert "nothing to undo" in out
 
 
 def test_undo_of_a_rule_that_nobody_knows_fails_and_names_the_nearest(run, changed):
@@ -478,7 +479,7 @@ def test_undo_of_a_rule_that_nobody_knows_fails_and_names_the_nearest(run, chang
         assert "did you mean storage-noatime?" in err
     status, out, err = run("undo", "--rule", "storage-fstrim")
     assert (status, err) == (0, "")
-    assert "nothing to take back" in out
+    assert "nothing to undo" in out
 
 
 def test_undo_of_a_rule_that_is_gone_is_known_by_what_it_did(run, changed):

@@ -72,7 +72,7 @@ def test_explain_tells_reading_the_way_by_hand_and_back_and_who_sets_the_value(r
         "Reads",
         "Wants",
         "By hand",
-        "Taken back by hand",
+        "Undone by hand",
         "Switch it off",
         "Sources",
     ):

@@ -311,7 +311,7 @@ def test_leftover_before_the_prebuilt_module_goes_and_no_package_does(log, known
         *here, dkms=(BUILT,) if known else (), modules=(MODULE,), loaded="", secure_boot=not log, rejected_key=log
     )
     said, way = rejected(facts)
-    assert "no package brings updates/dkms/nvidia.ko.zst" in said
+    assert "updates/dkms/nvidia.ko.zst belongs to no package" in said
     assert not any(word.endswith("-") for word in way.split())
     remove = f"sudo dkms remove nvidia/580.142 -k {RUNNING}"
     move = f"sudo find /lib/modules/{RUNNING}/updates/dkms -regex"
@@ -502,7 +502,7 @@ def test_half_way_packages_of_another_version_go_to_the_version_of_the_rest():
     stop = find_stop(facts)
     assert stop.cause is Cause.VERSIONS
     assert "dpkg --configure" not in stop.repair
-    assert "two versions in one driver: nvidia-dkms-580 580.150-0ubuntu1" in stop.evidence
+    assert "the driver is a mix of two versions: nvidia-dkms-580 580.150-0ubuntu1" in stop.evidence
     assert mixed.other_versions(facts)[1] == "what solves `broken packages` does this too"
     alone = host(*rest, paragraph("nvidia-dkms-580", newer, UNPACKED, Depends="dkms (>= 3)"))
     assert find_stop(alone).cause is Cause.OTHER

@@ -335,13 +335,13 @@ TABLE = {
     "GPU refused": (NOT_LOADED | {"nvidia": {"refused": "open"}}, "without the GSP that the open kernel module needs, which does not fit", "with the power off and on"),
     "GPU without a driver": ({"undriven": ("0000:43:00.0",)}, "no driver holds the GPU at 0000:43:00.0", "NVRM"),
     "module missing": (
-        NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}, "these have: none", f"linux-modules-nvidia-580-server-open-{KERNEL}",
+        NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}, "kernels with one: none", f"linux-modules-nvidia-580-server-open-{KERNEL}",
     ),
     "libraries missing": (
         {"userspace_version": "", "nvidia": {"smi": "absent"}}, "no program can use a GPU", "nvidia-headless-no-dkms-580-server-open nvidia-utils-580-server",
     ),
     "other module loaded": ({"is_open": False}, "the loaded module is the closed one", "reboot"),
-    "stale module": ({"modules": (module(version="580.95.05", source="dkms"),), "loaded_version": "580.95.05", "names": ("nvidia-dkms-580-server-open",)}, "no reboot mends that", "dkms autoinstall"),
+    "stale module": ({"modules": (module(version="580.95.05", source="dkms"),), "loaded_version": "580.95.05", "names": ("nvidia-dkms-580-server-open",)}, "a reboot does not fix this", "dkms autoinstall"),
     "module missing for the next kernel": (
         {"boot": {"next_kernel": NEXT}, "has_module_for_next_kernel": False}, NEXT, "do not reboot before",
     ),

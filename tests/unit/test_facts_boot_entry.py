@@ -225,7 +225,7 @@ ODD = menu(BODY.replace("\tload_video\n", "\tmultiboot2 /xen.gz\n"))
         ({"files": {MENU_PATH: None}}, "GRUB's menu cannot be read"),
         ({"grub_cfg": menu(header='set default="0"\n')}, "does not look for an entry for one boot"),
         ({"grub_cfg": menu(rest="")}, "does not read /boot/grub/custom.cfg"),
-        ({"grub_cfg": menu(header=HEADER + "  set timeout=-1\n")}, "waits for a key without end"),
+        ({"grub_cfg": menu(header=HEADER + "  set timeout=-1\n")}, "waits at its menu forever"),
         ({"grub_cfg": menu(header='set superusers="root"\n' + HEADER)}, "asks for a password"),
         ({"grub_cfg": menu(header="set check_signatures=enforce\n" + HEADER)}, "checks signatures"),
         ({"grub_cfg": menu(header=HEADER.replace('"0"', '"Windows"'))}, "no entry of grub.cfg is called so"),

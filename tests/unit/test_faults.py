@@ -207,7 +207,7 @@ def test_undo_says_what_comes_before_the_reboot_as_apply_does():
     assert receipt.reboot_obstacles == ("site-works: it cannot work",)
     text = receipt_report(receipt, Page(), is_undo=True)
     assert "No reboot before this is solved\n  site-works: it cannot work" in text
-    assert text.startswith("this host: 1 fault (site-works); the change is taken back")
+    assert text.startswith("this host: 1 fault (site-works); the change is undone")
 
 
 def test_what_waits_does_not_hide_what_just_differs():

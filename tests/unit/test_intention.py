@@ -203,7 +203,7 @@ def test_receipt_of_an_undo_that_is_stopped_names_the_same_command():
     planned = plan_undo(session, first)
     receipt = undo(session, writer, planned, on_progress=lambda text: text.endswith("vm.b") and stop()())
     told = receipt_report(receipt, Page(), is_undo=True, of=planned, words=f"undo {first}")
-    assert "stopped by SIGINT: 1 change taken back, 1 not begun." in told
+    assert "stopped by SIGINT: 1 change undone, 1 not begun." in told
     assert f"hosttune undo {first} --yes" in told
 
 

@@ -56,5 +56,5 @@ def test_file_of_a_rule_that_is_left_or_had_another_name_says_how_it_goes():
     rules = rules_left([Finding("gone", "", Verdict.ADVICE)], ledger, catalog)
     assert rules == ("gone", "was-so")
     found = [point_out(one, rules) for one in findings]
-    way = "take it back first: sudo hosttune undo --rule"
+    way = "undo it first: sudo hosttune undo --rule"
     assert [one.todo for one in found] == [f"{way} gone --yes", f"{way} was-so --yes", "", "", ""]

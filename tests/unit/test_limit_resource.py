@@ -112,7 +112,7 @@ def test_shell_that_started_hosttune_decides_nothing(own):
     told = SESSION.replace("1024   ", f"{own:7}")
     one = One(machine({"/proc/self/limits": told}), NOFILE)
     assert one.plan().digest == One(machine(), NOFILE).plan().digest
-    assert one.finding().evidence[0] == "* soft 1024 (the default of new sessions)"
+    assert one.finding().evidence[0] == "* and root soft 1024 (the default of new sessions)"
 
 
 def test_dropin_that_is_gone_is_missed():

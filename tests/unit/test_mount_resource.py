@@ -162,7 +162,7 @@ def test_what_somebody_else_decided_is_held_with_its_reason(fstab, mount, kind, 
 
 def test_mode_that_somebody_set_by_hand_comes_with_the_command_that_goes_back():
     todo = host(LINE, STRICT).look(mount_wish("/data")).todo
-    assert todo.startswith("ask who did it; to go back: sudo mount ")
+    assert todo.startswith("ask who did it; to undo it: sudo mount ")
     assert todo.endswith(',relatime" /data')
 
 

@@ -275,7 +275,7 @@ def test_refused_unit_gets_the_name_of_what_it_mounts():
     _, note, todo = boot(files, link())
     assert "says Where=/mnt/my-set, and its name means /data" in note
     assert steps_of(todo) == (
-        "take back its links: sudo systemctl disable data.mount",
+        "remove its links: sudo systemctl disable data.mount",
         f"name the file by what it mounts: sudo mv -n {ETC}/data.mount '{ETC}/mnt-my\\x2dset.mount'",
         "have it read: sudo systemctl daemon-reload",
         "let each boot start it: sudo systemctl enable 'mnt-my\\x2dset.mount'",

@@ -339,36 +339,36 @@ TO_INSTALL = "not installed: a"
 SAYS = {  # what is there, what apt would do, the ledger, the fields -> verdict, hold, reason, evidence, way out
     "refused by the rule": (
         "", NEW, {}, {"refused": "no driver fits", "todo": "look"}, Verdict.DIFFERS,
-        Hold(HoldKind.REFUSED, "no driver fits"), "the packages to install cannot be chosen", (), "look",
+        Hold(HoldKind.REFUSED, "no driver fits"), "no suitable packages can be installed now", (), "look",
     ),
     "refused by the rule, with no way out": (
         "", NEW, {}, {"refused": "no driver fits"}, Verdict.DIFFERS,
-        Hold(HoldKind.REFUSED, "no driver fits"), "the packages to install cannot be chosen", (), "",
+        Hold(HoldKind.REFUSED, "no driver fits"), "no suitable packages can be installed now", (), "",
     ),
     "refused for what is not whole": (
         stopped("x"), NEW, {}, {"refused": "x is not whole", "todo": REPAIR}, Verdict.DIFFERS,
-        Hold(HoldKind.REFUSED, "x is not whole"), "a package of it is not whole", (), REPAIR,
+        Hold(HoldKind.REFUSED, "x is not whole"), "dpkg has not finished installing its packages", (), REPAIR,
     ),
     "refused for what a run of ours left": (
         stopped("b-helper"), NEW, OURS, {"refused": "x is not whole", "todo": REPAIR}, Verdict.DIFFERS,
-        Hold(HoldKind.REFUSED, "x is not whole"), "a package of it is not whole", (), GOES_ON,
+        Hold(HoldKind.REFUSED, "x is not whole"), "dpkg has not finished installing its packages", (), GOES_ON,
     ),
     "installed, and waits": (
         status(a="1"), None, {}, {"in_use": False}, Verdict.DIFFERS,
-        Hold(HoldKind.WAITING, "reboot"), "it is installed and not in use yet", ("a 1 is installed",), "",
+        Hold(HoldKind.WAITING, "reboot"), "it is installed, but not in use yet", ("a 1 is installed",), "",
     ),
     "installed, and waits for its activation": (
         status(a="1"), None, {}, {"in_use": False, "activation": "session"}, Verdict.DIFFERS,
-        Hold(HoldKind.WAITING, "session"), "it is installed and not in use yet", ("a 1 is installed",), "",
+        Hold(HoldKind.WAITING, "session"), "it is installed, but not in use yet", ("a 1 is installed",), "",
     ),
     "installed, and waiting does not help": (
         status(a="1"), None, {}, {"in_use": False, "unused": "it is blacklisted", "todo": "take it off"},
-        Verdict.DIFFERS, Hold(HoldKind.REFUSED, "it is blacklisted"), "it is installed and not in use",
+        Verdict.DIFFERS, Hold(HoldKind.REFUSED, "it is blacklisted"), "it is installed, but not in use",
         ("a 1 is installed",), "take it off",
     ),
     "what is half-way came with it": (
         status(a="1") + stopped("b-helper"), None, OURS, {}, Verdict.DIFFERS,
-        Hold(HoldKind.REFUSED, "dpkg stopped half-way with b-helper (half-configured)"), "a package of it is not whole",
+        Hold(HoldKind.REFUSED, "dpkg stopped half-way with b-helper (half-configured)"), "dpkg has not finished installing its packages",
         ("a 1 is installed",), GOES_ON,
     ),
     "what is half-way is nothing to it": (

@@ -1,4 +1,5 @@
-"""Words that a reader would have to translate are in no help text and in none of the pages that a new user reads first.
+"""Words that a reader would have to translate are in no help text, in no text of a rule and in none of the
+pages that a new user reads first.
 
 The commands of a terminal and what it prints are quoted in code blocks, which are left out.
 """
@@ -6,9 +7,12 @@ The commands of a terminal and what it prints are quoted in code blocks, which a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from hosttune.cli.command_tree import tree
 
@@ -21,6 +25,7 @@ PAGES = [
         for path in ROOT.glob(f"docs/{folder}/*.md")
     ),
 ]
+RULES = sorted(ROOT.glob("hosttune/rules/*/*.yaml"))
 # `alone` for only, `tell` and `told` for report, `stand` and `lie` for be, `is no X` for is not an X.
 TRANSLATED = re.compile(
     r"\b(?:alone|nobody|somebody|whoever|anybody|tells?|told|mend(?:s|ed)?|lies|stands?|held against)\b|(?<!there )\bis no [a-z]+",
@@ -59,3 +64,27 @@ def test_sentences_of_a_page_are_short(page):
     text = CODE.sub("X", page.read_text(encoding="utf-8"))
     long = [" ".join(one.split()) for one in SENTENCE.split(text) if one and len(one.split()) > MOST_WORDS]
     assert long == []
+
+
+TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+READ = {"title", "gain", "why", "help", "else", "do"}  # keys of a rule whose texts people read; `do` has a step a line
+
+
+def texts_of(value: Any, key: str = "") -> Iterator[str]:
+    if isinstance(value, str) and key in READ:
+        text = CODE.sub("X", TEMPLATE.sub("X", value))
+        yield from text.splitlines() if key == "do" else [text]
+    elif isinstance(value, dict):
+        for name, below in value.items():
+            yield from texts_of(below, name)
+    elif isinstance(value, list):
+        for below in value:
+            yield from texts_of(below, key)
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_rule_is_in_plain_words(path):
+    texts = list(texts_of(yaml.safe_load(path.read_text(encoding="utf-8"))))
+    assert [text for text in texts if TRANSLATED.search(text)] == []
+    sentences = [one for text in texts for one in SENTENCE.split(text) if one]
+    assert [one for one in sentences if len(one.split()) > MOST_WORDS] == []

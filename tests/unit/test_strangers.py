@@ -176,7 +176,7 @@ def test_stranger_comes_back_in_the_version_of_the_rest():
     said, way = other_versions(host(MIXED, BOTH, libraries="590.44.01"))
     assert way == f"sudo apt-get install libnvidia-compute-580={OLD} libnvidia-compute-"
     assert said == (
-        f"two versions in one driver: libnvidia-compute {OTHER} (NVIDIA's archive); the other 4 packages, the loaded module "
+        f"the driver is a mix of two versions: libnvidia-compute {OTHER} (NVIDIA's archive); the other 4 packages, the loaded module "
         "and the module on the disk are 580.105.08"
     )
 
@@ -247,7 +247,9 @@ def test_firmware_of_another_archive_goes_and_nothing_of_ubuntus_takes_its_place
     firmware = {"nvidia-firmware-590-590.48.01": "590.48.01-0ubuntu0.24.04.1"}
     facts = host(dict.fromkeys(names, "590.48.01-1ubuntu1") | firmware, {}, branch="590")
     said, way = other_makers(facts)
-    assert "nvidia-firmware-590-590.48.01 590.48.01-0ubuntu0.24.04.1 (Ubuntu); the rest is of NVIDIA's archive" in said
+    assert (
+        "nvidia-firmware-590-590.48.01 590.48.01-0ubuntu0.24.04.1 (Ubuntu); the rest is from NVIDIA's archive" in said
+    )
     assert way == "sudo apt-get remove nvidia-firmware-590-590.48.01"
     facts.driver.half_way = "dpkg stopped half-way"
     assert other_makers(facts)[1] == f"after `broken packages` is solved: {way}"

@@ -109,7 +109,7 @@ def test_what_nobody_confirms_goes_back_in_a_run_of_its_own():
     assert [run.command for run in journal.runs] == ["apply", "undo"]
     assert journal.runs[1].who == "hosttune come-back: nobody confirmed it within 15 min"
     assert journal.status(journal.run(receipt.run_id)) == "came back"
-    assert f"run {trial.run} came back: nobody confirmed it within 15 min" in host.logged
+    assert f"run {trial.run} was rolled back: nobody confirmed it within 15 min" in host.logged
     assert not any(line.startswith("systemctl reboot") for line in host.ran)
 
 
@@ -225,7 +225,7 @@ def test_confirmation_in_the_last_second_counts_and_the_deadline_finds_nothing()
 def test_confirmation_after_the_return_is_too_late_and_is_told_why():
     host, receipt, trial = begun(*LIVE)
     come_back(host.session, host, trial, "nobody confirmed it within 15 min")
-    with pytest.raises(Refused, match=r" came back at [0-9: -]+ UTC, because nobody confirmed it within"):
+    with pytest.raises(Refused, match=r" was rolled back at [0-9: -]+ UTC, because nobody confirmed it within"):
         require_confirmable(host.session, host, receipt.run_id)
 
 
@@ -260,7 +260,7 @@ def test_undo_of_another_run_or_of_a_part_is_refused_meanwhile():
     host, receipt, _ = begun(*LIVE)
     confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
     begun(boot_change(), host=host)
-    with pytest.raises(Refused, match=f"run {receipt.run_id} is not taken back beside it"):
+    with pytest.raises(Refused, match=f"run {receipt.run_id} is not undone beside it"):
         on_trial_to_undo(host.session, host, receipt.run_id, None)
     with pytest.raises(Refused, match="a rule of run"):
         on_trial_to_undo(host.session, host, None, "network-driver")
@@ -413,7 +413,7 @@ def test_file_that_somebody_edited_meanwhile_is_left_and_the_return_is_in_part()
     assert is_clean(host)
     journal = read_journal(host)
     assert journal.status(journal.run(trial.run)) == "came back in part"
-    with pytest.raises(Refused, match=r"came back in part at .*, because nobody confirmed it"):
+    with pytest.raises(Refused, match=r"was partly rolled back at .*, because nobody confirmed it"):
         require_confirmable(host.session, host, trial.run)
 
 
@@ -571,9 +571,9 @@ def test_return_that_fails_says_so_once_and_is_not_tried_again_by_itself():
     ended = come_back(host.session, host, trial, "nobody confirmed it")
     assert ended.state is TrialState.FAILED
     assert read_trial(host).state is TrialState.FAILED
-    assert any("failed to come back" in line for line in host.logged)
+    assert any("could not be rolled back" in line for line in host.logged)
     assert finish(host.session, host, lambda _: None) is None
-    with pytest.raises(Refused, match="failed to come back"):
+    with pytest.raises(Refused, match="could not be rolled back"):
         require_none(host)
     del host.set_value
     trial = on_trial_to_undo(host.session, host, None, None)
@@ -736,7 +736,7 @@ def test_argument_that_nobody_confirms_is_forgotten_held_and_named_with_the_reas
     told = [(one["command"], one["status"]) for one in history_json(read_journal(host), {})["runs"]]
     assert told == [("undo", "finished"), ("apply", "came back")]
     assert "failed" not in history_report(read_journal(host), PAGE)
-    with pytest.raises(Refused, match=r" came back at [0-9: -]+ UTC, because this boot did not take the entry"):
+    with pytest.raises(Refused, match=r" was rolled back at [0-9: -]+ UTC, because this boot did not take the entry"):
         require_confirmable(host.session, host, trial.run)
 
 
@@ -811,4 +811,4 @@ def test_what_the_guard_has_taken_back_is_told_before_it_is_booked():
     host.boot(SECOND)
     trial_guard.mark(host, "returned")
     (told,) = describe_interrupted(read_journal(host), host)
-    assert told == f"run {receipt.run_id} was on trial and came back: the next run books it"
+    assert told == f"run {receipt.run_id} was on trial and was rolled back: the next run records it"

@@ -55,7 +55,7 @@ def host(changed, monkeypatch):
 
 def test_plan_tells_what_would_be_tried_before_the_yes(run, host):
     _, out, _ = run("apply", *ONLY, "--confirm-within", "15m")
-    assert "On trial\n  Until somebody confirms it, at most 15 min;" in out
+    assert "On trial\n  Until a person confirms it, at most 15 min;" in out
     assert out.rstrip().endswith("--confirm-within 15m --only memory-swappiness")
     _status, out, _ = run("apply", *ONLY, "--confirm-within", "15m", "--format", "json")
     plan = json.loads(out)
@@ -71,7 +71,7 @@ def test_run_on_trial_is_seen_refuses_another_and_is_confirmed(run, host):
     status, out, _ = run(*ON_TRIAL)
     assert status == 0
     assert "is on trial until" in out
-    assert "To take it back at once:" in out
+    assert "To undo it at once:" in out
     status, out, err = run("trial", "--format", "json")
     said = json.loads(out)
     assert (status, said["state"], said["left_s"], faults(said, "trial")) == (1, "on trial: live", 900, [])
@@ -127,14 +127,18 @@ def test_deadline_takes_back_and_the_next_plan_holds_it(run, host):
     assert run("come-back", "deadline", name)[0] == 0
     assert host.read("/proc/sys/vm/swappiness") == b"60\n"
     status, out, _ = run("trial")
-    assert (status, f"run {name} came back at" in out, "nobody confirmed it within 15 min" in out) == (1, True, True)
+    assert (status, f"run {name} was rolled back at" in out, "nobody confirmed it within 15 min" in out) == (
+        1,
+        True,
+        True,
+    )
     told = json.loads(run("trial", "--format", "json")[1])
     assert faults(told, "trial") == []
     assert (told["run"], told["state"], told["is_open"]) == (name, "came back", False)
     assert host.list(trial_guard.FOLDER) is ABSENT or not isinstance(host.list(trial_guard.FOLDER), tuple)
     status, out, _ = run("check", *ONLY)
     assert status == 1
-    assert "came back at" in out
+    assert "rolled back at" in out
     assert "nobody confirmed it within 15 min" in out
     assert "--again memory-swappiness" in out
     assert "nothing to do" in run("apply", "--yes", *ONLY)[1]
@@ -172,7 +176,7 @@ def test_policy_puts_every_apply_on_trial_unless_it_is_switched_off(run, host, t
     policy = tmp_path / "policy.yaml"
     policy.write_text("confirm: {within: 30m, by: health}\n")
     status, out, _ = run("apply", *ONLY, "--policy", policy)
-    assert "Until somebody, or this host's health, confirms it, at most 30 min" in out
+    assert "Until a person, or this host's health, confirms it, at most 30 min" in out
     assert "at most 30 min" in run("plan", *ONLY, "--policy", policy)[1]
     assert json.loads(run("plan", *ONLY, "--policy", policy, "--format", "json")[1])["trial"]["by"] == "health"
     assert "On trial" not in run("apply", *ONLY, "--policy", policy, "--confirm-within", "off")[1]
@@ -195,7 +199,7 @@ def test_plan_of_nothing_but_what_cannot_come_back_is_refused_and_never_made_wit
     before = dict(host.files)
     status, _, err = run(*ON_TRIAL)
     assert status == 2
-    assert "cannot come back by itself" in err
+    assert "cannot be rolled back" in err
     assert host.files == before
     status, out, _ = run(*ON_TRIAL, "--without-return")
     assert status == 0
@@ -331,7 +335,7 @@ def test_confirmation_whose_boot_cannot_be_asked_for_comes_back_and_is_none(run,
     run(*ON_TRIAL)
     monkeypatch.setattr("hosttune.actions.trial._ask_for_boot", refuse)
     status, out, _ = run("confirm")
-    assert (status, "came back: the boot on trial cannot be asked for" in out) == (1, True)
+    assert (status, "was rolled back: the boot on trial cannot be asked for" in out) == (1, True)
     assert json.loads(run("trial", "--format", "json")[1])["state"] == "came back"
 
 

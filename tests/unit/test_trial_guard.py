@@ -391,7 +391,7 @@ def test_plain_host_can_be_guarded():
         (fit({"/etc/systemd/system/hosttune-come-back.service": "theirs"}), "is not hosttune's"),
         (fit(links={"/etc/systemd/system/emergency.service": "/dev/null"}), "is masked"),
         (fit(spaces={"/etc": Space(1 << 30, 1 << 19, 1000, 900)}), "is full"),
-        (fit(spaces={"/etc": Space(1 << 30, 1 << 29, 1000, 3)}), "no room for more files"),
+        (fit(spaces={"/etc": Space(1 << 30, 1 << 29, 1000, 3)}), "no room for the files of a rollback"),
         (fit(spaces={"/etc": Space(1 << 30, 1 << 29, 0, 0)}), ""),  # btrfs counts no inodes
         (fit({"/proc/self/mountinfo": Unreadable("forbidden")}), "forbidden"),
     ],

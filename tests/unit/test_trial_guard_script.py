@@ -533,7 +533,7 @@ def test_disk_that_is_full_is_told_and_the_next_boot_with_room_takes_it_back(gua
     read_only(root)
     root.stand_in("mount", "exit 32")
     root.boot(TRIAL, "deadline")
-    assert "failed to come back: the root file system cannot be written to" in root.said
+    assert "rollback failed: the root file system cannot be written to" in root.said
     assert root.marks() == {"armed", "settled", "trying"}
     (root.folder / "probe").rmdir()
     root.boot(SECOND, "early")

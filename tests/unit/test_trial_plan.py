@@ -72,7 +72,7 @@ def test_run_makes_all_but_the_arguments_of_the_kernel_and_keeps_the_digest_that
 
 def test_what_cannot_come_back_is_refused_unless_it_was_agreed_to():
     planned = plan_trial(plan_of(sysctl_change(), PACKAGES), TERMS)
-    with pytest.raises(Refused, match="this cannot come back by itself: memory-swappiness") as caught:
+    with pytest.raises(Refused, match="this cannot be rolled back: memory-swappiness") as caught:
         require_promise(planned, without_return=False)
     assert "--without-return" in caught.value.hint
     require_promise(planned, without_return=True)

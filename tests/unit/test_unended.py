@@ -356,7 +356,7 @@ def test_script_that_fails_again_keeps_it_named_and_tells_the_way_out():
         assert "the module could not be built" in outcome.error
         run = read_journal(host).runs[0].id
         assert outcome.hint == (
-            f"sudo hosttune apply --yes goes on with it; to take it back: sudo hosttune undo {run} --yes; "
+            f"sudo hosttune apply --yes goes on with it; to undo it: sudo hosttune undo {run} --yes; "
             "by hand: sudo dpkg --configure -a; sudo apt-get -f install"
         )
         assert changed_reboots((outcome,)) == ()

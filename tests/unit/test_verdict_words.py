@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.actions.trial_state import TrialState
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.fleet_seen import OUTCOMES
 from hosttune.engine.health import Fitness
+from hosttune.engine.trial import TrialPart
 from hosttune.values import Finding, Hold, HoldKind, Plan, Verdict
-from hosttune.verdict_words import FITNESS, HOLDS, STATES
+from hosttune.verdict_words import FITNESS, HOLDS, STATES, run_text, trial_text
 from hosttune.views.checked import Checked, about_rules
 from hosttune.views.document import Medium
 from hosttune.views.findings import ALL, first_clause
@@ -106,3 +108,12 @@ def test_words_of_the_ansible_collection_are_those_of_the_table():
     assert {kind: HOLDS[kind] for kind in words["SAID"]} == words["SAID"]
     said = [STATES[one].said for one in ("refused", "left alone", "waits", "unknown")]
     assert [words[one] for one in ("REFUSED", "ALONE", "WAITS", "UNKNOWN")] == said
+
+
+OTHER_WORDS_OF_A_ROLLBACK = re.compile(r"\b(?:comes?|came|goes|went|t[ao]ken?|takes) (?:it |them )?back\b")
+
+
+@pytest.mark.parametrize("state", [*TrialState, *TrialPart], ids=str)
+def test_a_rollback_has_one_name(state):
+    """`rolled back` is what hosttune does, `undone` what a person does; JSON keeps its words."""
+    assert not OTHER_WORDS_OF_A_ROLLBACK.search(f"{trial_text(state.value)}, {run_text(state.value)}")

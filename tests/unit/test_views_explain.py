@@ -74,6 +74,17 @@ def test_conditions_of_the_rule_are_told_where_there_is_room():
     assert [[text in screen for text in told] for screen in screens] == [[False, False], [True, True]]
 
 
+def test_a_terminal_gets_the_short_answer_and_this_host_first():
+    one = explanation("storage-noatime", next(path for path in BUILT if path.stem == "h100-8x-2socket"))
+    short, whole = (explain_report(one, Page(host="h", screen=Screen(80), is_verbose=more)) for more in (False, True))
+    assert short.index("On h") < short.index("gain") < short.index("Why") < short.index("By hand")
+    assert len(short.splitlines()) <= 40
+    details = ("Undone by hand", "Sources", "profiles  ", "Caches that clean by last access")
+    assert [text in short for text in details] == [False] * 4
+    assert [text in whole for text in details] == [True] * 4
+    assert "--verbose" in short
+
+
 def is_ours(change):
     """A drop-in that a rule brings."""
     return change.address.kind == "file" and "/60-hosttune-" in change.address.name

@@ -31,7 +31,7 @@ from tests.vm.transcript import Transcript, transcript_folder
 RULE, RULES = "site-trial", "/etc/hosttune/rules.d"
 FOLDER = "/etc/hosttune/trial"
 SAID = {
-    End.CAME_BACK: r"came back|hosttune come-back:",
+    End.CAME_BACK: r"rolled back|hosttune come-back:",
     End.AS_BEFORE: "",
 }  # the return is a run of its own, by this name
 UNCONCERNED = "memory-swappiness"  # a rule that has nothing to do on so small a machine
@@ -256,7 +256,7 @@ class Played:
         until = time.monotonic() + BOOT_S
         script = f"[ ! -e {FOLDER}/armed ] || [ -e {FOLDER}/returned ] || [ -e {FOLDER}/failed ] || grep -qs fail {FOLDER}/log"
         while time.monotonic() < until:
-            if self.guest.ask_any(["sh", "-c", script]).rc == 0 or "hosttune: failed to" in self.guest.console():
+            if self.guest.ask_any(["sh", "-c", script]).rc == 0 or "hosttune: rollback failed" in self.guest.console():
                 return
             time.sleep(5)
         self.faults.append("nothing was said at the deadline")

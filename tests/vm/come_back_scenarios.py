@@ -28,9 +28,9 @@ class End(Enum):
 
     REFUSED = "refused"
     CONFIRMED = "confirmed"
-    CAME_BACK = "came back"
-    IN_PART = "came back in part"
-    FAILED = "failed to come back"
+    CAME_BACK = "rolled back"
+    IN_PART = "partly rolled back"
+    FAILED = "rollback failed"
     NOTHING = "nothing on trial"
     AS_BEFORE = "as before, whatever it is called"
     ON_CONSOLE = "left as it is, and told"  # the machine is not asked any more
@@ -216,7 +216,7 @@ SCENARIOS = (
     Scenario(
         "edited-meanwhile", (18,), "fstab edited by a person in the boot on trial: theirs is left, and told",
         EDIT, End.IN_PART, boot=Boot.COMES_UP, waits=True, stays_up=True, boots=1, meanwhile="echo '# Petra was here' >> /etc/fstab",
-        says="came back in part", last="grep -q Petra /etc/fstab",
+        says="partly rolled back", last="grep -q Petra /etc/fstab",
     ),
     Scenario(
         "arp-silent", (21,), "a sysctl that takes the network away, live: back when the time is up, no reboot",
@@ -249,7 +249,7 @@ SCENARIOS = (
         "full-for-good", (28,), "and that is full, too: told, no reboot, and the next command with room takes it back",
         EDIT, boot=Boot.COMES_UP, waits=True, stays_up=True, boots=1, meanwhile="rm /etc/hosttune/trial/room; " + FILL,
         # hosttune itself counts the ten minutes of a boot, and one more; the guard was called after two and a half.
-        within="10m", mends="grep -q 'by hand' /etc/fstab && rm /root/fill* && sleep 540; hosttune history", says="to be taken back",
+        within="10m", mends="grep -q 'by hand' /etc/fstab && rm /root/fill* && sleep 540; hosttune history", says="rollback due",
     ),
     Scenario(
         "guard-deleted", (30,), "the guard deleted before its boot: the boot goes on, and the next look takes it back",

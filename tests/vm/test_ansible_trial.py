@@ -104,9 +104,9 @@ def test_boot_that_panics_has_come_back_and_the_play_says_why(
     guest.note(seen.output)
     assert seen.status == 2, seen.output
     said = seen.output.rpartition("1 host: failed or gave no answer\n")[2]
-    assert " came back at " in said
+    assert " was rolled back at " in said
     assert "did not take the entry on trial, or one that took it did not come as far as here" in said
     guest.await_next_boot(BOOT_S)
     assert "init=/bin/false" not in guest.read("/proc/cmdline").decode() + guest.read("/boot/grub/grub.cfg").decode()
     rc, told, _ = guest.run(["hosttune", "history"])
-    assert (rc, "came back" in told) == (0, True)
+    assert (rc, "rolled back" in told) == (0, True)

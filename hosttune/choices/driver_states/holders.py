@@ -25,7 +25,7 @@ _AGAIN = f"reboot\nif it is still so afterwards, {INITRAMFS} and reboot again"
 def nouveau(facts: Facts) -> Told | None:
     if not (facts.driver.nouveau_bound and facts.driver.is_installed):
         return None
-    said = "nouveau holds a GPU, so that the installed NVIDIA driver cannot have it"
+    said = "nouveau holds a GPU, so the installed NVIDIA driver cannot use it"
     if boot_after_nouveau(facts) is BootOutlook.MENDS:
         return said, _AGAIN
     return (
@@ -80,7 +80,7 @@ def not_loaded(facts: Facts) -> Told | None:
     if told := misfit(facts):
         return told
     return (
-        f"{name_of_driver(facts)} is installed with a module for this kernel, and is not loaded",
+        f"{name_of_driver(facts)} is installed with a module for this kernel, but is not loaded",
         f"sudo modprobe nvidia, or reboot\nif it is still not loaded afterwards, see why: {KERNEL_LOG}",
     )
 

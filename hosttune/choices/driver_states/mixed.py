@@ -83,7 +83,8 @@ def _other_versions(facts: Facts) -> tuple[str, str] | None:
     rest = [one for one in mix.own if one.upstream]
     witnesses = [word for word, version in evidence_of(facts).items() if version == mix.version]
     others = [f"the other {len(rest)} packages" if len(rest) > 1 else rest[0].name, *witnesses] if rest else witnesses
-    said = f"two versions in one driver: {_listed(mix.of_version)}; {_joined(others)} {_are(others)} {mix.version}"
+    rest_of = f"{_joined(others)} {_are(others)} {mix.version}"
+    said = f"the driver is a mix of two versions: {_listed(mix.of_version)}; {rest_of}"
     needs = _needs(facts)
     return f"{said}; {needs}" if needs else said, _way_back(facts, mix)
 
@@ -112,7 +113,8 @@ def other_makers(facts: Facts) -> Told | None:
     mix = mixture_of(facts) if facts.driver.branch else None
     if mix is None or not mix.of_maker:
         return None
-    said = f"two archives in one driver: {_listed(mix.of_maker)}; the rest is of {whose(mix.maker)}"
+    strange = _listed(mix.of_maker)
+    said = f"the driver is a mix of packages from two archives: {strange}; the rest is from {whose(mix.maker)}"
     return said, _when_whole(facts, _way_back(facts, mix))
 
 

@@ -57,7 +57,7 @@ def dkms_failed(facts: Facts) -> Told | None:
     if not left:
         return f"{said} ({say_why(failed[0])})", _end_build(facts, failed[0])
     said = f"{said} ({say_why(failed[0])})" if failed[0].error.words else said
-    boot = "after a reboot no GPU works" if boot_after_dkms(facts) is BootOutlook.HARMS else "no reboot brings it"
+    boot = "after a reboot no GPU works" if boot_after_dkms(facts) is BootOutlook.HARMS else "a reboot does not help"
     return f"{said}: {boot}", left[1]
 
 
@@ -112,8 +112,9 @@ def rejected(facts: Facts) -> Told | None:
     if facts.driver.is_loaded or not facts.driver.is_installed:
         return None
     if said_by_log(facts, "rejected_key"):
-        return f"the kernel refused the nvidia module for its signature (kernel log){_say_leftover(facts)}", _signed(
-            facts
+        return (
+            f"the kernel rejected the nvidia module because of its signature (kernel log){_say_leftover(facts)}",
+            _signed(facts),
         )
     module = running_module(facts)
     if module is None or module.source == "prebuilt" or not facts.boot.secure_boot:
@@ -130,7 +131,7 @@ def _leftover(facts: Facts) -> DriverModule | None:
 
 def _say_leftover(facts: Facts) -> str:
     module = _leftover(facts)
-    return f"; no package brings {module.path}, and it goes before the prebuilt module" if module else ""
+    return f"; {module.path} belongs to no package and hides the prebuilt module" if module else ""
 
 
 def _signed(facts: Facts) -> str:
@@ -165,7 +166,7 @@ def missing_now(facts: Facts) -> Told | None:
         return None
     others, release = ", ".join(driver.kernels_with_module) or "none", facts.kernel.release
     named = name_of_driver(facts)
-    said = f"{named} is installed, and the running kernel {release} has no nvidia module (these have: {others})"
+    said = f"{named} is installed, but the running kernel {release} has no nvidia module (kernels with one: {others})"
     if boot_after_missing(facts) is BootOutlook.MENDS:
         return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
     if stop := try_find_stop(facts):
@@ -218,7 +219,7 @@ def stale(facts: Facts) -> Told | None:
         said += f" of {stranger[0]}, which apt put beside the driver of NVIDIA's own installer"
     if boot_after_stale(facts) is BootOutlook.HARMS:
         return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}"
-    return f"{said}: no reboot mends that", how if libraries else f"{how}\n{REBOOT}"
+    return f"{said}: a reboot does not fix this", how if libraries else f"{how}\n{REBOOT}"
 
 
 def stale_alone(facts: Facts) -> Told | None:
@@ -313,7 +314,7 @@ def libraries_missing(facts: Facts) -> Told | None:
         names = quote(library)
     way = f"sudo apt-get install {f'--reinstall {quote(library)}' if facts.packages[library].is_installed else names}"
     return (
-        f"of {driver.name} the libraries are missing (libnvidia-ml.so.1, libcuda.so.1): no program can use a GPU",
+        f"no program can use a GPU: the libraries of {driver.name} are missing (libnvidia-ml.so.1, libcuda.so.1)",
         way if facts.os.is_ubuntu else "install the libraries of the same version",
     )
 

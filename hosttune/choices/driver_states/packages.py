@@ -171,7 +171,7 @@ def held(facts: Facts) -> Told | None:
     if not held:
         return None
     return (
-        f"held by an administrator (apt-mark), with an update waiting: {', '.join(held)}",
+        f"an update is available for packages that an administrator holds back (apt-mark): {', '.join(held)}",
         f"{unhold_driver(facts)} (hosttune never unholds)",
     )
 
@@ -188,7 +188,7 @@ def update(facts: Facts) -> Told | None:
     if not facts.driver.branch or not updates or (leaves_none(facts) and newer_build(facts)):  # said by `DKMS failed`
         return None
     return (
-        f"an update within branch {facts.driver.branch} is offered: {list_offers(updates)}{_phasing(updates)}",
+        f"a newer driver of branch {facts.driver.branch} is available: {list_offers(updates)}{_phasing(updates)}",
         ByPolicy(
             "",
             "update: true for gpu-driver in the policy",

@@ -121,7 +121,7 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
         return None
     if kept_back := held(facts):
         return replace(keep_driver(facts, kept_back[0]), way_out=unhold_driver(facts))
-    offered = f"an update within branch {driver.branch} is offered"
+    offered = f"a newer driver of branch {driver.branch} is available"
     foreign = [offer for offer in offers if offer.candidate_from != (offer.installed_from or _home(offer, facts))]
     if foreign:
         one = foreign[0]

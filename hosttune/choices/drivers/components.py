@@ -67,7 +67,7 @@ def fabric_packages(facts: Facts) -> Told | None:
         package = f"nvidia-fabricmanager{_branch_in_name(facts)}"
         told = ", ".join(f"{name} is {upstream_of(version)}" for name, version in installed.items())
         told = told or f"{package} is not installed"
-        return f"{told}, and the driver is {wanted}: they must be one version" if wanted else told, _in_version(
+        return f"{told}, and the driver is {wanted}: both must have the same version" if wanted else told, _in_version(
             facts, package, wanted
         )
     if driver.branch and attempt(lambda: facts.gpus.nvswitches) == 0 and not facts.packages["nvlsm"].is_installed:

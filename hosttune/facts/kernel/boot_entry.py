@@ -242,7 +242,7 @@ def _menu(menu: str) -> Iterable[str]:
     if not _CUSTOM.search(menu):
         yield f"{MENU} does not read {CUSTOM} (41_custom): sudo update-grub"
     if _NO_TIMEOUT.search(menu):
-        yield "GRUB waits for a key without end (a timeout of -1), so nothing comes back by itself"
+        yield "GRUB waits at its menu forever (a timeout of -1), so nothing is rolled back"
     if _SIGNATURES.search(menu):
         yield "GRUB checks signatures of all that it reads, and the entry for one boot has none"
 

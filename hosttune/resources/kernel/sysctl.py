@@ -294,8 +294,8 @@ def _live_change(setting: _SysctlComparison, context: Context) -> Change:
 def _reason(setting: _SysctlComparison, context: Context) -> str:
     applied = context.ledger.get(Address("file", dropin_path("/etc/sysctl.d", setting.wish.rule)))
     if setting.boot_ok and applied and isinstance(applied.after, FileValue):
-        return f"the live value left what our drop-in of run {applied.run_id} sets"
-    kept = " after a reboot, too" if setting.live_ok and not context.facts.reader.persistent_only else ""
+        return f"the live value no longer matches our drop-in of run {applied.run_id}"
+    kept = ", also after a reboot" if setting.live_ok and not context.facts.reader.persistent_only else ""
     return wants(setting.wish) + kept
 
 

@@ -379,7 +379,7 @@ def _finding(setting: _SysfsComparison, dropin: Dropin, context: Context) -> Fin
 
 def _reason(setting: _SysfsComparison, context: Context) -> str:
     is_right_now = not setting.off and not context.facts.reader.persistent_only
-    return wants(setting.wish) + (" after a reboot, too" if is_right_now else "")
+    return wants(setting.wish) + (", also after a reboot" if is_right_now else "")
 
 
 WISH = SysfsWish()

@@ -35,6 +35,10 @@ KINDS = ("soft", "hard")
 NR_OPEN = "fs.nr_open"
 NOT_NEEDED = "0"  # as `enough`
 _OF_SERVICES = ("nofile", "memlock")  # what is known of services (facts/limits/limits.py)
+_TOO_LOW = {
+    "nofile": "new sessions may open too few files",
+    "memlock": "new sessions may lock too little memory",
+}  # in the words of the machine's owner
 _DOMAIN = regex(r"\*|@?[A-Za-z_][\w.-]*")
 
 
@@ -226,11 +230,12 @@ class _LimitComparison(InDropin):
 
     @property
     def _there(self) -> tuple[str, ...]:
-        found = []
+        alike: dict[str, list[str]] = {}  # whose, by what they have
         for one in sorted(self.limits, key=lambda one: one.is_met):  # a short report shows the first of them
             given = one.now or one.other
-            said = f" {given.value} ({given.place})" if given.value else ": no file"
-            found.append(f"{one.domain} {one.kind}{said}")
+            said = f"{one.kind} {given.value} ({given.place})" if given.value else f"{one.kind}: no file"
+            alike.setdefault(said, []).append(one.domain)
+        found = [f"{' and '.join(domains)} {said}" for said, domains in alike.items()]
         domains = {one.domain for one in self.limits}
         others = (one for one in self.lines if one.domain not in domains)
         own = sorted({f"{one.domain} has its own ({one.given.place})" for one in others})
@@ -249,7 +254,8 @@ class _LimitComparison(InDropin):
     @property
     def _wants(self) -> str:
         wanted = " and ".join(f"{kind} {self.wish.fields[kind]}" for kind in KINDS if kind in self.wish.fields)
-        return f"{self.wish.name} should be at least {wanted} in new sessions"
+        effect = _TOO_LOW.get(self.wish.name, "a limit of new sessions is too low")
+        return f"{effect}: {self.wish.name} should be at least {wanted}"
 
     def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
         return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hosttune.resources.base import Context, Operator, Wish
 
 SET = PackageSetAddress.kind
-_NOT_WHOLE = "a package of it is not whole"
+_NOT_WHOLE = "dpkg has not finished installing its packages"
 _UPDATE = "sudo apt-get update, then run it again"
 
 
@@ -62,6 +62,9 @@ class PackagesWish(WishKind):
         ),
         "in_use": FieldSpec(bool, help="False where they are installed and take effect later: the rule waits for it"),
         "why": FieldSpec(str, help="Why these packages, for who reads the plan; empty: what apt-get does"),
+        "absent": FieldSpec(
+            str, help="What it means that they are not installed, before their names; empty: the names"
+        ),
         "unused": FieldSpec(str, help="Why they are not in use, where waiting does not help; empty where it does"),
         "refused": FieldSpec(str, help="Why this cannot be done as things are; empty where it can"),
         "todo": FieldSpec(str, help="What a person should do then"),
@@ -123,7 +126,7 @@ def _operands(wish: Wish, present: Mapping[str, str]) -> tuple[str, ...]:
 def _compare(wish: Wish, context: Context) -> Finding:
     refused = str(wish.fields.get("refused", ""))
     if refused:
-        reason, todo = "the packages to install cannot be chosen", str(wish.fields.get("todo", ""))
+        reason, todo = "no suitable packages can be installed now", str(wish.fields.get("todo", ""))
         if todo == repair_of(context.facts):
             reason, todo = _NOT_WHOLE, _repair(context)
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason, todo=todo)
@@ -140,24 +143,24 @@ def _compare(wish: Wish, context: Context) -> Finding:
     operands = _operands(wish, present)
     if half := _half_way(wish, operands, context):
         hold = Hold(HoldKind.REFUSED, half)
-        reason = _reason(operands, present) if operands else _NOT_WHOLE
+        reason = _reason(wish, operands, present) if operands else _NOT_WHOLE
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=_repair(context))
     if operands:
         return _differs(wish, operands, present, evidence, context)
     if unused := str(wish.fields.get("unused", "")):
         hold, todo = Hold(HoldKind.REFUSED, unused), str(wish.fields.get("todo", ""))
-        reason = "it is installed and not in use"
+        reason = "it is installed, but not in use"
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=todo)
     if not wish.fields.get("in_use", True):
         hold = Hold(HoldKind.WAITING, str(wish.fields.get("activation", "reboot")))
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, "it is installed and not in use yet", evidence)
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, "it is installed, but not in use yet", evidence)
     return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
 
 
 def _differs(
     wish: Wish, operands: tuple[str, ...], present: Mapping[str, str], evidence: tuple[str, ...], context: Context
 ) -> Finding:  # fmt: skip
-    reason = _reason(operands, present)
+    reason = _reason(wish, operands, present)
     try:
         would = context.facts.apt.would[" ".join(operands)]
     except UnknownFact as unknown:
@@ -223,13 +226,16 @@ def _names(address: Address) -> tuple[str, ...]:
     return names_of(address.name) if address.kind == SET else ()
 
 
-def _reason(operands: tuple[str, ...], present: Mapping[str, str]) -> str:
+def _reason(wish: Wish, operands: tuple[str, ...], present: Mapping[str, str]) -> str:
     """What is not as it should be, as a phrase."""
     wanted = versions(operands)
     missing = [name for name in wanted if name not in present and not name.endswith("-")]
     other = [f"{name} is {present[name]}, not {version}" for name, version in wanted.items() if name in present]
     gone = [name[:-1] for name in operands if name.endswith("-")]
     parts = [f"not installed: {', '.join(missing)}"] * bool(missing) + other
+    absent = str(wish.fields.get("absent", "")) if missing else ""
+    if absent:
+        parts = [f"{absent} (to install: {', '.join(missing)})", *other]
     return "; ".join([*parts, *[f"still installed: {', '.join(gone)}"] * bool(gone)])
 
 
@@ -296,7 +302,7 @@ def _reversible(would: apt.Transaction) -> str:
     if lost:
         known = len(would.before)
         return (
-            f"no: only {known - len(lost)} of {known} old versions can be kept, and a set goes back as a whole: "
+            f"no: only {known - len(lost)} of {known} old versions can be kept, and a set is undone as a whole: "
             f"the archive no longer has {', '.join(lost)}"
         )
     also = f"; {removes}" if new else ""

@@ -117,7 +117,7 @@ class _DropinComparison(Comparison):
         origin, command = standing[0].path, standing[0].value
         if self.option not in command.split():
             return self._needless(origin)
-        reason = f"{origin} starts it with {self.option}"
+        reason = f"it is started with {self.option} ({origin})"
         if not standing[0].is_of_distribution:
             todo = f"if that was not meant, take the option out of {origin}, then: sudo systemctl daemon-reload"
             return self._says(Verdict.ADVICE, reason, Hold(HoldKind.OWNED, f"whoever wrote {origin}"), todo=todo)
@@ -132,7 +132,7 @@ class _DropinComparison(Comparison):
 
     def _needless(self, origin: str) -> Finding:
         """Nothing of ours is needed; what we left for an older line goes."""
-        here = f"{origin} starts it without {self.option}"
+        here = f"it is started without {self.option} ({origin})"
         present = self.context.state[_file(self.wish)]
         if not isinstance(present, FileValue):
             return self._running((here,))
@@ -151,7 +151,7 @@ class _DropinComparison(Comparison):
         dropin = compare_dropin(self.path, text, wish.rule, context, Activation.RESTART, _triggers(wish))
         if dropin.unknown:
             return self._says(Verdict.UNKNOWN, dropin.unknown)
-        reason = f"{origin} starts it with {self.option}"
+        reason = f"it is started with {self.option} ({origin})"
         if dropin.hold:
             return self._says(Verdict.DIFFERS, reason, dropin.hold, dropin.evidence, dropin.todo)
         if dropin.change is None:

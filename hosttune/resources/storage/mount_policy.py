@@ -229,7 +229,7 @@ def _owner(view: View) -> tuple[Hold, str]:
         todo = f"if nobody needs it, take it out of {view.path}; else ignore the rule for {view.target}"
         return Hold(HoldKind.OWNED, f"an explicit `{decided[0]}` in {view.place}"), todo
     if view.live == "strictatime":
-        todo = f"ask who did it; to go back: sudo {remount(view.target, 'relatime')}"
+        todo = f"ask who did it; to undo it: sudo {remount(view.target, 'relatime')}"
         return Hold(HoldKind.OWNED, f"somebody who mounted {view.target} strictatime by hand"), todo
     return Hold(), ""
 

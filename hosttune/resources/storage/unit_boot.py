@@ -98,7 +98,7 @@ def way_out_of_refusal(unit: MountUnit) -> str:
         look = f"see whether it is loaded: sudo systemctl status {quote(unit.name)}"
         return join_steps((f"correct {quote(unit.entry.file)}", "have it read: sudo systemctl daemon-reload", look))
     return join_steps((
-        f"take back its links: sudo systemctl disable {quote(unit.name)}" if unit.can_be_enabled else "",
+        f"remove its links: sudo systemctl disable {quote(unit.name)}" if unit.can_be_enabled else "",
         f"name the file by what it mounts: sudo mv -n {quote(unit.entry.file)} {quote(f'{ADMIN}/{unit.meant_name}')}",
         "have it read: sudo systemctl daemon-reload",
         f"let each boot start it: sudo systemctl enable {quote(unit.meant_name)}" if unit.can_be_enabled else "",

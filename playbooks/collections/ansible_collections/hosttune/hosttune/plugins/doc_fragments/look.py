@@ -70,7 +70,7 @@ options:
     description:
       - The self-contained hosttune on the controller that travels with the task. By default the one of this
         collection; in a checkout of hosttune, one that is built from the sources when they change.
-      - It stays on the host only where a task changed something, until all is taken back.
+      - It stays on the host only where a task changed something, until all is undone.
     type: path
   executable:
     description:

@@ -74,7 +74,7 @@ def reboot_obstacles(findings):
 
 
 def undone_until_reboot(history, boot_id):
-    """What was taken back in this boot and runs until the next one, as `hosttune history` tells it."""
+    """What was undone in this boot and runs until the next one, as `hosttune history` tells it."""
     return [
         "{} takes effect at the next boot".format(step["address"])
         for run in history["runs"]
@@ -189,7 +189,7 @@ def warnings_of(result, *, is_asked_trial):
     trial = result.get("trial", {})
     found += ["no trial is possible here: " + sentence for sentence in trial.get("obstacles") or ()]
     if trial.get("is_open") and not is_asked_trial:  # only the policy has asked for it
-        found.append(standing(trial) + ": unless state=confirmed keeps it, this host takes it back")
+        found.append(standing(trial) + ": unless state=confirmed keeps it, this host rolls it back")
     return found + ["no reboot before this is solved: " + one for one in result.get("reboot_obstacles", ())]
 
 

@@ -53,7 +53,7 @@ options:
     type: bool
     default: false
   act:
-    description: What the hosts were asked for, so that the changes are told as to make, made or taken back.
+    description: What the hosts were asked for, so that the changes are told as to make, made or undone.
     type: str
     choices: [plan, apply, undo]
     default: plan
@@ -152,7 +152,7 @@ untouched:
   type: list
   elements: str
 undone_runs:
-  description: The runs that were found to be taken back.
+  description: The runs that were found to be undone.
   returned: always
   type: list
   elements: str

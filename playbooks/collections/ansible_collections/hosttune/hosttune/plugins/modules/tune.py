@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: tune
-short_description: Tune a GPU server with hosttune, or take it back
+short_description: Tune a GPU server with hosttune, or undo it
 version_added: 0.1.0
 description:
   - Runs hosttune on the host. It makes the plan there, from the same rules and with the same code as
@@ -16,7 +16,7 @@ description:
   - The whole catalogue is one task and one round trip. hosttune travels with the task. A host that it changes
     keeps what it configured, the journal in C(/var/lib/hosttune), and hosttune itself for the way back (RV(program)).
     The host needs Python and nothing else.
-  - A host never reboots by this module, but once by itself to take back what was on trial. It says whether it needs to
+  - A host never reboots by this module, but once by itself to roll back what was on trial. It says whether it needs to
     with RV(reboot_required), which comes from the state of the host and not from what this task did.
 options:
   state:
@@ -33,7 +33,7 @@ options:
   confirm_within:
     description:
       - Only with O(state=applied). Put the run on trial for so long (V(15m), V(2h); between 2 minutes and a day), the
-        boot that it needs ten minutes at least. Unless O(state=confirmed) confirms it in time, the host takes it back
+        boot that it needs ten minutes at least. Unless O(state=confirmed) confirms it in time, the host rolls it back
         by itself.
       - V(off) makes it without a trial. Where it is not given, C(confirm) of the policy says whether there is one.
     type: str
@@ -45,7 +45,7 @@ options:
     choices: [operator, health]
   without_return:
     description:
-      - Only with O(state=applied). Make on trial also what cannot come back by itself, such as driver packages.
+      - Only with O(state=applied). Make on trial also what cannot be rolled back, such as driver packages.
     type: bool
     default: false
   trial:
@@ -62,7 +62,7 @@ options:
     elements: str
   run_id:
     description:
-      - Only with O(state=undone). The runs to take back, as RV(run_id) named them, each on the host where it was; so
+      - Only with O(state=undone). The runs to undo, as RV(run_id) named them, each on the host where it was; so
         one list serves a fleet. A host that has none of them is left as it is, and one that has several of them fails.
     type: list
     elements: str
@@ -174,7 +174,7 @@ approved:
 changes:
   description:
     - The changes of the plan, in the order in which they are made.
-    - Where they were made, C(phase) is C(done), C(failed) or C(undone) (taken back, because another one of its rule
+    - Where they were made, C(phase) is C(done), C(failed) or C(undone) (rolled back, because another one of its rule
       failed), C(error) says why, and C(hint) what to do.
   returned: when a plan was made
   type: list
@@ -327,7 +327,7 @@ interrupted:
   type: list
   elements: str
 run_id:
-  description: The run, to take it back with O(run_id). Empty where nothing was done.
+  description: The run, to undo it with O(run_id). Empty where nothing was done.
   returned: when a plan was made
   type: str
 trial:
@@ -351,7 +351,7 @@ trial:
       description: Whether it can still be confirmed.
       type: bool
     until:
-      description: When the host takes it back, as ISO 8601.
+      description: When the host rolls it back, as ISO 8601.
       type: str
     left_s:
       description: Seconds until then.
@@ -390,7 +390,7 @@ undone_run:
 program:
   description:
     - The hosttune that can be typed on this host. Where a task with O(bundle) changed something, it leaves one there
-      for the way back and for C(hosttune history), until all is taken back.
+      for the way back and for C(hosttune history), until all is undone.
     - Empty where there is none. RV(findings) and RV(interrupted) then name the playbooks in place of commands.
   returned: when a plan was made
   type: str
@@ -407,7 +407,7 @@ from ansible_collections.hosttune.hosttune.plugins.module_utils import answer
 from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import LOOK, LOOK_EXCLUSIVE
 from ansible_collections.hosttune.hosttune.plugins.module_utils.client import Trouble, client_of, program_here
 
-GONE = ("undone", "came back", "nothing taken")  # runs of which nothing is left to take back
+GONE = ("undone", "came back", "nothing taken")  # runs of which nothing is left to undo
 NOTHING = dict(
     digest="", approved=True, compliant=True, changes=[], findings=[], deferred=[], waiting=[], run_id="", undone_run=""
 )
@@ -437,7 +437,7 @@ def main():
         if wrong := answer.no_digests(one for one in words or () if one is not None):
             module.fail_json(msg=f"{name}: {wrong}", **result)
     if module.params["state"] == "undone" and module.params["only"]:
-        module.fail_json(msg="only: belongs to state=applied; rule says what to take back", **result)
+        module.fail_json(msg="only: belongs to state=applied; rule says what to undo", **result)
     try:
         with client_of(module.params) as client:
             if module.params["state"] == "confirmed":
@@ -534,7 +534,7 @@ def goes_on(result):
     if trial["state"] != answer.NEXT_BOOT:
         raise Trouble(
             "{}, and was not put there by this play; nothing else is changed meanwhile\n  hint: look at this host, then"
-            " sudo hosttune confirm {run}; or take it back: sudo hosttune undo {run} --yes".format(
+            " sudo hosttune confirm {run}; or undo it: sudo hosttune undo {run} --yes".format(
                 answer.standing(trial), run=trial["run"]
             )
         )
@@ -579,11 +579,11 @@ def undo(module, client, result):
     params = module.params
     history, _status, _said = client.ask("history")
     untold = [history["unreadable"], *(run.get("unread") for run in history["runs"])]
-    if any(untold):  # what is found there may not be all that is to be taken back
+    if any(untold):  # what is found there may not be all that is to be undone
         raise Trouble(next(filter(None, untold)))
     named = [run["id"] for run in history["runs"] if run["id"] in (params["run_id"] or ())]
     if len(named) > 1:
-        raise Trouble("these are runs of one host, to be taken back one after the other: " + ", ".join(named))
+        raise Trouble("these are runs of one host, to be undone one after the other: " + ", ".join(named))
     runs = [run for run in history["runs"] if run["command"] == "apply"]
     if params["undo_digest"]:
         runs = [run for run in runs if answer.is_approved(run["digest"], [params["undo_digest"]])]
@@ -595,7 +595,7 @@ def undo(module, client, result):
     with open(BOOT_ID, encoding="ascii") as file:
         result["reboot_reasons"] = answer.undone_until_reboot(history, file.read().strip())
     if not runs and not by_rule_alone:  # of a rule hosttune knows whether there is such a one
-        # A run that was taken back before counts as found, not as work.
+        # A run that was undone before counts as found, not as work.
         result.update(NOTHING, undone_run="".join(named))
         return
     asked = dict(look=client.look)
@@ -622,7 +622,7 @@ def undo(module, client, result):
 
 
 def first_of(runs, named):
-    """The run to take back: of the last intention its first one, with which hosttune takes back those that went on with
+    """The run to undo: of the last intention its first one, with which hosttune undoes those that went on with
     it. An older hosttune, which the task may name as its executable, knows no parts.
     """
     last = runs[0]
@@ -644,7 +644,7 @@ def carried_out(client, result, command, **asked):
         if not begun:
             raise Trouble(f"nothing was tried: {error}") from error
         result.update(changed=True, run_id=begun[0])
-        raise Trouble(f"run {begun[0]} did not end, and the next one finishes or takes it back: {error}") from error
+        raise Trouble(f"run {begun[0]} did not end, and the next one finishes or undoes it: {error}") from error
 
 
 def runs_of(client):
@@ -707,7 +707,7 @@ def what_failed(failed):
         for one in failed
         if one["phase"] == "failed"
     ]
-    return "; ".join(causes) or "a rule was taken back"
+    return "; ".join(causes) or "a rule was rolled back"
 
 
 if __name__ == "__main__":

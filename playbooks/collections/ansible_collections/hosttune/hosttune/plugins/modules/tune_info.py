@@ -18,7 +18,7 @@ options:
     description:
       - What to return.
       - V(check) is the report of C(hosttune check), V(plan) the plan with its digest and its diff, V(history) the runs
-        that can be taken back, V(record) one document with what this host answers, without secrets, that hosttune
+        that can be undone, V(record) one document with what this host answers, without secrets, that hosttune
         can replay elsewhere.
     type: list
     elements: str
@@ -51,7 +51,7 @@ EXAMPLES = r"""
     that: looked.compliant
     fail_msg: "{{ looked.check.summary }}"
 
-- name: The runs that can be taken back
+- name: The runs that can be undone
   hosttune.hosttune.tune_info:
     gather: [history]
   become: true

@@ -13,11 +13,11 @@ LINES_OF_HOST = 100
 
 
 PLANNED, DONE, PARTLY, UNTRIED = "to make", "made", "tried, and some failed", "not made, nothing was tried"
-BACK_PLANNED, BACK_DONE = "to take back", "taken back"
+BACK_PLANNED, BACK_DONE = "to undo", "undone"
 UNKEPT = "made on trial, and not kept"
 LEFT = "not made, because the plan is not approved"
-NOTHING, BACK_NOTHING = "nothing to change", "nothing to take back"
-BACK_STUCK = "nothing was taken back, and not all that was asked for is gone"
+NOTHING, BACK_NOTHING = "nothing to change", "nothing to undo"
+BACK_STUCK = "nothing was undone, and not all that was asked for is gone"
 STUCK = "nothing that hosttune changes, and not as it should be"
 SLOWER, UNFIT = "nothing that hosttune changes, and impaired", "nothing that hosttune changes, and unfit: drain it"
 FAILED = "nothing was changed, and it failed"
@@ -243,7 +243,7 @@ def shortfall(one, act, *, is_planned=False):
     in_plan = {change["rule"] for change in changes}
     found = {}
     for finding in findings_of(one):
-        kind = "not taken back" if "undone_run" in one else kind_of(finding, in_plan)
+        kind = "not undone" if "undone_run" in one else kind_of(finding, in_plan)
         if kind and kind != IMPAIRED:
             found.setdefault(kind, {})[finding["rule"]] = True
     parts += [f"{kind}: {named(list(rules), RULES_NAMED)}" for kind, rules in found.items()]
@@ -274,7 +274,7 @@ def summary(classes, answers, failed, moved=None):
     )
     texts = [f"{host}: {what}" for host, what in sorted((moved or {}).items())]
     lines += _section("not approved", texts)
-    lines += _section("not all of it is taken back", left, len({line.partition(":")[0] for line in left}))
+    lines += _section("not all of it is undone", left, len({line.partition(":")[0] for line in left}))
     lines += _kept_back(answers)
     earlier = {host: one.get("interrupted") or () for host, one in sorted(answers.items())}
     texts = [f"{host}: {text}" for host, found in earlier.items() for text in shortened(found)]
@@ -321,7 +321,7 @@ def way_on(act, silent, rest, runs, undo):
     if runs and act == "apply":
         shown = sorted(set(runs.values()))[:RUNS_NAMED]
         more = len(set(runs.values())) - len(shown)
-        lines += [f"  or take back what it did{f' ({more} more runs stand above)' if more else ''}:"]
+        lines += [f"  or undo what it did{f' ({more} more runs stand above)' if more else ''}:"]
         lines += ["    {}{}".format(undo, shlex.quote(",".join(shown)))]
     return [*lines, ""]
 
@@ -376,7 +376,7 @@ def _class_lines(entry):
     lines += ["  " + named(entry["hosts"]), "  digest {}".format(entry["digest"])]
     if entry["shown"] < len(entry["hosts"]):
         lines += ["  old values and devices as {} of them have them; the others differ there".format(entry["shown"])]
-    places = {}  # by rule; one of them can be made and taken back
+    places = {}  # by rule; one of them can be made and undone
     for one in entry["changes"]:
         places.setdefault(one["rule"], {})[one["address"]] = True
     lines += ["  " + text for text in shortened([f"{rule}: {', '.join(own)}" for rule, own in places.items()])]
