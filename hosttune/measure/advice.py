@@ -256,7 +256,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "names": Advice(
         "it reads nothing while it waits: it lists folders and looks files up (a walk, glob, a stat for each), or "
         "writes there. Make the list of files once and keep it, pack small files into few large ones, and write to a "
-        "local disk",
+        "local disk. A Python that imports from there: copy the environment to a local disk",
     ),
     "allowance": Advice(
         "the cloud holds its packets back: this machine's type allows no more bandwidth, packets or connections; take "

@@ -70,6 +70,12 @@ def test_loaders_of_a_job_that_ran_out_of_memory_are_suspected(children):
     assert any("copied by each worker" in one.text for one in remedies(judge(account), account)[:2]) is bool(children)
 
 
+@pytest.mark.parametrize(("status", "is_named"), [(1, False), (139, False), (0, True), (None, True)])
+def test_job_that_failed_is_not_looked_into_for_where_it_hangs(status, is_named):
+    text = watch_text(WatchEnd(ended(status), "the command has ended"), Page(screen=Screen(width=100)))
+    assert ("see where it hangs" in text) is is_named
+
+
 @pytest.mark.parametrize(
     "account",
     [

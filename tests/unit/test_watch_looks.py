@@ -307,7 +307,11 @@ def test_storage_of_a_job_is_that_of_its_files_not_of_its_working_folder(tmp_pat
     assert mounts.of([11]) == (Mounted("/far", "fuse.sshfs", "host:/x", "sshfs (process 77)"),)
     (tmp_path / "11/cmdline").write_bytes(b"python3\0/home/train.py")
     assert [one.target for one in mounts.of([11])] == ["/far"]  # a program's own file is no data
+    (tmp_path / "11/fd/2").symlink_to("/data/train.log")
+    assert [one.target for one in mounts.of([11])] == ["/far"]  # nor is its log
     (tmp_path / "11/fd/3").unlink()
+    assert [one.target for one in mounts.of([11])] == ["/data"]
+    (tmp_path / "11/fd/2").unlink()
     assert mounts.of([11]) == (Mounted("/", "ext4", "/dev/sda1"),)
     assert mounts.of([12]) == ()
 

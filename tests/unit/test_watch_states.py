@@ -105,6 +105,16 @@ def test_blocked_readers_without_pressure_name_the_disk_with_low_trust():
     assert state_of(replace(blocked, tree=replace(blocked.tree, blocked=0))) is not State.DISK
 
 
+def test_disk_pressure_of_the_host_is_not_that_of_a_job_that_runs_or_queues_all_the_time():
+    # tqdm without an interval, to a file: 0.9 MB/s into the page cache, beside others who wait for the disk
+    one = tick(job=None, gpus=(), io=(46, 0), cpu=100, idle=0, children=(), main=0.31, delay=0.69)
+    one = replace(one, tree=replace(one.tree, written_bytes=851_159.0, most_runnable=1.0, wanting=1.0))
+    assert state_of(one) is State.FOREIGN
+    assert state_of(replace(one, tree=replace(one.tree, blocked=1))) is State.DISK
+    assert state_of(replace(one, tree=replace(one.tree, most_runnable=0.4))) is State.DISK
+    assert state_of(replace(one, job=one.host_pressure)) is State.DISK
+
+
 def test_disk_pressure_of_the_host_is_not_the_jobs_where_it_touches_no_device():
     one = tick(3.0, job=None, io=(80, 80), children=(0.2,))
     assert state_of(one) is State.UNKNOWN  # neither DISK nor WAIT: the pressure is somebody's

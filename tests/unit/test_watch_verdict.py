@@ -108,6 +108,14 @@ def test_alternating_states_are_mixed_and_name_both():
     assert [share.state for share in verdict.shares] == [State.DISK, State.WORKERS]
 
 
+def test_what_comes_every_few_seconds_is_mixed_with_low_confidence():
+    asleep = OTHERS["idle"][1]
+    verdict = verdict_of(*[(DISK, 3), (asleep, 1)] * 8)  # a checkpoint of three seconds, each second one
+    assert (verdict.outcome, verdict.state, verdict.confidence) == (VerdictKind.MIXED, State.DISK, Confidence.LOW)
+    assert verdict_of(*[(GPU, 3), (DISK, 1)] * 8).outcome is VerdictKind.UNDECIDED
+    assert verdict_of(*[(DISK, 1), (asleep, 2)] * 8).state is not State.DISK
+
+
 def test_states_that_change_every_second_are_undecided():
     ones = [MEASURED[name][1] for name in ("disk bound, two workers", "one worker", "network-like waiting")]
     verdict = verdict_of(*[(one, 1) for one in ones] * 20)

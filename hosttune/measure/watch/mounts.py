@@ -15,6 +15,7 @@ from hosttune.measure.watch.tick import Mounted
 MOST = 8
 _MOST_PROCESSES, _MOST_FILES, _MOST_WORDS = 8, 64, 16
 # Where programs and their libraries lie is not where a job's data lie.
+_STREAMS = frozenset({"0", "1", "2"})
 _PROGRAMS = ("/usr/", "/bin/", "/lib", "/opt/", "/etc/")
 
 
@@ -33,7 +34,8 @@ class MountTable:
         counts: dict[str, int] = {}
         members = list(pids)[:_MOST_PROCESSES]
         paths = (
-            [path for pid in members for path in self.opened(pid)]
+            [path for pid in members for path in self.opened(pid, has_streams=False)]
+            or [path for pid in members for path in self.opened(pid)]
             or [path for pid in members for path in self._named(pid)]
             or [self._folder(pid) for pid in members]
         )
@@ -53,12 +55,15 @@ class MountTable:
             for target in ordered
         )
 
-    def opened(self, pid: int) -> list[str]:
-        """Absolute paths; none where this user may not see them."""
+    def opened(self, pid: int, *, has_streams: bool = True) -> list[str]:
+        """Absolute paths; none where this user may not see them. Not `has_streams`: without the files that the standard
+        streams were sent to, a log being no data."""
         found = []
         folder = f"{self._proc}/{pid}/fd"
         with suppress(OSError):
             for name in names_in(folder, _MOST_FILES)[0]:
+                if not has_streams and name in _STREAMS:
+                    continue
                 with suppress(OSError):
                     found.append(os.readlink(f"{folder}/{name}"))
         return _data(found)

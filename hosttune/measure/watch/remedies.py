@@ -111,7 +111,7 @@ def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
         State.CPU: _of_cpu,
         State.LIMIT: _of_limit,
         State.FOREIGN: lambda one: ("stolen",) if is_stolen(one) else ("foreign", *_of_crowd(one)),
-        State.IDLE: lambda one: ("hang", *_of_forks(one)),
+        State.IDLE: lambda one: () if one.status else ("hang", *_of_forks(one)),  # what failed hangs no more
     }  # fmt: skip
     return ways[state](account) if state in ways else ()
 

@@ -156,7 +156,7 @@ def _is_disk(tick: Tick, *, held: bool) -> bool:
     if _waits_for_pages(tick):
         return True
     if _has_io_pressure(tick, held=held):
-        return tick.job is not None or _touches_devices(tick) is not False
+        return tick.job is not None or (_touches_devices(tick) is not False and not _always_runs(tick))
     seen = pressure(tick)
     if seen is None or (seen.io_full is None and seen.io_some is None):
         return _is_blocked(tick, held=held) and bool(_touches_devices(tick))
@@ -167,6 +167,13 @@ def _has_io_pressure(tick: Tick, *, held: bool) -> bool:
     seen = pressure(tick)
     full, some = (LIMITS.io_full_leave, LIMITS.io_some_leave) if held else (LIMITS.io_full_enter, LIMITS.io_some_enter)
     return seen is not None and (_at_least(seen.io_full, full) or _at_least(seen.io_some, some))
+
+
+def _always_runs(tick: Tick) -> bool:
+    """A process of the job runs or queues for a CPU nearly all the time, and none was seen in uninterruptible sleep:
+    what the job writes goes to the page cache, and those who wait for a disk are others."""
+    tree = tick.tree
+    return tree is not None and tree.blocked == 0 and _at_least(tree.most_runnable, LIMITS.saturated_enter)
 
 
 def _waits_for_pages(tick: Tick) -> bool:

@@ -12,6 +12,7 @@ from hosttune.measure.watch.states import State, Trust
 from hosttune.measure.watch.tick import CpuLimit, Want, is_file_server
 
 MIXED = 0.3
+MOSTLY = 0.5
 SECOND = 0.2  # a state with this share is named, and advised on, beside the leading one
 SHORTEST_RUN_S = 5.0
 SHORTEST_RUN_TICKS = 5
@@ -118,9 +119,15 @@ def _outcome(
         return (VerdictKind.UNDECIDED, None) if top.state is State.UNKNOWN else (VerdictKind.ONE, top.state)
     if len(cuts) > 1 and len(known) == len(cuts):
         return VerdictKind.CHANGED, cuts[-1].state
-    if top.share >= MIXED and holds and top.state is not State.UNKNOWN:
+    if top.state is not State.UNKNOWN and ((top.share >= MIXED and holds) or _comes_in_turns(account, top)):
         return VerdictKind.MIXED, top.state
     return VerdictKind.UNDECIDED, None
+
+
+def _comes_in_turns(account: Account, top: Share) -> bool:
+    """It held most of the time, never long: a checkpoint every few steps, a request before each of them."""
+    is_wait = top.state not in {State.GPU, State.COLD_GPU}  # of those it is what comes between that matters
+    return is_wait and top.share >= MOSTLY and top.share * account.counted_s >= 2 * SHORTEST_RUN_S
 
 
 def _confidence(account: Account, state: State | None, outcome: VerdictKind) -> Confidence:
@@ -130,6 +137,8 @@ def _confidence(account: Account, state: State | None, outcome: VerdictKind) -> 
     by_trust = {level: account.states.get((state, level), 0.0) for level in Trust}
     needed = CARRIED * sum(by_trust.values())
     if state is State.WAIT and account.waits_for is None:
+        return Confidence.LOW
+    if outcome is VerdictKind.MIXED and account.runs[state].longest_s < SHORTEST_RUN_S:
         return Confidence.LOW
     is_long = account.counted_s >= SURE_S - account.watched.interval_s
     if by_trust[Trust.HIGH] >= needed and is_long and outcome is not VerdictKind.MIXED:
