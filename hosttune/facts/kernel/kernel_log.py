@@ -46,12 +46,15 @@ _DIED = (
     r"|(?:Internal error: )?Oops: |BUG: (?:unable to handle|kernel NULL)|general protection fault|invalid opcode: "
     r"|kernel BUG at |RIP: 0010:|pc : "
 )
+_STALLED = (  # a network card that sends nothing, or does not answer its driver
+    r"|NETDEV WATCHDOG: |Detected (?:Hardware|Tx) Unit Hang|TX timeout detected|timeout\. Will cause a leak of a command"
+)
 OF_HOST = (
     r"(?:NMI )?watchdog: .*(?:soft lockup|hard LOCKUP)|(?:rcu: )?INFO: rcu_\w+ .*detected (?:expedited )?stalls?"
     r"|oom-kill:constraint=CONSTRAINT_NONE,|(?:\{\d+\})?\[Hardware Error\]: |mce: \[Hardware Error\]: CPU "
     r"|(?:mce: )?(?:CPU\d+ BANK\d+ )?CMCI storm detected|EDAC MC\d+: \d+ CE "
     r"|[\w-]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7][ :].*"
-    r"(?:Link (?:is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\])"
+    r"(?:Link (?:is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]" + _STALLED + r")"
     r"|nvidia-peermem \w+:\d+ ERROR" + _DIED
 )
 # Types that only root can mount. In a user namespace users mount others (tmpfs, overlay, fuse: FS_USERNS_MOUNT): the
@@ -121,15 +124,17 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without quotas and drives that are
+# What records from before hold in the place of both, the newest first: the same without cards that stall, without quotas and drives that are
 # set up, without a kernel that died, without devices that stopped, without mounts that failed, and without firmware,
 # then the older form.
-_NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "").replace(_SET_UP, "") for word in JOURNAL)
+_NO_STALLS = tuple(word.replace(_STALLED, "") for word in JOURNAL)
+_NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "").replace(_SET_UP, "") for word in _NO_STALLS)
 _BEFORE = tuple(word.replace(_DIED, "").replace(_NOT_SET_UP, "") for word in _NO_QUOTAS)
 _NO_DEVICES = tuple(word.replace(_DIED, "").replace(OF_DEVICES.replace(_SET_UP, ""), "") for word in _NO_QUOTAS)
 _NO_MOUNTS = tuple(word.replace(OF_MOUNTS.replace(_OF_QUOTAS, ""), "") for word in _NO_DEVICES)
 _OLD = {
     JOURNAL: (
+        _NO_STALLS,
         _NO_QUOTAS,
         _BEFORE,
         _NO_DEVICES,
