@@ -59,9 +59,10 @@ _IS_SLOT = regex(_SLOT)
 _CARD = rf"(?!pcieport|nvidia)[\w-]{{1,64}} ({_SLOT})(?: [^\s:/]{{1,15}}(?: \(\w+\))?)?: (?:\w+:\d+:\(pid \d+\): )?"
 _DOWN = regex(_CARD + r"(?:[\w.-]+: )?(?:[\w.-]+ )?(?:NIC )?Link (?:is )?[Dd]own\b")
 _PORT = regex(_CARD + r"Port module event\[error\]: module \d+, (.{1,60})")
-# dev_watchdog() of net/sched/sch_generic.c from Linux 6.6 on; e1000e, igb and ixgbe; mlx5 en_main.c and cmd.c (wait_func).
+# dev_watchdog() of net/sched/sch_generic.c from Linux 6.6 on; e1000e, igb, ixgbe; mlx5 en_main.c, cmd.c (wait_func).
 _STALL = regex(
-    _CARD + r"(NETDEV WATCHDOG: CPU: \d+: transmit queue \d+ timed out|Detected (?:Hardware|Tx) Unit Hang|TX timeout detected"
+    _CARD + r"(NETDEV WATCHDOG: CPU: \d+: transmit queue \d+ timed out|Detected (?:Hardware|Tx) Unit Hang"
+    r"|TX timeout detected"
     r"|[A-Z0-9_]{1,40}\(0x[0-9a-f]{1,4}\) timeout\. Will cause a leak of a command resource)"
 )
 _POWER = regex(_CARD + r"(?:Detected )?[Ii]nsufficient power on the PCIe slot \((\d+W)\)")
