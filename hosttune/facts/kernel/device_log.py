@@ -55,6 +55,17 @@ _LUSTRE_LINK = regex(
     r"Lustre(?:Error)?: (?:[\w-]{1,8}: )?(([\w-]{1,64}?)-(?:MDT|OST)[0-9a-f]{4})-(?:mdc|osc)-[0-9a-f]{8,16}: "
     r"Connection (?:(to) [\w-]{1,64} \(at |restored)"
 )
+# fs/ceph/mds_client.c (handle_session), net/ceph/ceph_common.c; newer kernels name cluster and client before it.
+_CEPH = regex(
+    r"ceph: (?:\[[0-9a-f-]{36} \d{1,20}\]: )?(?:(mds\d{1,5}) (?:reconnect denied|rejected session)"
+    r"|auto reconnect after )"
+    r"|libceph: client\d{1,20} fsid "
+)
+# megasas_decode_evt() of drivers/scsi/megaraid: number, time, locale and class, then the words of the firmware.
+_VOLUME = regex(
+    rf"megaraid_sas {_SLOT}: \d{{1,10}} \([^)]{{1,60}}\) - (VD \w{{1,4}}/\w{{1,4}}) is now "
+    r"((?:PARTIALLY )?DEGRADED|OFFLINE|OPTIMAL)"
+)
 # Of a network namespace, which any user has, newer kernels say `table full in netns NUMBER, dropping packet`.
 _CONNTRACK = regex(r"nf_conntrack: (?:nf_conntrack: )?table full(?! in netns )")
 _FILES = regex(r"VFS: file-max limit \d+ reached")
@@ -63,7 +74,7 @@ _IOMMU = regex(
     r"|DMAR: \[DMA (?:Read|Write)[^\]]{0,40}\] Request device \[([0-9a-f:.]{7,16})\] fault addr"
 )
 
-_KINDS = (_NVME, _AMD, _AMD_LOADED, _MLX5, _LUSTRE, _LUSTRE_LINK, _CONNTRACK, _FILES, _IOMMU)
+_KINDS = (_NVME, _AMD, _AMD_LOADED, _MLX5, _LUSTRE, _LUSTRE_LINK, _CEPH, _VOLUME, _CONNTRACK, _FILES, _IOMMU)
 
 
 @frozen
@@ -87,6 +98,8 @@ class DeviceLog(Fact):
     lost_targets: tuple[
         str, ...
     ]  # of mounted Lustre: scratch-MDT0000, whose connection was lost in the last day, no more
+    denied_by: tuple[str, ...]  # servers of a mounted CephFS that threw this client out, since its last connection
+    bad_volumes: tuple[str, ...]  # of RAID controllers, by their last word: `VD 01/1 of 0000:18:00.0 is DEGRADED`
     conntrack_full: int  # how often connections were dropped for a full table in the last day, as far as that is logged
     files_exhausted: bool  # programs could open no file in the last day, as fs.file-max was reached
     iommu_faults: Mapping[str, int]  # by slot the accesses that the IOMMU stopped in the last day
@@ -127,6 +140,8 @@ def collect(reader: Reader, facts: Facts) -> DeviceLog:
         mlx5_faults=certain(lambda: mlx5_faults_in(text for _, text in timed())),
         evicted_by=certain(lambda: tuple(dict.fromkeys(match[1] for _, match in recent(_LUSTRE)))),
         lost_targets=certain(lambda: lost_in(recent(_LUSTRE_LINK), _mounted_lustre(facts), now)),
+        denied_by=certain(lambda: denied_in(text for _, text in timed()) if _mounts_ceph(facts) else ()),
+        bad_volumes=certain(lambda: bad_volumes_in(text for _, text in timed())),
         conntrack_full=certain(lambda: len(recent(_CONNTRACK))),
         files_exhausted=certain(lambda: bool(recent(_FILES))),
         iommu_faults=certain(lambda: _faults([one for one in recent(_IOMMU) if one[0] is None or one[0] >= settled()])),
@@ -137,6 +152,28 @@ def _mounted_lustre(facts: Facts) -> frozenset[str]:
     """The names of the file systems of Lustre that are mounted: `scratch` of `10.0.0.1@tcp:/scratch/sub`."""
     sources = (one.source.partition(":/")[2] for one in facts.mounts.all if one.fstype == "lustre")
     return frozenset(rest.partition("/")[0] for rest in sources)
+
+
+def _mounts_ceph(facts: Facts) -> bool:
+    return any(one.fstype == "ceph" for one in facts.mounts.all)
+
+
+def denied_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """Metadata servers of CephFS that threw this client out, since the kernel made its last client, as for a mount."""
+    found: dict[str, None] = {}
+    for text in texts:
+        if match := _CEPH.match(text):
+            found = {**found, match[1]: None} if match[1] else {}
+    return tuple(found)
+
+
+def bad_volumes_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """Volumes of RAID controllers of which the last line does not say that they are optimal again."""
+    found: dict[str, str] = {}
+    for text in texts:
+        if match := _VOLUME.match(text):
+            found[f"{match[2]} of {match[1]}"] = match[3]
+    return tuple(f"{name} is {state}" for name, state in sorted(found.items()) if state != "OPTIMAL")
 
 
 def lost_in(

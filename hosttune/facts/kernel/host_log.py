@@ -59,6 +59,12 @@ _IS_SLOT = regex(_SLOT)
 _CARD = rf"(?!pcieport|nvidia)[\w-]{{1,64}} ({_SLOT})(?: [^\s:/]{{1,15}}(?: \(\w+\))?)?: (?:\w+:\d+:\(pid \d+\): )?"
 _DOWN = regex(_CARD + r"(?:[\w.-]+: )?(?:[\w.-]+ )?(?:NIC )?Link (?:is )?[Dd]own\b")
 _PORT = regex(_CARD + r"Port module event\[error\]: module \d+, (.{1,60})")
+# dev_watchdog() of net/sched/sch_generic.c from Linux 6.6 on; e1000e, igb, ixgbe; mlx5 en_main.c, cmd.c (wait_func).
+_STALL = regex(
+    _CARD + r"(NETDEV WATCHDOG: CPU: \d+: transmit queue \d+ timed out|Detected (?:Hardware|Tx) Unit Hang"
+    r"|TX timeout detected"
+    r"|[A-Z0-9_]{1,40}\(0x[0-9a-f]{1,4}\) timeout\. Will cause a leak of a command resource)"
+)
 _POWER = regex(_CARD + r"(?:Detected )?[Ii]nsufficient power on the PCIe slot \((\d+W)\)")
 # die() and oops_begin() of x86, die() of arm64; a warning and a lockup tell a place without one of these before.
 _DIES = regex(
@@ -69,8 +75,8 @@ _PLACE = regex(r"(?:RIP: 0010:|pc : )\S{1,200}(?: \[(\w{1,64})\])?")
 _HOT = "high temperature"
 # One kind each: of one that is said in a storm the last ones are kept, and every line of the rest.
 _KINDS = (
-    _SOFT, _HARD, _RCU, _OOM, _SEVERITY, _STATUS, _BOOTED, _OF_MODULE, _STORM, _PEERMEM, _DOWN, _PORT, _POWER, _DIES,
-    _PLACE,
+    _SOFT, _HARD, _RCU, _OOM, _SEVERITY, _STATUS, _BOOTED, _OF_MODULE, _STORM, _PEERMEM, _DOWN, _STALL, _PORT, _POWER,
+    _DIES, _PLACE,
 )  # fmt: skip
 _SETTLED_S = 600  # after the boot: until then drivers bring links up, down and up again
 _DAY_S = 86400
@@ -86,6 +92,7 @@ class LoggedCard(Fact):
 
     slot: str  # 0000:0c:00.0
     link_downs: int  # how often its link went down in the last 24 hours, without the first ten minutes after the boot
+    stalls: int  # how often it sent nothing, or did not answer its driver, in that time
     is_hot: bool  # its cable or transceiver was too hot in the last 24 hours
     cable: str  # what else its cable or transceiver had in the last 24 hours: Cable error, ...; empty for none
     firmware_fault: str  # what it said last of its firmware and did not take back: irisc not responding; empty for none
@@ -171,7 +178,8 @@ def _as_seen(card: LoggedCard, facts: Facts) -> LoggedCard:
     certain = facts.kernel_log.certain
     return LoggedCard(
         slot=card.slot,
-        link_downs=lazy(lambda: certain(_count_breaks(card, facts))),
+        link_downs=lazy(lambda: certain(_count_after_boot(card.link_downs, facts))),
+        stalls=lazy(lambda: certain(_count_after_boot(card.stalls, facts))),
         is_hot=lazy(certain, card.is_hot),
         cable=lazy(certain, card.cable),
         firmware_fault=lazy(lambda: facts.device_log.mlx5_faults.get(card.slot, "")),
@@ -180,11 +188,11 @@ def _as_seen(card: LoggedCard, facts: Facts) -> LoggedCard:
     )
 
 
-def _count_breaks(card: LoggedCard, facts: Facts) -> int:
-    """The breaks of a link that are no part of the boot; raises UnknownFact where some may be."""
-    if card.link_downs:
+def _count_after_boot(many: int, facts: Facts) -> int:
+    """Breaks and stalls that are no part of the boot; raises UnknownFact if some may be."""
+    if many:
         _ = facts.kernel.booted_at
-    return card.link_downs
+    return many
 
 
 def _slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
@@ -315,8 +323,9 @@ def cards_in(
                 found.setdefault(match[1], []).append(match[match.lastindex or 0])
         return found
 
-    spoken = {slot for pattern in (_DOWN, _PORT, _POWER) for slot in by_slot(pattern, lines)}
-    downs, modules, powers = by_slot(_DOWN, settled), by_slot(_PORT, recent), by_slot(_POWER, lines)
+    spoken = {slot for pattern in (_DOWN, _STALL, _PORT, _POWER) for slot in by_slot(pattern, lines)}
+    downs, stalls = by_slot(_DOWN, settled), by_slot(_STALL, settled)
+    modules, powers = by_slot(_PORT, recent), by_slot(_POWER, lines)
     cards = []
     for slot in sorted({*slots, *spoken}):
         said, watts = modules.get(slot, ()), powers.get(slot, ())
@@ -325,6 +334,7 @@ def cards_in(
             LoggedCard(
                 slot=slot,
                 link_downs=len(downs.get(slot, ())),
+                stalls=len(stalls.get(slot, ())),
                 is_hot=len(faults) < len(said),
                 cable=faults[-1] if faults else "",
                 firmware_fault="",

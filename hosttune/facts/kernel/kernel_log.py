@@ -49,12 +49,15 @@ _DIED = (
     r"|(?:Internal error: )?Oops: |BUG: (?:unable to handle|kernel NULL)|general protection fault|invalid opcode: "
     r"|kernel BUG at |RIP: 0010:|pc : "
 )
+_STALLED = (  # a network card that sends nothing, or does not answer its driver
+    r"|NETDEV WATCHDOG: |Detected (?:Hardware|Tx) Unit Hang|TX timeout detected|timeout\. Will cause a leak of a comm"
+)
 OF_HOST = (
     r"(?:NMI )?watchdog: .*(?:soft lockup|hard LOCKUP)|(?:rcu: )?INFO: rcu_\w+ .*detected (?:expedited )?stalls?"
     r"|oom-kill:constraint=CONSTRAINT_NONE,|(?:\{\d+\})?\[Hardware Error\]: |mce: \[Hardware Error\]: CPU "
     r"|(?:mce: )?(?:CPU\d+ BANK\d+ )?CMCI storm detected|EDAC MC\d+: \d+ CE "
     r"|[\w-]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7][ :].*"
-    r"(?:Link (?:is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\])"
+    r"(?:Link (?:is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]" + _STALLED + r")"
     r"|nvidia-peermem \w+:\d+ ERROR" + _DIED
 )
 # Types that only root can mount. In a user namespace users mount others (tmpfs, overlay, fuse: FS_USERNS_MOUNT): the
@@ -82,6 +85,11 @@ OF_STORAGE = (
 _OF_SLOT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: "
 _NOT_SET_UP = "|Fatal error during GPU init"
 _SET_UP = r"|\d{1,5}/\d{1,5}/\d{1,5} default/read/poll queues"  # of an NVMe drive, at the boot and after each reset
+_VOLUMES = (  # clients that CephFS threw out, and volumes of RAID controllers
+    r"|ceph: (?:\[[0-9a-f-]{36} \d{1,20}\]: )?(?:mds\d{1,5} (?:reconnect denied|rejected session)"
+    r"|auto reconnect after )"
+    rf"|libceph: client\d{{1,20}} fsid |megaraid_sas {_OF_SLOT}\d{{1,10}} \(.{{1,60}}\) - VD .{{1,9}} is now "
+)
 OF_DEVICES = (
     r"|nvme nvme\d{1,9}: (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset" + _SET_UP + r")"
     rf"|amdgpu {_OF_SLOT}(?:amdgpu: )?(?:\{{\d+\}})?(?:GPU reset(?:\(\d+\)| end with)|device lost from bus"
@@ -92,7 +100,7 @@ OF_DEVICES = (
     r"|firmware version: |synd 0x)|Lustre(?:Error)?: (?:.{1,160}: )?This client was evicted by "
     r"|Lustre(?:Error)?: (?:[\w-]{1,8}: )?[\w-]{1,128}: Connection (?:to [\w-]{1,64} \(at |restored)"
     r"|nf_conntrack: (?:nf_conntrack: )?table full|VFS: file-max limit \d+ reached"
-    rf"|(?:[\w-]{{1,64}} {_OF_SLOT})?AMD-Vi: Event logged \[IO_PAGE_FAULT |DMAR: \[DMA (?:Read|Write)"
+    rf"|(?:[\w-]{{1,64}} {_OF_SLOT})?AMD-Vi: Event logged \[IO_PAGE_FAULT |DMAR: \[DMA (?:Read|Write)" + _VOLUMES
 )
 # What every kernel says, first and when it has booted (init/main.c).
 _HEAD = r"Linux version \d+\.\d|Run /\S+ as init process$"
@@ -124,13 +132,15 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without modules that do not fit,
+# What records from before hold in the place of both, the newest first: the same without modules that do not fit, cards
+# that stall and volumes,
 # without quotas and drives that are set up, without a kernel that died, without devices that stopped, without mounts
 # that failed, and without firmware, then the older form.
-_NO_MISFIT = tuple(word.replace(_MISFIT, "") for word in JOURNAL)
+_NO_MISFIT = tuple(word.replace(_MISFIT, "").replace(_STALLED, "").replace(_VOLUMES, "") for word in JOURNAL)
 _NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "").replace(_SET_UP, "") for word in _NO_MISFIT)
 _BEFORE = tuple(word.replace(_DIED, "").replace(_NOT_SET_UP, "") for word in _NO_QUOTAS)
-_NO_DEVICES = tuple(word.replace(_DIED, "").replace(OF_DEVICES.replace(_SET_UP, ""), "") for word in _NO_QUOTAS)
+_OLD_DEVICES = OF_DEVICES.replace(_SET_UP, "").replace(_VOLUMES, "")
+_NO_DEVICES = tuple(word.replace(_DIED, "").replace(_OLD_DEVICES, "") for word in _NO_QUOTAS)
 _NO_MOUNTS = tuple(word.replace(OF_MOUNTS.replace(_OF_QUOTAS, ""), "") for word in _NO_DEVICES)
 _OLD = {
     JOURNAL: (
