@@ -11,7 +11,6 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions.apply import apply, reboot_obstacles, reboot_reasons, require_whole
@@ -51,6 +50,7 @@ from hosttune.facts.work import jobs_of
 from hosttune.host.cleaned import clean
 from hosttune.host.door import Completed, Stat
 from hosttune.host.machine_id import machine_id_hash
+from hosttune.quoting import quote
 from hosttune.resources.packages.apt_lock import holder
 from hosttune.values import ABSENT, Disturbs, FileValue
 
