@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import boot_id, goes_on_with
@@ -13,6 +12,7 @@ from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.reading import hint
 from hosttune.host.door import Stat
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 from hosttune.verdict_words import run_text

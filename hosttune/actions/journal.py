@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.actions.journal_lines import CONFIRM, HEADER, JournalStep, Run, StepId, parse_run
 from hosttune.codec import FORMAT_VERSION, change_to_json
 from hosttune.errors import HalfWay, HosttuneError, Refused
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.resources import address_kinds, kind_of, place
 from hosttune.resources.base import Applied
 from hosttune.values import Address, FileValue, Phase, Unreadable

@@ -95,6 +95,7 @@ def _survey(recorder: RecordingReader, *, share: bool) -> None:
     for tree in TREES:
         if not share or tree.startswith(_OF_KERNEL):
             _walk(recorder, tree)
+    recorder.stat("/etc/hosttune")  # that there is no policy, of a report that has no list of /etc
     for folder in ("/", "/etc", "/etc/systemd", "/boot", "/sys/fs/cgroup", "/sys/fs/cgroup/systemd"):
         recorder.list(folder)
     for name in NAMESPACES:

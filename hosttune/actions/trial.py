@@ -13,7 +13,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions import one_shot, trial_clock, trial_guard
@@ -51,6 +50,7 @@ from hosttune.frozen import frozen
 from hosttune.host.cleaned import Cleaned, clean
 from hosttune.host.console import archive, load_bytes, starting_words
 from hosttune.host.door import Stat
+from hosttune.quoting import quote
 from hosttune.resources import describe_place
 from hosttune.values import ABSENT, Action, Activation, Confirmer, FileValue, Phase, Plan, Receipt, Unreadable
 from hosttune.verdict_words import run_text

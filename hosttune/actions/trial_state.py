@@ -7,7 +7,6 @@ proc_uptime(5), random(4), systemd.timer(5).
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.actions import trial_clock, trial_guard
@@ -18,6 +17,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.numbers import parse_digits
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Change, Confirmer, Unreadable, Word
 from hosttune.verdict_words import run_text

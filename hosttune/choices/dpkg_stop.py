@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.mixed import stopped_by_mixture
@@ -41,6 +40,7 @@ from hosttune.facts.packages import REPAIR
 from hosttune.facts.relations import first_of, unmet_of
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.storage.mounts import WRITTEN
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.resources.storage.mount_causes import MountCauses
 from hosttune.values import join_steps
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.apt_commands import check_commands, has_all, lacks
@@ -27,6 +26,7 @@ from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRol
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.kernel.kernel import HEADERS, flavour_of, headers_for, is_of_proxmox, is_ubuntus, metapackages
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

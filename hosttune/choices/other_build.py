@@ -4,7 +4,6 @@ what is offered besides goes before the repair of its log.
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.drivers.branch import why_over
@@ -14,6 +13,7 @@ from hosttune.choices.drivers.nvidia_archive import FROM, is_of_nvidia, say_swit
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.package_roles import PackageRole, role_of
 from hosttune.facts.versions import upstream_of
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

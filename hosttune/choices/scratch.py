@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from shlex import quote
 from typing import Any
 
 from hosttune.facts import Facts
@@ -12,6 +11,7 @@ from hosttune.facts.storage.mounts import NETWORK_TYPES, mount_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.known.file_systems import IN_MEMORY
+from hosttune.quoting import quote
 from hosttune.regex import regex
 
 _PATH = regex(r"(/[\w.-]+)+")  # it goes into a shell script that every session reads

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from enum import Enum
 from functools import partial
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from hosttune.cli.options import Argument, DisplayOptions, HostOptions
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

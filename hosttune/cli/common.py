@@ -306,9 +306,9 @@ def _repeated(chosen: Mapping[str, Any]) -> str:
 
 def shell(words: list[str]) -> str:
     """Words as a shell takes them."""
-    import shlex
+    from hosttune import quoting
 
-    return shlex.join(words)
+    return quoting.join(words)
 
 
 def say(text: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from functools import partial
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError, Refused
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable

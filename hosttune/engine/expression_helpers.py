@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from types import GenericAlias
 from typing import Any, TypeVar
 
+from hosttune import quoting
 from hosttune.facts.globs import matcher
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_whole
@@ -160,7 +160,7 @@ HELPERS: Mapping[str, Helper] = {
         "whether the whole text fits a pattern of the shell: * any text, ? one character, [abc] one of these",
     ),
     "shell_word": Helper(
-        shlex.quote,
+        quoting.quote,
         (Form((str,), str),),
         "shell_word(text)",
         "the text as one word of a shell command: in quotes where a shell would act on it",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING
 
+from hosttune.quoting import quote
 from hosttune.resources import describe_place
 from hosttune.values import ABSENT, Finding, Hold, HoldKind, Verdict
 

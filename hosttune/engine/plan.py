@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.codec import canonical
 from hosttune.facts.base import UnknownFact
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import Activation, Disturbs, Finding, Hold, HoldKind, Stage, Verdict, join_steps, steps_of
 

@@ -7,7 +7,6 @@ boot. They are forgotten when the host was ready, so that each change may have i
 from __future__ import annotations
 
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import document, read_document
@@ -16,6 +15,7 @@ from hosttune.engine.health import Fitness, judge
 from hosttune.facts.services import units
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import Cleaned, clean
+from hosttune.quoting import quote
 from hosttune.resources import describe_place
 from hosttune.values import Verdict, Word, steps_of
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
+from hosttune import quoting
 from hosttune.errors import HosttuneError
 from hosttune.lines import LineNumbers
 from hosttune.values import ABSENT, Unreadable
@@ -106,11 +106,11 @@ def _require_answer(path: str) -> None:
 
 def _way_out(reader: Reader, path: str, strangers: tuple[Stranger, ...], home: str) -> str:
     """What gives a file to root alone: where it lies, if that is root's place and no link leads away, else `home`."""
-    name = shlex.quote(path_on(reader, path))
+    name = quoting.quote(path_on(reader, path))
     if not path.startswith((f"{HOME}/", "/var/lib/hosttune/")):
         return f"keep it below {HOME}: sudo install -D -m 644 -t {home} {name}"
     if all(f"{path}/".startswith(f"{one.path.rstrip('/')}/") for one in strangers):
-        spoilt = " ".join(shlex.quote(path_on(reader, one.path)) for one in strangers)
+        spoilt = " ".join(quoting.quote(path_on(reader, one.path)) for one in strangers)
         return f"look at what it says, then: sudo chown -h root: {spoilt}; sudo chmod go-w {spoilt}"
     return f"put a file of root's in place of the link: sudo install -m 644 FILE {name}"
 

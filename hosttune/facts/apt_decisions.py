@@ -8,13 +8,13 @@ the rest of an answer stands.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.gpu.archives import NVIDIA_SITES, POLICY, ask_apt, pinned_away, releases_in
 from hosttune.facts.gpu.package_roles import PackageRole, is_driver_package, role_of
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

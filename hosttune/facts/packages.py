@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ from hosttune.facts.reading import day_of, if_absent, require_known, sure
 from hosttune.facts.relations import depends_of, is_never_configured, provided_in, starts_in
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 

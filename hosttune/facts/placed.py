@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-from shlex import quote
 
 from hosttune.facts.base import Fact
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 
 _DISTRIBUTION = ("/usr/lib/", "/lib/")
 

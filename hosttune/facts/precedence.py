@@ -12,10 +12,10 @@ limits.d a later file counts, and between a user, a group and `*` the nearer dom
 from __future__ import annotations
 
 import posixpath
-from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

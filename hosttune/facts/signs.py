@@ -57,12 +57,19 @@ Found = Sign | Unseen
 
 
 def read_failed_units(reader: Reader) -> Iterator[Found]:
-    failed = [name for name in failed_units(reader) if not _OF_OTHERS.fullmatch(name)]
-    told = read_failures(reader, failed) if failed else {}
-    for name in failed:
-        is_gate = name in {GATE, CONTINUE}  # they hold work until the trial is over
-        if not is_gate and not _is_by_users(told.get(name, {})):
+    for name in failed_by_itself(reader):
+        if name not in {GATE, CONTINUE}:  # they hold work until the trial is over
             yield Sign(Aspect.FAILED_UNIT, name)
+
+
+def failed_by_itself(reader: Reader, *, are_loaded: bool = False) -> Mapping[str, Mapping[str, str]]:
+    """The failed units that no user can have had fail, with their properties FAILURE; none of these where systemd did
+    not tell them. Raises UnknownFact where it does not answer.
+    """
+    names = (name for name in failed_units(reader, are_loaded=are_loaded) if not _OF_OTHERS.fullmatch(name))
+    failed = list(dict.fromkeys(names))
+    told = read_failures(reader, failed) if failed else {}
+    return {name: unit for name in failed if not _is_by_users(unit := told.get(name, {}))}
 
 
 def _is_by_users(unit: Mapping[str, str]) -> bool:

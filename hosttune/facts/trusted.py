@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.host.door import Stat
+from hosttune.quoting import quote
 from hosttune.values import ABSENT, Unreadable, is_unrecorded
 
 if TYPE_CHECKING:

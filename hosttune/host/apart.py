@@ -87,7 +87,18 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
         with suppress(ProcessLookupError):
             os.kill(child, number)
 
-    with handle_ending(hand_on):
+    def stop(number: int, frame: FrameType | None) -> None:
+        """Ctrl-Z: the child is in a group of its own, so it is stopped first, and goes on with this process."""
+        del frame
+        begin = time.monotonic()
+        _signal_group(child, signal.SIGSTOP)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.signal(number, stop)
+        until[0] += time.monotonic() - begin
+        _signal_group(child, signal.SIGCONT)
+
+    with handle_ending(hand_on), _handle_stop(stop):
         status = None
         while time.monotonic() < until[0]:
             status = _status_of(child) if status is None else status
@@ -107,6 +118,27 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
             while time.monotonic() < end and _status_of(child) is None:
                 _relay(sources, _EVERY_S)
     return None
+
+
+def _signal_group(child: int, number: int) -> None:
+    """The child may not lead its group yet, and may have ended."""
+    try:
+        os.killpg(child, number)
+    except ProcessLookupError:
+        with suppress(ProcessLookupError):
+            os.kill(child, number)
+
+
+@contextmanager
+def _handle_stop(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within, the signal of Ctrl-Z goes to `handler`, unless it is ignored."""
+    before = signal.getsignal(signal.SIGTSTP)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGTSTP, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, before or signal.SIG_DFL)
 
 
 def _progress_of(child: int) -> str:

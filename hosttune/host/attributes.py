@@ -7,11 +7,11 @@ import fcntl
 import os
 import stat as stat_module
 import struct
-from shlex import quote
 from typing import Final
 
 from hosttune.errors import Refused
 from hosttune.host.bounded import head_of
+from hosttune.quoting import quote
 
 _IS_64_BIT = struct.calcsize("l") == 8
 GETFLAGS: Final = 0x80086601 if _IS_64_BIT else 0x80046601  # FS_IOC_GETFLAGS, include/uapi/linux/fs.h

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hosttune.host.secrets import mask_secrets
+from hosttune.host.secrets import mask_told
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Cleaned(str):
 
 def clean(text: str) -> Cleaned:
     """Text from outside, escaped and masked. What is clean already stays as it is."""
-    return text if isinstance(text, Cleaned) else Cleaned(safe(mask_secrets(text)), _SEAL)
+    return text if isinstance(text, Cleaned) else Cleaned(safe(mask_told(text)), _SEAL)
 
 
 def safe(text: str) -> str:

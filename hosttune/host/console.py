@@ -75,11 +75,11 @@ def program_words(argv0: str | None = None, executable: str | None = None, *, py
 
 def program(argv0: str | None = None, executable: str | None = None) -> str:
     """How a shell starts this program again, also under sudo: `hosttune` on secure_path, else an absolute path."""
-    import shlex
+    from hosttune import quoting
 
     words = program_words(argv0, executable, python="python3")
     folder, _, last = words[-1].rpartition("/")
-    return last if len(words) == 1 and folder in SECURE_PATH else shlex.join(words)
+    return last if len(words) == 1 and folder in SECURE_PATH else quoting.join(words)
 
 
 def archive() -> str:

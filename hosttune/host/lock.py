@@ -8,9 +8,9 @@ import stat as stat_module
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from shlex import quote
 
 from hosttune.errors import Refused
+from hosttune.quoting import quote
 
 PATH = "/run/hosttune.lock"
 _ASK_AGAIN_S = 1.0

@@ -22,6 +22,8 @@ _ESCAPED = regex(r"[ \t\n\\]")
 _ANY_SERVER = frozenset({"-hosts", "auto.net", "auto.smb"})
 _MAY_HAVE_ANY_SERVER = regex(rb" - autofs (?!systemd-1 )")  # that is what systemd mounts, each for one line of fstab
 _MOST_MAPS: Final = 16  # files of one map, with those that it includes
+_OF_MAPS: Final = ("/etc/", "/usr/")
+_PROGRAMS: Final = (b"#!", b"\x7fELF")  # how a file begins that execve(2) starts
 
 
 @frozen
@@ -69,9 +71,10 @@ def decode(field: str) -> str:
 
 def ids_of_any_server(mounts: Iterable[MountLine], read: Callable[[str], bytes]) -> frozenset[int]:
     """The ids of mounts below a map of autofs that has each server: any user who looks at /net/SERVER names one. These
-    are `-hosts` (auto.master(5)), the programs auto.net and auto.smb that come with autofs, and maps of the site whose
-    line for all other names (`*`) has the name (`&`) for a server (autofs(5)). The source of the autofs mount is the
-    map's name. `read` gives a file below /etc, empty where it cannot: to read another one could mount something.
+    are `-hosts` (auto.master(5)), all maps that are programs, which get the name and print a server (auto.net and
+    auto.smb come with autofs), and maps of the site whose line for all other names (`*`) has the name (`&`) for a
+    server (autofs(5)). The source of the autofs mount is the map's name. `read` gives a file below /etc or /usr, empty
+    where it cannot: to read another one could mount something, so a map that lies elsewhere counts as one of these.
     """
     by_id = {mount.id: mount for mount in mounts}
     has_any = {one.id for one in by_id.values() if one.fstype == "autofs" and _has_any_server(one.source, read)}
@@ -95,20 +98,25 @@ def may_have_any_server(table: bytes) -> bool:
 
 
 def _has_any_server(source: str, read: Callable[[str], bytes]) -> bool:
+    if source.startswith("/") and not source.startswith(_OF_MAPS):
+        return True
     names, done = [source], set[str]()
     while names and len(done) < _MOST_MAPS:
         name = names.pop()
         if name.rpartition("/")[2] in _ANY_SERVER:
             return True
         path = name if name.startswith("/") else f"/etc/{name}"
-        if path in done or not path.startswith("/etc/") or ".." in path.split("/"):
+        if path in done or not path.startswith(_OF_MAPS) or ".." in path.split("/"):
             continue
         done.add(path)
-        for line in read(path).decode("utf-8", "surrogateescape").replace("\\\n", " ").split("\n"):
+        content = read(path)
+        if content.startswith(_PROGRAMS):
+            return True
+        for line in content.decode("utf-8", "surrogateescape").replace("\\\n", " ").split("\n"):
             words = line.split()
             if words and words[0].startswith("+"):
                 names.append(words[0].removeprefix("+").rpartition(":")[2])
-            elif words and words[0] == "*" and any("&" in _server_of(word) for word in words[1:]):
+            elif words and words[0].strip('"') == "*" and any("&" in _server_of(word) for word in words[1:]):
                 return True
     return False
 
@@ -116,6 +124,11 @@ def _has_any_server(source: str, read: Callable[[str], bytes]) -> bool:
 def _server_of(location: str) -> str:
     """Of `server:/export` and `://server/share`; empty for options."""
     return "" if location.startswith("-") else location.strip("\"':").removeprefix("//").partition("/")[0]
+
+
+def on_one_line(text: str) -> str:
+    r"""A line break as the escape that it is in fstab and mountinfo: `\012`."""
+    return text.replace("\n", "\\012")
 
 
 def encode(field: str) -> str:

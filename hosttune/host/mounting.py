@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from shlex import quote
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.folders import opened_parent
 from hosttune.host.mountapi import topmost
 from hosttune.host.mountinfo import MountLine
 from hosttune.host.process import Ended, act
+from hosttune.quoting import quote
 from hosttune.values import Absent
 
 TIMEOUT_S = 60.0

@@ -6,12 +6,12 @@ import errno
 import os
 import stat
 from collections.abc import Mapping
-from shlex import quote
 
 from hosttune.errors import Refused
 from hosttune.host.bounded import head_of
 from hosttune.host.cleaned import Cleaned
 from hosttune.host.folders import FolderEntry, opened_place
+from hosttune.quoting import quote
 
 _JOURNAL_SOCKET = "/run/systemd/journal/socket"
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no wait at a fifo

@@ -69,6 +69,8 @@ _KEYED = regex(
 _PROPERTY = regex(
     rf"(?P<name>^[ \t]*(?:[\w-]{{1,80}}\.){{1,9}}[\w-]{{0,80}}{_WORDS}[ \t]+)(?![=:\s]|{_HARMLESS}).+", re.IGNORECASE
 )
+# `Acquire::x::Password "value";` of apt.conf(5), and alike.
+_SPACED = regex(rf"(?P<name>{_WORDS}\d?[ \t]{{1,9}}\")(?!\(masked\)\")[^\"\n]+(?=\")", re.IGNORECASE)
 _ELEMENT = regex(rf"(?P<name><[\w:.-]{{0,64}}{_WORDS}\d?>)[^<]+(?=<)", re.IGNORECASE)
 # A name and its value as two entries, of Kubernetes and Hadoop.
 _PAIR = regex(
@@ -153,6 +155,8 @@ _SHAPES = regex(
     r"AGE-SECRET-KEY-1[0-9A-Z]{8,}|api\.telegram\.org/bot\d{1,20}:[\w-]+|discord(?:app)?\.com/api/webhooks/[\w/-]+|"
     r"webhook\.office\.com/webhookb2/[^\s\"']+)"
 )
+_QUOTED_WORD = regex(r"(?<![^\s=(])'[^']*'(?:\"'\"'[^']*')*")
+_OF_A_SHELL = regex(r"[$`;&|<>()#!\n]|'\"")  # what a shell would read outside of quotes
 _GPU = regex(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
 _SERIAL = regex(
     r"(?P<name>\b(?:serial(?: ?number)?|board part number|guid|uuid serial)\s*[:=]\s*)(?!N/A)\S[^\n]*", re.IGNORECASE
@@ -196,6 +200,24 @@ def mask_secrets(text: str) -> str:
     if _ESCAPED.search(text):
         text = "\n".join(map(_most_masked, text.split("\n")))
     return _mask_read(text)
+
+
+def mask_told(text: str) -> str:
+    """As `mask_secrets`, of a sentence that may hold commands to be typed: what stands in quotes there, as
+    `quoting.quote` writes it, stays in quotes or goes. Any user can name a control group so that what is masked of it
+    has the quote that keeps a shell from acting on the rest: `token='$(x)`.
+    """
+    masked = mask_secrets(text)
+    if masked == text:
+        return text
+    position = 0
+    for word in _QUOTED_WORD.findall(text):
+        place = masked.find(word, position)
+        if place < 0:
+            hidden = _QUOTED_WORD.sub(lambda found: f"'{MASK}'" if _OF_A_SHELL.search(found[0], 1) else found[0], text)
+            return mask_secrets(hidden)
+        position = place + len(word)
+    return masked
 
 
 def _most_masked(line: str) -> str:
@@ -257,7 +279,7 @@ def _mask_assignments(line: str) -> str:
         return line
     if line.lstrip().startswith("Options="):
         line = _UNIT_OPTION.sub(_masked, line)
-    for pattern in (_KEYED, _PROPERTY, _ELEMENT, _LINE):
+    for pattern in (_KEYED, _PROPERTY, _SPACED, _ELEMENT, _LINE):
         line = pattern.sub(_masked, line)
     line = _QUOTED_VARIABLE.sub(_mask_variable, line)
     line = _VARIABLE.sub(_mask_variable, line)

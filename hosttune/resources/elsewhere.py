@@ -7,10 +7,10 @@ that there is) and `${variable}` (tuned.conf(5)). Pure.
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.resources.bounds import satisfies
 
 if TYPE_CHECKING:

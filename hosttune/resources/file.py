@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Final
 
+from hosttune import quoting
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.resources.base import AddressKind
@@ -59,14 +59,14 @@ class FileAddress(AddressKind):
 
 
 def _step(change: Change) -> str:
-    path, value = shlex.quote(change.address.name), change.after
+    path, value = quoting.quote(change.address.name), change.after
     if not isinstance(value, FileValue):
         return CommandLine(f"rm {path}")
     lines = lines_that_count(value.content)
     if len(lines) > MANY_LINES:
         return f"write {path} as `hosttune plan --select {change.rule}` shows it"
     note = f"  # {change.reason}" if change.reason else ""
-    told = f"printf '%s\\n' {shlex.join(lines)} | install -D -m {value.mode:o} /dev/stdin {path}{note}"
+    told = f"printf '%s\\n' {quoting.join(lines)} | install -D -m {value.mode:o} /dev/stdin {path}{note}"
     return CommandLine(told)
 
 

@@ -5,9 +5,9 @@ Nothing is told here a second time: each step is made of the change itself, of t
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING, TypeAlias
 
+from hosttune.quoting import quote
 from hosttune.resources import by_kind, kind_of
 from hosttune.resources.base import inverted
 from hosttune.resources.steps import CommandLine

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hosttune.host.secrets import mask_secrets
+from hosttune.host.secrets import mask_told
 
 
 def masked(data: Any) -> Any:
     """JSON data with every text masked."""
     if isinstance(data, str):
-        return mask_secrets(data)
+        return mask_told(data)
     if isinstance(data, list):
         return [masked(item) for item in data]
     return {key: masked(item) for key, item in data.items()} if isinstance(data, dict) else data

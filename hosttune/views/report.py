@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
+from hosttune import quoting
 from hosttune.codec import to_json
 from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import reboot_blockers, waits_for_reboot
@@ -265,7 +265,7 @@ def next_steps(one: Checked) -> list[tuple[str, str]]:
     faults = {finding.rule: finding for finding in reversed(plan.findings) if is_fault(finding)}
     own = [finding for finding in plan.findings if counts(finding, strict=False) and finding.hold.kind not in WAITS]
     steps += [
-        (page.todo(f"hosttune explain {shlex.quote(finding.rule)}"), "says why, and what to do")
+        (page.todo(f"hosttune explain {quoting.quote(finding.rule)}"), "says why, and what to do")
         for finding in list(reversed(faults.values()))[:_MOST_FAULTS] or own[:1]
     ]
     if plan.changes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Container, Mapping
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.expression_helpers import text_of
@@ -17,6 +16,7 @@ from hosttune.engine.expressions import Expression
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import steps_of
 

@@ -26,6 +26,7 @@ from hosttune.host.support import bug_report
 from hosttune.host.support.bug_report import is_bug_report, read_bug_report
 from hosttune.host.support.lspci import DEVICES, devices_in, tables_of
 from hosttune.host.support.sections import sections_of
+from hosttune.host.support.smi import read_long
 from hosttune.values import ABSENT, Unreadable, Verdict
 from hosttune.views.support import source_lines
 from tests.unit.bug_reports import HEADS, LOG, LOST, NOT_REACHED, RULE, SLOTS, device, gpu, long_text, packed, report
@@ -300,6 +301,33 @@ def test_process_name_that_is_a_gpu_makes_the_answer_unknown():
     door = reader(report(smi=text))
     assert isinstance(door.query(QUERIES[2]), Unreadable)
     assert faults(report(smi=text)) == set()
+
+
+PROCESS = "    Processes\n        Process ID : 4711\n            Type : C\n            Name : x\n"
+
+
+def test_lost_gpu_does_not_come_back_by_the_name_of_a_process():
+    """A name with line breaks may be a whole GPU."""
+    honest, forged = long_text(gpu(SLOTS[0])), long_text(gpu(SLOTS[0]) + PROCESS + gpu(SLOTS[1]))
+    assert ("gpu-errors", SLOTS[1]) in faults(report(smi=honest))
+    forged = forged.replace("Attached GPUs : 2", "Attached GPUs : 1")
+    assert isinstance(reader(report(smi=forged)).query(QUERIES[2]), Unreadable)
+    unreached = f"Unable to determine the device handle for GPU{SLOTS[1]}: Unknown Error\n"
+    forged = forged.replace("Attached GPUs : 1", "Attached GPUs : 2") + unreached
+    assert isinstance(reader(report(smi=forged)).query(QUERIES[2]), Unreadable)
+
+
+def test_rows_in_the_name_of_a_process_are_no_values():
+    row = "    GPU Reset Status\n        Reset Required : Yes\n    Retired Pages\n        Pending : Yes\n"
+    told = gpu(SLOTS[0]).replace("    GPU Recovery Action                   : None\n", "")
+    plain, forged = (read_long(long_text(one, gpu(SLOTS[1]))) for one in (told, told + PROCESS + row))
+    assert forged == plain
+
+
+def test_shared_record_of_a_report_says_that_it_has_no_policy():
+    """Else `health` refuses it."""
+    data = take_record(reader(report()), lambda _door: None, share=True, tool_version="x")
+    assert RecordReader(data, "x.json").read("/etc/hosttune/policy.yaml") is ABSENT
 
 
 def test_no_cut_of_a_healthy_report_accuses_anything():

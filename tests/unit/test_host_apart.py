@@ -99,3 +99,31 @@ def test_answer_that_came_while_the_parent_was_stopped_counts():
     parent.send_signal(signal.SIGCONT)
     assert parent.wait(timeout=30) == 3
     parent.stdout.close()
+
+
+BUSY = """
+import os, time
+from hosttune.host.apart import run_apart
+def act():
+    print(os.getpid(), flush=True)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        pass
+    return 3
+os.setpgid(0, 0)
+run_apart(act, 90.0)
+"""
+
+
+def test_child_stops_and_goes_on_with_its_parent():
+    """Ctrl-Z comes to the group of the parent alone."""
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            child = int(parent.stdout.readline())
+            parent.send_signal(signal.SIGTSTP)
+            wait_for({"T"}, parent.pid)
+            wait_for({"T"}, child)
+            parent.send_signal(signal.SIGCONT)
+            wait_for({"R", "S"}, child)
+        finally:
+            parent.kill()

@@ -77,6 +77,8 @@ S = "hunter2-XyZ"
         f"Options=username=u,password=a {S}",
         f'Environment=A=1 "PASSWORD=a {S}"',
         rf'Environment="PASS\x57ORD={S}"',
+        f'Acquire::http::Proxy-Password "{S}";',
+        f'Mail {{ Password "{S}"; }};',
     ],
 )
 def test_secret_is_masked(text):

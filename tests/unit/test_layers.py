@@ -23,7 +23,19 @@ LAYERS = (
     ("facts",),
     ("host",),
     ("rendering", "codec"),
-    ("textfiles", "values", "errors", "frozen", "lines", "numbers", "ranges", "regex", "verdict_words", "__init__"),
+    (
+        "textfiles",
+        "values",
+        "errors",
+        "frozen",
+        "lines",
+        "numbers",
+        "quoting",
+        "ranges",
+        "regex",
+        "verdict_words",
+        "__init__",
+    ),
 )
 SYSTEM = {"os", "subprocess", "psutil", "ctypes", "fcntl", "socket", "shutil", "tempfile", "syslog", "pwd", "grp"}
 # Reads nothing of the host: the package's own files, and what a person typed.

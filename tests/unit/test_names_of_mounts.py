@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from hosttune.host import mounters, named
+from hosttune.host import mounters, mountinfo, named
 
 ENDS = ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"]
 
@@ -27,6 +27,27 @@ def test_stick_with_an_odd_label_belongs_to_its_user(end, monkeypatch):
     table = f"SRC=/dev/sdb1 TARGET={target} ROOT=/ OPTS=uhelper=udisks2\n"
     monkeypatch.setattr(mounters, "head_of", lambda *_: (os.fsencode(table), True))
     assert mounters._user_of_helper(target) == 1
+
+
+MAP = "30 1 0:60 / /net rw - autofs {} rw,fd=6,indirect\n31 30 0:61 / /net/evil rw - nfs4 evil:/ rw\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_any"),
+    [
+        ("/etc/auto.site", b'#!/bin/sh\necho "-fstype=nfs4 $1:/"\n', True),
+        ("auto.site", b"\x7fELF...", True),
+        ("/usr/local/etc/auto.site", b"#! /usr/bin/perl\n", True),
+        ("/opt/automap", b"", True),  # it is not looked into
+        ("/etc/auto.site", b'"*" -rw &:/export\n', True),
+        ("/etc/auto.site", b"# no program\n* nfs01:/data/&\n", False),
+        ("/usr/local/etc/auto.site", b"x nfs01:/x\n", False),
+    ],
+)
+def test_program_as_a_map_takes_any_name_for_a_server(name, content, is_any):
+    """autofs(5), "Executable Maps": it gets the name that a user looks at."""
+    found = mountinfo.ids_of_any_server(mountinfo.parse(MAP.format(name).encode()), lambda _path: content)
+    assert (31 in found) is is_any
 
 
 @pytest.mark.parametrize("name", ["-hosts", "/etc/auto.net", "/usr/local/etc/auto.smb", "/etc/auto.site"])

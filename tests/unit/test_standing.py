@@ -169,7 +169,7 @@ OF_HOST = (
 
 
 def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_host(monkeypatch):
-    monkeypatch.setattr(signs, "failed_units", lambda _: (*OF_CONNECTIONS, *OF_HOST, *OF_USERS))
+    monkeypatch.setattr(signs, "failed_units", lambda _, **_how: (*OF_CONNECTIONS, *OF_HOST, *OF_USERS))
     assert [one.name for one in signs.read_failed_units(FakeReader())] == list(OF_HOST)
 
 
@@ -202,7 +202,7 @@ def test_unit_that_any_user_may_have_had_fail_is_no_loss(shown, counts, monkeypa
         "--",
         "x.socket",
     )
-    monkeypatch.setattr(signs, "failed_units", lambda _: ("x.socket",))
+    monkeypatch.setattr(signs, "failed_units", lambda _, **_how: ("x.socket",))
     found = [one.name for one in signs.read_failed_units(FakeReader(queries={asked: shown}))]
     assert found == (["x.socket"] if counts else [])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all, lacks
@@ -11,6 +10,7 @@ from hosttune.choices.drivers.branch import describe_not_driven, end_words, is_o
 from hosttune.choices.drivers.branch_offers import offers_elsewhere
 from hosttune.facts.gpu.package_roles import PackageRole, parse_package
 from hosttune.facts.gpu.strangers import strangers_of
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

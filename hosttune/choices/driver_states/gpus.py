@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import lacks
@@ -40,6 +39,7 @@ from hosttune.facts.gpu.gpu_holders import blacklist
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, UNLOAD, reload_driver, way_out
 from hosttune.facts.gpu.nvidia import smi_package
 from hosttune.facts.gpu.ways_out import RUN_REPORT, SUPPORT, find_place, way_of
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,6 @@ installed package needs and nothing brings. Each says which package is the stran
 from __future__ import annotations
 
 from collections import Counter
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, installer_steps
@@ -28,6 +27,7 @@ from hosttune.facts.gpu.strangers import (
 from hosttune.facts.kernel.kernel import flavour_of, metapackages
 from hosttune.facts.relations import first_of, unmet_of
 from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
+from hosttune.quoting import quote
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ libraries' version, does it load; and what a reboot would do about it.
 
 from __future__ import annotations
 
-from shlex import join, quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all
@@ -34,6 +33,7 @@ from hosttune.choices.next_kernel import (
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.strangers import mixture_of
 from hosttune.facts.versions import upstream_of
+from hosttune.quoting import join, quote
 
 if TYPE_CHECKING:
     from hosttune.choices.dpkg_stop import Stop

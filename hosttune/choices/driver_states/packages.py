@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from shlex import join, quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.dpkg_stop import Cause, find_stop, say_why
@@ -23,6 +22,7 @@ from hosttune.facts.gpu.package_roles import compiles_modules
 from hosttune.facts.kernel.kernel import is_of_proxmox
 from hosttune.facts.relations import unmet_of
 from hosttune.facts.versions import upstream_of
+from hosttune.quoting import join, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

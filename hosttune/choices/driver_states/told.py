@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from shlex import join, quote
 from typing import Any
 
 from hosttune.choices.drivers.bringer import VENDORS
@@ -13,6 +12,7 @@ from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.frozen import frozen
+from hosttune.quoting import join, quote
 
 REBOOT = "drain the host and reboot"
 INITRAMFS = REBUILD

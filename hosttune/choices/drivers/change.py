@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.driver_states.packages import held, unhold_driver
@@ -27,6 +26,7 @@ from hosttune.facts.gpu.package_roles import (
 )
 from hosttune.facts.gpu.strangers import home_of, maker_of, mixture_of
 from hosttune.facts.versions import upstream_of
+from hosttune.quoting import quote
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

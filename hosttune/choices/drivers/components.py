@@ -4,7 +4,6 @@ of Ubuntu's archive is off.
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all, lacks
@@ -19,6 +18,7 @@ from hosttune.facts.gpu.components import turn_on
 from hosttune.facts.gpu.package_roles import is_fabric_manager
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.versions import upstream_of
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

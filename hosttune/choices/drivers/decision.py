@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from shlex import join
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.dpkg_stop import find_stop
@@ -24,6 +23,7 @@ from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import decisions_about_offer, join_decisions
 from hosttune.facts.base import UnknownFact, attempt, raw
 from hosttune.facts.gpu.candidates import SEE
+from hosttune.quoting import join
 
 if TYPE_CHECKING:
     from hosttune.choices.drivers.change import First

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.drivers.branch import (
@@ -25,6 +24,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.branches import GIVEN
 from hosttune.facts.gpu.package_roles import PackageRole, role_of
 from hosttune.facts.kernel.kernel import HEADERS, metapackages
+from hosttune.quoting import quote
 from hosttune.values import prefix_reason
 
 if TYPE_CHECKING:

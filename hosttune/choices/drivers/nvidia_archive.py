@@ -6,7 +6,6 @@ from 590 on the names have no branch, an upgrade takes the newest one, and nvidi
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all, lacks
@@ -19,6 +18,7 @@ from hosttune.facts.gpu.package_roles import METAPACKAGES, PackageRole, parse_pa
 from hosttune.facts.gpu.strangers import home_of, strangers_of
 from hosttune.facts.versions import sorted_versions
 from hosttune.numbers import parse_digits
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts

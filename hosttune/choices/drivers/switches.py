@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt, keep_known, known_items
@@ -10,6 +9,7 @@ from hosttune.facts.gpu.peermem import IB_MODULES
 from hosttune.facts.gpu.platforms import FABRIC_MANAGER, is_bridged, is_of_rack, is_switched
 from hosttune.facts.gpu.ways_out import find_place, reset_all, way_of
 from hosttune.facts.services.units import Unit
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts

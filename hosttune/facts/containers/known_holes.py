@@ -8,7 +8,6 @@ the names of the libraries that the GPU Operator puts below /usr/local/nvidia/to
 from __future__ import annotations
 
 from dataclasses import replace
-from shlex import join, quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
@@ -19,6 +18,7 @@ from hosttune.facts.reading import names_in
 from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
+from hosttune.quoting import join, quote
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ Manager, and branches that Ubuntu does not support for long, in multiverse.
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.gpu.archives import POLICY, ask_apt, components_in
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts

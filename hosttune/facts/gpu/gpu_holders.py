@@ -8,7 +8,6 @@ have them), kernel-open/nvidia/nv-pci.c of github.com/NVIDIA/open-gpu-kernel-mod
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, raw
@@ -17,6 +16,7 @@ from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.kernel.module_options import one
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from errno import EINTR, ENOENT, errorcode
-from shlex import join, quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, known_items, lazy, raw
@@ -24,6 +23,7 @@ from hosttune.facts.gpu.ways_out import RUN_REPORT
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.reading import names_in
 from hosttune.frozen import frozen
+from hosttune.quoting import join, quote
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

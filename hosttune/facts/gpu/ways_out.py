@@ -13,7 +13,6 @@ GPU Operator takes its pods from a node); IBM/CAST issue 551; NVIDIA's catalogue
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from shlex import quote
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import attempt
@@ -25,6 +24,7 @@ from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.driver_root import BESIDE, ROOT, words_beside
 from hosttune.host.mountinfo import folders_above
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import StepLines, Unreadable
 

@@ -8,7 +8,6 @@ first 64 bytes the file is root's alone.
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
@@ -16,6 +15,7 @@ from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.reading import line, sure
 from hosttune.frozen import frozen
 from hosttune.host.pci_config import STANDARD, extended_capabilities
+from hosttune.quoting import quote
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:

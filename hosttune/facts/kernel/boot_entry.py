@@ -9,7 +9,6 @@ grub-core/commands/loadenv.c; 00_header and 41_custom of grub-common).
 from __future__ import annotations
 
 import posixpath
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt
@@ -20,6 +19,7 @@ from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Space, Stat
 from hosttune.host.known.file_systems import NOT_LASTING_ROOT
 from hosttune.host.mountinfo import holding, parse
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 

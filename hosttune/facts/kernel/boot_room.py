@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
@@ -23,6 +22,7 @@ from hosttune.facts.storage.room import FreeRoom, room_at, size_text
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable, join_steps
 

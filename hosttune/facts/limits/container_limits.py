@@ -11,13 +11,13 @@ so /proc/PID/limits of containerd shows the hard limit twice; what children get 
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

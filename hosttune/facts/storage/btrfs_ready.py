@@ -8,13 +8,13 @@ Sources: systemd, rules.d/64-btrfs.rules (ID_BTRFS_READY, SYSTEMD_READY) and htt
 from __future__ import annotations
 
 from functools import lru_cache
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt, raw
 from hosttune.facts.reading import text
 from hosttune.facts.storage.sources import SourceFault, SourceKind
 from hosttune.facts.storage.stopped import MISSING
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

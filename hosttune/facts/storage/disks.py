@@ -177,7 +177,7 @@ def collect(reader: Reader, facts: Facts) -> Disks:
 
 def _all(reader: Reader, facts: Facts) -> tuple[Disk, ...]:
     found = _DeviceTree(reader, facts)
-    for name in require_known(reader.list(_BLOCK), _BLOCK):
+    for name in filter(str.isprintable, require_known(reader.list(_BLOCK), _BLOCK)):  # a record can have others
         size_bytes = shared(_size, reader, f"{_BLOCK}/{name}")
         # Size 0: a loop device without a file, a reader without a card. Hidden: one path of a multipath namespace.
         if attempt(size_bytes) != 0 and attempt(line, reader, f"{_BLOCK}/{name}/hidden") != "1":

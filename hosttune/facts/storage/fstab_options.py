@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NewType
 
 from hosttune.errors import Refused
 from hosttune.facts.storage.fstab_readers import split_options
+from hosttune.host.mountinfo import on_one_line
 from hosttune.host.secrets import URL_PARAMETER, without_escapes
 from hosttune.regex import regex
 
@@ -65,7 +66,10 @@ def encode(text: str) -> bytes:
 
 
 def decode(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
+    """A field, or a line, as text. A line break in it, which nobody means, stays the escape that it is in the file: a
+    way out has a step on each line, and no field is to write one of its own.
+    """
+    return on_one_line(data.decode("utf-8", "surrogateescape"))
 
 
 def replace_words(options: str, is_one: Callable[[str], bool], new: str) -> str:

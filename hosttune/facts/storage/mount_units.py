@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import ADMIN
 from hosttune.host.mountinfo import folders_above
 from hosttune.host.paths import PATH_MAX
+from hosttune.quoting import quote
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

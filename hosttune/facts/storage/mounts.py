@@ -22,7 +22,7 @@ from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_RAM
 from hosttune.host.known.unit_folders import ADMIN, RUNTIME, VENDOR
 from hosttune.host.mounters import UTAB, users_in
-from hosttune.host.mountinfo import MountLine, folders_above, ids_of_any_server, parse, topmost_at, visible
+from hosttune.host.mountinfo import MountLine, folders_above, ids_of_any_server, on_one_line, parse, topmost_at, visible
 from hosttune.host.named import waits_for_server
 from hosttune.regex import regex
 from hosttune.values import ABSENT, NOT_RECORDED, OnlyRunning, Unreadable
@@ -463,9 +463,11 @@ def _mount(
 ) -> Mount:
     """`is_seen`: a path leads to it, and to no mount of a user above it."""
     network = is_network(line.fstype, line.source)
+    # Of a user's mount the path has to be the true one: no look goes into it.
+    target, source = (one if is_of_user else on_one_line(one) for one in (line.target, line.source))
     space = shared(devices.space, line) if is_topmost and is_seen and not network else None
     return Mount(
-        id=line.id, parent=line.parent, device=line.device, root=line.root, target=line.target, source=line.source,
+        id=line.id, parent=line.parent, device=line.device, root=line.root, target=target, source=source,
         fstype=line.fstype, options=line.options, super_options=line.super_options, atime=line.atime,
         is_read_only=line.is_read_only, is_topmost=is_topmost, is_bind=is_bind,
         disks=lazy(devices.disks, line), is_rotational=lazy(devices.rotates, line), is_network=network,

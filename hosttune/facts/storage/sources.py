@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 from enum import Enum
 from functools import cached_property, lru_cache
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt, raw
@@ -23,6 +22,7 @@ from hosttune.facts.storage.ways import Ways, ways_of
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import folders_above
 from hosttune.host.paths import PATH_MAX
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 

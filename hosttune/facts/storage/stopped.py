@@ -14,7 +14,6 @@ btrfs counts what each of its disks did wrong until `btrfs device stats -z`, and
 from __future__ import annotations
 
 import re
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
@@ -22,6 +21,7 @@ from hosttune.facts.reading import if_absent, integer, line, names_in, text
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import folders_above
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 

@@ -9,7 +9,6 @@ of 80 % on /tmp, /var/tmp and /dev/shm, where they are a tmpfs with quotas), tmp
 from __future__ import annotations
 
 from functools import lru_cache
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
@@ -20,6 +19,7 @@ from hosttune.facts.storage.mounts import mount_below
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_RAM
+from hosttune.quoting import quote
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ Sources: mount(8) (what lies below a mount point is hidden), systemd.unit(5) (Re
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt
@@ -25,6 +24,7 @@ from hosttune.facts.storage.mounts import is_system, mount_below, unit_name
 from hosttune.facts.storage.sources import find_fault, sources_of
 from hosttune.facts.storage.ways import ways_of
 from hosttune.host.cleaned import clean
+from hosttune.quoting import quote
 from hosttune.values import join_steps
 
 if TYPE_CHECKING:

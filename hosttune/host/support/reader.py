@@ -42,7 +42,7 @@ class SupportReader(RecordReader):
         if argv[0] == "journalctl":
             return self._missing("the system's journal")
         if argv[0] == "nvidia-smi" and report.smi.is_doubtful:
-            return Unreadable("nvidia-smi's answer in this report names a GPU twice")
+            return Unreadable("nvidia-smi's answer in this report has a GPU too many, as a process may be called")
         if argv[0] != "nvidia-smi":
             return super().query(argv, timeout_s=timeout_s)
         if report.is_safe_mode:

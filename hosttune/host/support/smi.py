@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ _GPU = regex(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*")
 _UNIT = regex(r"(-?\d+(?:\.\d+)?) (?:W|MiB|MHz|C|%|us|KB/s|bank\(s\))")
 _WHOLE = regex(r"\d{1,18}")
 _MOST = 1 << 14  # lines of one GPU
+_ATTACHED, _PROCESSES = "Attached GPUs", "Processes"
+_UNREACHED = regex(r"Unable to determine the device handle for GPU ?([0-9A-Fa-f:]{10,14}\.[0-7])")
 _MOST_GPUS = 256
 _DEEPEST = 8  # titles above a row
 _DRAWS = ("Power Draw", "Average Power Draw", "Instantaneous Power Draw")
@@ -95,7 +98,9 @@ class LongText:
     """What the text says: of the driver, and of each GPU in its order, values by the labels above them."""
 
     driver: str
-    is_doubtful: bool  # it names a GPU twice, or more of them than a host has: names of processes are in it, too
+    # It names a GPU twice, or one that was not reached, or more of them than it counts, or than a host has: names of
+    # processes are in it, and a name may hold whole lines.
+    is_doubtful: bool
     gpus: tuple[tuple[str, Mapping[tuple[str, ...], str]], ...]  # (bus id, values)
 
 
@@ -103,13 +108,14 @@ def read_long(text: str) -> LongText:
     """Of what is no such text, no GPUs."""
     driver, gpus = "", list[tuple[str, dict[tuple[str, ...], str]]]()
     names: set[str] = set()
-    is_doubtful = False
+    is_doubtful = is_in_processes = False
+    most, unreached = _MOST_GPUS, {match[1].upper() for match in _UNREACHED.finditer(text)}
     values: dict[tuple[str, ...], str] = {}
     above: list[tuple[int, str]] = []
     for line in text.split("\n"):
         if gpu := _GPU.fullmatch(line):
-            values, above = {}, []
-            is_doubtful |= gpu[1] in names or len(gpus) == _MOST_GPUS
+            values, above, is_in_processes = {}, [], False
+            is_doubtful |= gpu[1] in names or len(gpus) >= most or _is_among(gpu[1], unreached)
             if is_doubtful:
                 break
             names.add(gpu[1])
@@ -121,6 +127,10 @@ def read_long(text: str) -> LongText:
         indent = len(line) - len(line.lstrip(" "))
         if not gpus:
             driver = value if label == "Driver Version" and value else driver
+            most = min(most, parse_digits(value or "", most)) if label == _ATTACHED else most
+            continue
+        is_in_processes |= label == _PROCESSES
+        if is_in_processes:  # the last part of a GPU
             continue
         while above and above[-1][0] >= indent:
             above.pop()
@@ -129,6 +139,11 @@ def read_long(text: str) -> LongText:
         if len(above) < _DEEPEST:
             above.append((indent, label))
     return LongText(driver, is_doubtful, tuple(gpus))
+
+
+def _is_among(bus: str, others: set[str]) -> bool:
+    """Whether a bus id is one of these, whose domain may have fewer digits."""
+    return any(one.lstrip("0") == bus.upper().lstrip("0") for one in others)
 
 
 def _row_of(line: str) -> tuple[str, str | None]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from shlex import quote
 from types import MappingProxyType
 
 from hosttune.facts.cpu.cpu import GROUPS, parse_groups, upwards
@@ -18,6 +17,7 @@ from hosttune.measure.cpus import quotas
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import counter
 from hosttune.measure.watch.tick import CpuLimit, LimitKind
+from hosttune.quoting import quote
 from hosttune.ranges import number_list, number_list_text
 from hosttune.regex import regex
 

@@ -6,9 +6,9 @@ that wins is named, and an explicit value of somebody else is respected.
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
+from hosttune import quoting
 from hosttune.errors import Conflict
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.sysctl import proc_path
@@ -79,7 +79,7 @@ class SysctlAddress(AddressKind):
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
         """All together. vm.dirty_bytes may have to become vm.dirty_ratio=20 again."""
         values = each(changes, lambda change: _pair(change.address.name, str(change.after)))
-        return [CommandLine(f"sysctl -w {shlex.join(values)}")]
+        return [CommandLine(f"sysctl -w {quoting.join(values)}")]
 
 
 def _pair(key: str, value: str) -> str:

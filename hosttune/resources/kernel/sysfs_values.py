@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
+from hosttune import quoting
 from hosttune.errors import Conflict
 from hosttune.resources.base import AddressKind
 from hosttune.resources.steps import CommandLine, each, shorten_list
@@ -52,4 +52,4 @@ class SysfsAddress(AddressKind):
 
 def tee(pattern: str, value: str) -> CommandLine:
     """A step that writes a value to files. The pattern stands as it is: the shell expands it."""
-    return CommandLine(f"echo {shlex.quote(value)} | tee {pattern}")
+    return CommandLine(f"echo {quoting.quote(value)} | tee {pattern}")

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, timedelta
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.apt_conf import CLEAR, FOLDER, LAST
 from hosttune.facts.base import UnknownFact
+from hosttune.quoting import quote
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.comparison import read_or_default

@@ -4,13 +4,13 @@ modules of the driver.
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.kernel import HEADERS
 from hosttune.facts.versions import compare_versions, sorted_versions
 from hosttune.host.door import Stat
+from hosttune.quoting import quote
 from hosttune.resources.packages.room import NEW_KERNEL
 
 if TYPE_CHECKING:

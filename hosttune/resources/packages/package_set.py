@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.dpkg_stop import repair_of
@@ -19,6 +18,7 @@ from hosttune.facts import apt_get as apt
 from hosttune.facts.apt_decisions import decisions_about, join_decisions
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.packages import DATABASE, REPAIR
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.resources.base import AddressKind, inverted
 from hosttune.resources.packages.apt_wait import wait_for_apt

@@ -5,7 +5,6 @@ dpkg(1)), and services that still use the old ones.
 from __future__ import annotations
 
 from itertools import takewhile
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts import Facts
@@ -13,6 +12,7 @@ from hosttune.facts import apt_get as apt
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.packages import DATABASE
 from hosttune.host.door import Completed, Stat
+from hosttune.quoting import quote
 from hosttune.resources.packages.package_set import names_of
 from hosttune.values import Unreadable
 

@@ -5,7 +5,6 @@ one of its downloads alone, and dpkg at none: a full one leaves packages half-wa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.apt_get import CACHE
@@ -13,6 +12,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.boot_room import BOOT, tell_lack
 from hosttune.facts.storage.room import room_at
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

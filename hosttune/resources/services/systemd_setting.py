@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.containers.kubernetes import DAEMONS
@@ -18,6 +17,7 @@ from hosttune.facts.limits.limits import UNLIMITED
 from hosttune.facts.precedence import lost_words, over_words, owned_place, unit_order, way_over
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.resources.base import Operator, WishKind, in_general
 from hosttune.resources.comparison import InDropin, in_dropins, or_unknown, read_or_default
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text

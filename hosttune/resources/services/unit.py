@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
+from hosttune.quoting import quote
 from hosttune.resources.base import AddressKind, FieldSpec, WishKind, in_general
 from hosttune.resources.steps import CommandLine, each, shorten_list
 from hosttune.values import (

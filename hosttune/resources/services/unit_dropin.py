@@ -5,12 +5,12 @@ line: it changes when that line does, and goes when the line no longer has the o
 from __future__ import annotations
 
 import re
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.precedence import owned_place, unit_order, way_over
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.comparison import Comparison, or_unknown

@@ -7,9 +7,9 @@ words with which a missing disk costs the mount, not the boot.
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
+from hosttune import quoting
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.base import UnknownFact, raw
 from hosttune.facts.storage.filesystems import look
@@ -122,7 +122,7 @@ def _reason(device: Filesystem) -> str:
 
 def _mount_step(change: Change) -> CommandLine:
     """The line in fstab, which comes before, says the rest."""
-    return CommandLine(f"{'umount' if change.after is ABSENT else 'mount'} {shlex.quote(change.address.name)}")
+    return CommandLine(f"{'umount' if change.after is ABSENT else 'mount'} {quoting.quote(change.address.name)}")
 
 
 def _device(reader: Reader, source: str) -> str:

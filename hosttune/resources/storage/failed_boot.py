@@ -9,13 +9,13 @@ feature quota the kernel switches quotas on by itself, at which quotaon ends wit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
-from hosttune.facts.services.units import failed_units
+from hosttune.facts.signs import failed_by_itself
 from hosttune.facts.storage.mount_units import device_path
 from hosttune.facts.storage.mounts import target_of, unit_name
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_boot import BootLine
 
@@ -36,8 +36,8 @@ _MOST = 8
 
 def look_at_failed_units(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]:
     """Nothing where systemd does not answer, or in an image."""
-    names = () if facts.reader.persistent_only else attempt(failed_units, facts.reader, are_loaded=True)
-    if not isinstance(names, tuple) or not names:
+    failed = {} if facts.reader.persistent_only else attempt(failed_by_itself, facts.reader, are_loaded=True)
+    if not isinstance(failed, Mapping) or not failed:
         return
     told = {unit_name(one.target) for one in lines if one.target.startswith("/")}
     devices = {device_path(one.source) for one in facts.fstab.entries}
@@ -46,7 +46,8 @@ def look_at_failed_units(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Bo
     told |= {f"systemd-growfs@{unit_name(one.path, 'service')}" for one in facts.fstab.entries}
     told |= {unit_name(one.path) for one in facts.fstab.entries if one.path.startswith("/")}
     told |= {one.name for one in facts.mount_units.all}
-    found = (one for one in dict.fromkeys(names) if _OF_STORAGE.fullmatch(one) and not _OTHERS.fullmatch(one))
+    found = (one for one in failed if _OF_STORAGE.fullmatch(one) and not _OTHERS.fullmatch(one))
+    found = (one for one in found if _is_of_boot(failed[one]))
     for name in [one for one in found if one not in told][:_MOST]:
         if name.startswith(_QUOTA):
             yield _explain_quota(facts, name)
@@ -54,6 +55,14 @@ def look_at_failed_units(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Bo
         note = f"{name} failed in this boot, and no line of /etc/fstab is of it: the next boot fails there again"
         todo = f"see why: systemctl status {quote(name)}; sudo journalctl -b -u {quote(name)}"
         yield BootLine(name, 0, note=note, way_out=todo, file=name)
+
+
+def _is_of_boot(unit: Mapping[str, str]) -> bool:
+    """Whether a boot starts it, or its automount; also if systemd does not tell. Any user can start what listens on a
+    socket for all (iscsid, multipathd), and mount with FUSE.
+    """
+    wanted = unit.get("WantedBy") or unit.get("RequiredBy") or ".automount" in unit.get("TriggeredBy", "")
+    return bool(wanted or not unit)
 
 
 def _explain_quota(facts: Facts, name: str) -> BootLine:

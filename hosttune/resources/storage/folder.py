@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
+from hosttune import quoting
 from hosttune.errors import Conflict
 from hosttune.host.door import Stat
 from hosttune.resources.base import AddressKind
@@ -47,7 +47,7 @@ class FolderAddress(AddressKind):
 
 
 def _folder_step(change: Change) -> CommandLine:
-    path = shlex.quote(change.address.name)
+    path = quoting.quote(change.address.name)
     return CommandLine(f"rmdir {path}" if change.after is ABSENT else f"install -d -m 755 {path}")
 
 

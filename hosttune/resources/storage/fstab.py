@@ -181,7 +181,7 @@ def edit_diff(before: object, after: object) -> tuple[str, ...]:
     """A unified diff of one edit of the file, without context, passwords masked; nothing where it is not text."""
     if not isinstance(before, bytes) or not isinstance(after, bytes) or before == after:
         return ()
-    old, new = (decode(data).splitlines() for data in (before, after))
+    old, new = (data.decode("utf-8", "surrogateescape").splitlines() for data in (before, after))
     first = next((at for at, (one, other) in enumerate(zip(old, new)) if one != other), min(len(old), len(new)))  # noqa: B905
     rest = min(len(old), len(new)) - first
     same = next((at for at in range(rest) if old[-1 - at] != new[-1 - at]), rest)

@@ -7,7 +7,6 @@ https://github.com/amazonlinux/amazon-linux-2023/issues/468.
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.facts.base import attempt
@@ -21,6 +20,7 @@ from hosttune.facts.storage.unions import GLOB, branches_of, union_type
 from hosttune.facts.storage.ways import ways_of
 from hosttune.host.mountinfo import folders_above
 from hosttune.host.paths import PATH_MAX
+from hosttune.quoting import quote
 from hosttune.resources.storage.fstab_needs import find_waited
 from hosttune.values import ABSENT
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, shared
@@ -35,6 +34,7 @@ from hosttune.facts.storage.sources import (
 )
 from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
 from hosttune.resources.storage.fstab_binds import find_bind_fault, find_nesting_fault, find_union_fault

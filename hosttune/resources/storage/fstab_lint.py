@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from shlex import quote
 
 from hosttune.errors import Refused
 from hosttune.facts.storage.fstab_lines import (
@@ -32,6 +31,7 @@ from hosttune.facts.storage.fstab_types import (
 )
 from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, effective, is_network, is_system
 from hosttune.facts.storage.sources import ZRAM, is_zram
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_cycles import circles, find_waiting
 from hosttune.resources.storage.fstab_lint_fields import field_faults

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.storage.fstab_options import is_on_demand
@@ -10,6 +9,7 @@ from hosttune.facts.storage.fstab_types import MOVES
 from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.sources import sources_of
 from hosttune.facts.storage.ways import ways_of
+from hosttune.quoting import quote
 from hosttune.resources.storage.fstab_remark import RemarkLevel, shown_remark
 from hosttune.values import ABSENT
 

@@ -6,13 +6,13 @@ Sources: systemd-gpt-auto-generator(8); https://github.com/systemd/systemd/issue
 from __future__ import annotations
 
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
 from hosttune.facts.containers.kubelet_swap import CONFIG, refuses_swap
 from hosttune.facts.storage.gpt_swap import find_auto_swaps
 from hosttune.facts.storage.mounts import is_system, mount_below, unit_name
+from hosttune.quoting import quote
 from hosttune.resources.storage.fstab_boot import BootLine
 from hosttune.values import join_steps
 

@@ -6,7 +6,6 @@ Sources: mount(8) (helpers: /sbin/mount.TYPE), mount.fuse3(8); packages of Debia
 from __future__ import annotations
 
 from functools import cached_property
-from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.facts.base import attempt
@@ -17,6 +16,7 @@ from hosttune.facts.storage.fstab_types import is_remote_to_systemd, needs_netwo
 from hosttune.facts.storage.mount_units import mount_command
 from hosttune.facts.storage.mounts import effective
 from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
 from hosttune.resources.storage.fstab_boot import parse_release

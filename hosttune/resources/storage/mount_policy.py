@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
+from hosttune import quoting
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab_options import ATIME_WORDS, has_secret
 from hosttune.facts.storage.fstab_words import USER_WORDS
@@ -48,7 +48,7 @@ def remount(target: str, atime: str) -> str:
     """The command that sets the atime flag alone: a bind remount that names every live flag and does not look into
     fstab. A plain one takes off `nosuid`, `nodev` and a read-only state that stand in no line there.
     """
-    place = shlex.quote(target)
+    place = quoting.quote(target)
     flags = f"findmnt -nro VFS-OPTIONS --mountpoint {place} | sed -E '$!d; s/,(no|rel)atime//'"
     return f'mount --options-source disable -o "remount,bind,$({flags}),{atime}" {place}'
 

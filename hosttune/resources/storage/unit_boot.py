@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.storage.fstab_lines import parse
 from hosttune.facts.storage.fstab_options import encode
 from hosttune.facts.storage.sources import sources_of
 from hosttune.host.known.unit_folders import ADMIN
+from hosttune.quoting import quote
 from hosttune.resources.storage.fstab_boot import (
     HARMLESS,
     MAY_FAIL,

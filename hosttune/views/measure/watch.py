@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
+from hosttune import quoting
 from hosttune.codec import document, to_json
 from hosttune.host.cleaned import clean
 from hosttune.measure.watch.endings import ending_of
@@ -119,7 +119,7 @@ def _gpu_json(gpu: Any) -> dict[str, Any]:
 
 def command_text(account: Account) -> str:
     """The command as a shell takes it, or the process."""
-    words = " ".join(shlex.quote(word) for word in account.watched.command)
+    words = " ".join(quoting.quote(word) for word in account.watched.command)
     text = clean(words) if len(words) <= 200 else f"{clean(words[:200])} ..."
     return text if account.watched.is_child else f"process {account.watched.pid}: {text}"
 
