@@ -49,7 +49,6 @@ from hosttune.facts.work import jobs_of
 from hosttune.host.cleaned import clean
 from hosttune.host.door import Completed, Stat
 from hosttune.host.machine_id import machine_id_hash
-from hosttune.quoting import quote
 from hosttune.resources.packages.apt_lock import holder
 from hosttune.values import ABSENT, Disturbs, FileValue
 

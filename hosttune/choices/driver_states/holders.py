@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import misfit, name_of_driver, rejected
@@ -12,6 +11,7 @@ from hosttune.facts.gpu.gpu_holders import blacklist
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
 from hosttune.facts.kernel.modules_at_boot import ON_COMMAND_LINE, kept_out_now
 from hosttune.facts.precedence import MODPROBE, way_without
+from hosttune.quoting import quote
 from hosttune.values import join_steps
 
 if TYPE_CHECKING:
